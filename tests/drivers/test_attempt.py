@@ -1,104 +1,61 @@
-"""Blocking attempts on a worker thread: asked to stop, awaited for the grace period, abandoned."""
+"""Blocking attempts on a worker thread: cancelled, awaited for the grace period, abandoned."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from threading import Event, Semaphore
-from types import TracebackType
-from typing import Any, Self
+from threading import Event
+from typing import Any
 
 import pytest
 
 import redouble
-from redouble import Outcome, Reason, Retry, Verdict, Worker, cancelled, errors, remaining, report
+from redouble import Reason, Retry, Verdict, Worker, cancelled, errors, remaining, report
 from redouble.testing import virtual_time
-from redouble.types import Event as Told
+from redouble.types import Event as PolicyEvent
 from tests.support.call_shapes import SHAPES, Shape
+from tests.support.drivers.stuck_operations import SOON
+from tests.support.drivers.worker_attempts import (
+    AT_ONCE,
+    BESIDE,
+    LONG,
+    STUCK,
+    Stuck,
+    outcome_of,
+    until_cancelled,
+)
 from tests.support.fakes import Boom, always
 
 CALLS = pytest.mark.parametrize("shape", [SHAPES[name] for name in ("call", "run", "decorator")])
-AT_ONCE = Worker(grace=0)
-BESIDE = Worker(grace=0, overlap=True)
-STUCK = "worker_still_running"
-SOON = 0.01  # the limit of what never ends by itself: waiting for a worker is real
-LONG = 60.0  # never waited for in full, unless something is broken
 
 
-class Stuck:
-    """An operation that hears nothing and goes on until the end of its ``with``.
-
-    With a ``result``, only its first attempt does; the others return that.
-    """
-
-    def __init__(self, result: str | None = None) -> None:
-        self.result = result
-        self.go = Event()
-        self._calls: list[None] = []
-        self._begun = Semaphore(0)
-
-    def __call__(self) -> str:
-        self._calls.append(None)
-        first = len(self._calls) == 1
-        self._begun.release()
-        if not first and self.result is not None:
-            return self.result
-        self.go.wait()
-        return "late"
-
-    def called(self, times: int) -> bool:
-        """Return True if it was called this many times; a busy machine may take longer."""
-        return all(self._begun.acquire(timeout=LONG) for _ in range(times)) and len(self._calls) == times
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.go.set()
-
-
-def until_told() -> None:
-    """Work until the attempt is over."""
-    pause = Event()
-    while not cancelled():
-        pause.wait(0.001)
-
-
-def ended(policy: Retry, work: Callable[[], object]) -> Outcome[object]:
-    """Make a call; return how it ended."""
-    return policy.run(work)
-
-
-# ------------------------------------------------------------------- told, and in its grace
+# ---------------------------------------------------- ended within the grace period
 
 
 @CALLS
 def test_an_attempt_that_is_too_slow_is_cancelled_and_retried(shape: Shape) -> None:
-    """If it stops when asked, the next one begins; its value or error is dropped."""
+    """If it ends within the grace period, the next one begins; its value or error is dropped."""
     calls: list[None] = []
-    told: list[Told] = []
+    events: list[PolicyEvent] = []
 
     def work() -> str:
         calls.append(None)
         if len(calls) > 2:
             return "done"
-        until_told()
+        until_cancelled()
         if len(calls) == 1:
             raise Boom("as a reaction to that")
         return "late"
 
     policy = Retry(
         attempt_timeout=SOON,
-        attempts=99,  # a busy machine may not come to the third in time either
+        attempts=99,  # on a busy machine the third may be too slow, too
         backoff=[0] * 99,
         worker=Worker(grace=LONG),
-        on_failure=told.append,
+        on_failure=events.append,
         on=always(None),
     )
     assert shape(policy, work) == "done"
-    assert len(told) == len(calls) - 1 >= 2
-    assert {(event.kind, event.limit, type(event.error)) for event in told} == {
+    assert len(events) == len(calls) - 1 >= 2
+    assert {(event.kind, event.limit, type(event.error)) for event in events} == {
         ("timeout", "attempt", errors.AttemptTimeout)
     }
 
@@ -108,10 +65,10 @@ def test_the_operation_sees_its_cancellation() -> None:
 
     def work() -> None:
         seen.append(remaining(LONG) <= SOON)
-        until_told()
+        until_cancelled()
         seen.append(remaining())
 
-    outcome = ended(Retry(attempt_timeout=SOON, attempts=1, worker=Worker(grace=LONG)), work)
+    outcome = outcome_of(Retry(attempt_timeout=SOON, attempts=1, worker=Worker(grace=LONG)), work)
     assert seen == [True, 0.0]
     assert (outcome.report.workers_left, outcome.report.limit) == (0, "attempt")
     assert isinstance(outcome.error, errors.AttemptTimeout)
@@ -130,18 +87,18 @@ def test_the_operation_sees_no_cancellation_before() -> None:
         assert Retry(timeout=LONG, attempt_timeout=2 * LONG, worker=Worker()).call(work) == (False, LONG)
 
 
-def test_its_own_timeout_error_is_its_own() -> None:
+def test_a_timeout_error_of_the_operation_is_no_limit() -> None:
     own = TimeoutError("the socket's")
 
     def work() -> None:
         raise own
 
-    outcome = ended(Retry(attempt_timeout=LONG, attempts=2, backoff=[0], worker=Worker()), work)
+    outcome = outcome_of(Retry(attempt_timeout=LONG, attempts=2, backoff=[0], worker=Worker()), work)
     assert outcome.error is own
     assert (outcome.report.limit, outcome.report.reason) == (None, Reason.attempts)
 
 
-# ------------------------------------------------------------------------------ left alone
+# ------------------------------------------------------------------------------- abandoned
 
 
 @CALLS
@@ -153,39 +110,39 @@ def test_no_second_attempt_beside_a_worker_that_does_not_stop(shape: Shape, wrap
     assert stuck.called(1)
     assert isinstance(caught.value, TimeoutError)
     assert isinstance(caught.value.__cause__, errors.AttemptTimeout)
-    said = report(caught.value)
-    assert said is not None
-    assert (said.reason, said.limit, said.workers_left) == (STUCK, "attempt", 1)
-    assert (said.attempts, len(said.history), said.history[0].kind) == (1, 1, "timeout")
+    reported = report(caught.value)
+    assert reported is not None
+    assert (reported.reason, reported.limit, reported.workers_left) == (STUCK, "attempt", 1)
+    assert (reported.attempts, len(reported.history), reported.history[0].kind) == (1, 1, "timeout")
 
 
-def test_beside_it_if_that_is_allowed() -> None:
+def test_overlap_allows_attempts_beside_a_stuck_worker() -> None:
     policy = Retry(attempt_timeout=SOON, worker=BESIDE, backoff=[0] * 9, attempts=3)
     with Stuck() as stuck:
-        outcome = ended(policy, stuck)
+        outcome = outcome_of(policy, stuck)
     assert isinstance(outcome.error, errors.AttemptTimeout)
     assert (outcome.report.workers_left, outcome.report.reason) == (3, Reason.attempts)
     assert stuck.called(3)
 
 
 def test_a_late_result_is_dropped() -> None:
-    came = Event()
+    returned = Event()
 
     def work() -> str:
         result = stuck()
         if result == "late":
-            came.set()
+            returned.set()
         return result
 
     policy = Retry(attempt_timeout=SOON, worker=BESIDE, backoff=[0] * 99, attempts=99)
     with Stuck("in time") as stuck:
-        outcome = ended(policy, work)
+        outcome = outcome_of(policy, work)
         stuck.go.set()
-        assert came.wait(LONG)
+        assert returned.wait(LONG)
     assert outcome.unwrap() == "in time"
-    said = outcome.report
-    assert (said.reason, said.limit, said.late) == (None, None, False)
-    assert said.attempts > said.workers_left >= 1
+    reported = outcome.report
+    assert (reported.reason, reported.limit, reported.late) == (None, None, False)
+    assert reported.attempts > reported.workers_left >= 1
 
 
 @pytest.mark.parametrize(
@@ -202,27 +159,27 @@ def test_a_late_result_is_dropped() -> None:
         ({"timeout": SOON, "worker": BESIDE}, errors.DeadlineExceeded, "timeout", "total"),
     ],
 )
-def test_what_ends_the_call(
+def test_the_limit_that_ended_the_call_is_reported(
     options: dict[str, Any], raises: type[Exception], reason: str, limit: str
 ) -> None:
-    said: dict[str, Any] = {"worker": AT_ONCE, "backoff": [0] * 9, "on": Exception, **options}
+    given: dict[str, Any] = {"worker": AT_ONCE, "backoff": [0] * 9, "on": Exception, **options}
     with virtual_time(), Stuck() as stuck:
-        outcome = ended(Retry(**said), stuck)
+        outcome = outcome_of(Retry(**given), stuck)
     assert type(outcome.error) is raises
     seen = outcome.report
     assert (seen.reason, seen.limit, seen.workers_left) == (reason, limit, 1)
     assert stuck.called(1)
 
 
-def test_a_deadline_ends_it_too() -> None:
+def test_a_deadline_ends_the_call() -> None:
     with virtual_time(), redouble.deadline(SOON), Stuck() as stuck:
-        outcome = ended(Retry(worker=AT_ONCE), stuck)
+        outcome = outcome_of(Retry(worker=AT_ONCE), stuck)
     assert isinstance(outcome.error, errors.DeadlineExceeded)
     assert (outcome.report.limit, outcome.report.workers_left) == ("deadline", 1)
 
 
 def test_an_accepted_timeout_is_a_success() -> None:
     with Stuck() as stuck:
-        outcome = ended(Retry(attempt_timeout=SOON, worker=AT_ONCE, on=always(Verdict.accept())), stuck)
+        outcome = outcome_of(Retry(attempt_timeout=SOON, worker=AT_ONCE, on=always(Verdict.accept())), stuck)
     assert (outcome.ok, type(outcome.error)) == (True, errors.AttemptTimeout)
     assert outcome.report.workers_left == 1

@@ -1,4 +1,4 @@
-"""Time on a worker: by which clock an attempt is limited, and what its end means to what runs inside."""
+"""Attempts on a worker: which clock limits them, and what their end means for calls inside."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ import redouble
 from redouble import Retry, Worker, cancelled, errors, report
 from redouble._drivers.workers.threads import ThreadJob
 from redouble.testing import virtual_time
-from tests.drivers.test_attempt import AT_ONCE, BESIDE, LONG, SOON, Stuck, ended, until_told
 from tests.support.call_shapes import ASYNC_SHAPES, SHAPES
+from tests.support.drivers.stuck_operations import SOON
+from tests.support.drivers.worker_attempts import AT_ONCE, BESIDE, LONG, Stuck, outcome_of, until_cancelled
 from tests.support.fakes import Boom, Virtual
 
-# ---------------------------------------------------------------------------- by which clock
+# -------------------------------------------------------------------------------- the clock
 
 
-def test_the_clock_of_a_test_is_moved_to_the_limit_exactly() -> None:
+def test_the_virtual_clock_advances_exactly_to_the_limit() -> None:
     policy = Retry(
         attempt_timeout=SOON,
         worker=Worker(grace=2 * SOON, overlap=True),
@@ -29,7 +30,7 @@ def test_the_clock_of_a_test_is_moved_to_the_limit_exactly() -> None:
         give_up_after=None,
     )
     with virtual_time() as clock, Stuck() as stuck:
-        outcome = ended(policy, stuck)
+        outcome = outcome_of(policy, stuck)
         assert clock.now() == pytest.approx(10800 + 3 * 3 * SOON, abs=1e-9)
         assert clock.delays == [3600, 7200]
     assert outcome.report.elapsed == pytest.approx(10800 + 9 * SOON, abs=1e-9)
@@ -38,15 +39,15 @@ def test_the_clock_of_a_test_is_moved_to_the_limit_exactly() -> None:
 
 
 @pytest.mark.parametrize(("slept", "ok"), [(0.5, True), (0.999, True), (1, False), (10, False)])
-def test_what_a_worker_slept_in_the_time_of_a_test_counts(
+def test_virtual_sleeps_of_a_worker_count_for_its_limit(
     slept: float, ok: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one that ends before the wait for it begins."""
+    """Even if the worker ends before the caller begins to wait for it."""
     through = Event()
     start = ThreadJob.start
 
-    def quickly(job: ThreadJob, *said: Any) -> None:
-        start(job, *said)
+    def quickly(job: ThreadJob, *args: Any) -> None:
+        start(job, *args)
         through.wait()
 
     def work() -> str:
@@ -56,25 +57,25 @@ def test_what_a_worker_slept_in_the_time_of_a_test_counts(
 
     monkeypatch.setattr(ThreadJob, "start", quickly)
     with virtual_time() as clock:
-        outcome = ended(Retry(attempt_timeout=1, attempts=1, worker=Worker()), work)
+        outcome = outcome_of(Retry(attempt_timeout=1, attempts=1, worker=Worker()), work)
         assert clock.delays == [slept]
     assert (outcome.ok, outcome.value) == (ok, "done" if ok else None)
     assert (outcome.report.limit, outcome.report.workers_left) == (None if ok else "attempt", 0)
 
 
-def test_a_clock_of_ones_own_is_asked_and_the_waiting_is_real() -> None:
+def test_with_a_custom_clock_the_wait_for_a_worker_is_real() -> None:
     with Stuck() as stuck:
-        outcome = ended(Retry(attempt_timeout=SOON, worker=AT_ONCE, clock=Virtual()), stuck)
+        outcome = outcome_of(Retry(attempt_timeout=SOON, worker=AT_ONCE, clock=Virtual()), stuck)
     assert type(outcome.error) is errors.WorkerStillRunning
     assert outcome.report.elapsed == 0
 
 
-# ------------------------------------------------------------- what runs on an abandoned worker
+# ------------------------------------------------------------- calls on an abandoned worker
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_inner_policies_stop_with_their_attempt(shape: str) -> None:
-    """To them its end is a deadline: nothing is retried after it, and nothing begins."""
+    """The end of the attempt is their deadline: after it nothing is retried, and no call begins."""
     calls, seen = list[str](), list[object]()
     inner = Retry(on=Boom, backoff=[0] * 99, attempts=100, give_up_after=None)
 
@@ -91,11 +92,11 @@ def test_inner_policies_stop_with_their_attempt(shape: str) -> None:
             try:
                 SHAPES[shape](inner, operation)
             except Exception as error:
-                said = report(error)
-                seen.append((type(error), said and (said.reason, said.limit, said.attempts)))
+                reported = report(error)
+                seen.append((type(error), reported and (reported.reason, reported.limit, reported.attempts)))
 
     with virtual_time():
-        outcome = ended(Retry(attempt_timeout=LONG, attempts=1, worker=Worker()), work)
+        outcome = outcome_of(Retry(attempt_timeout=LONG, attempts=1, worker=Worker()), work)
     assert type(outcome.error) is errors.AttemptTimeout
     assert calls == ["begun before"]
     assert seen == [
@@ -117,13 +118,13 @@ def test_inner_policies_begin_nothing_on_an_abandoned_worker(shape: str) -> None
         went_on.set()
 
     with Stuck() as stuck:
-        outcome = ended(Retry(attempt_timeout=SOON, worker=AT_ONCE), work)
+        outcome = outcome_of(Retry(attempt_timeout=SOON, worker=AT_ONCE), work)
     assert type(outcome.error) is errors.WorkerStillRunning
     assert went_on.wait(LONG)
     assert (calls, seen) == ([], ["deadline"])
 
 
-def test_a_limit_inside_is_no_longer_than_what_is_left() -> None:
+def test_an_inner_limit_is_at_most_the_time_left() -> None:
     seen: list[object] = []
 
     def work() -> None:
@@ -131,31 +132,31 @@ def test_a_limit_inside_is_no_longer_than_what_is_left() -> None:
             redouble.Timeout(1, worker=BESIDE)(stuck)()
         seen.append(caught.value.limit)
 
-    ended(Retry(attempt_timeout=SOON, attempts=1, worker=Worker(grace=LONG)), work)
+    outcome_of(Retry(attempt_timeout=SOON, attempts=1, worker=Worker(grace=LONG)), work)
     assert seen == ["deadline"]
 
 
-def test_a_worker_on_a_worker_is_asked_to_stop_as_well() -> None:
+def test_a_nested_worker_is_cancelled_too() -> None:
     threads: list[Thread] = []
 
     def inside() -> str:
         threads.append(threading.current_thread())
-        until_told()
-        return "told"
+        until_cancelled()
+        return "cancelled"
 
     def work() -> object:
         threads.append(threading.current_thread())
         return Retry(worker=Worker(grace=LONG)).call(inside)
 
-    outcome = ended(Retry(attempt_timeout=SOON, attempts=1, worker=Worker(grace=LONG)), work)
+    outcome = outcome_of(Retry(attempt_timeout=SOON, attempts=1, worker=Worker(grace=LONG)), work)
     assert type(outcome.error) is errors.AttemptTimeout
     assert outcome.report.workers_left == 0
     assert len(set(threads)) == 2
 
 
 @pytest.mark.parametrize("shape", ASYNC_SHAPES)
-def test_a_loop_on_a_worker_is_cut_when_its_attempt_is_over(shape: str) -> None:
-    """Async code inside is not abandoned: its policies have a deadline, and can be cut."""
+def test_async_calls_on_a_worker_are_cancelled_with_its_attempt(shape: str) -> None:
+    """They are not abandoned: their policies have a deadline."""
     seen: list[object] = []
 
     async def forever() -> None:
@@ -167,23 +168,23 @@ def test_a_loop_on_a_worker_is_cut_when_its_attempt_is_over(shape: str) -> None:
     def work() -> None:
         with pytest.raises(errors.DeadlineExceeded) as caught:
             asyncio.run(main())
-        said = report(caught.value)
-        seen.append(said and said.limit)
+        reported = report(caught.value)
+        seen.append(reported and reported.limit)
 
-    outcome = ended(Retry(attempt_timeout=SOON, attempts=1, worker=Worker(grace=LONG)), work)
+    outcome = outcome_of(Retry(attempt_timeout=SOON, attempts=1, worker=Worker(grace=LONG)), work)
     assert seen == ["deadline"]
     assert outcome.report.workers_left == 0
 
 
-def test_it_is_not_cancelled_with_others() -> None:
-    """Neither what comes after it on the same thread, nor what runs beside it."""
+def test_cancellation_does_not_affect_other_jobs() -> None:
+    """Neither the next job on the same thread, nor concurrent jobs."""
     with Stuck() as stuck:
-        ended(Retry(attempt_timeout=SOON, worker=AT_ONCE), stuck)
+        outcome_of(Retry(attempt_timeout=SOON, worker=AT_ONCE), stuck)
         assert Retry(worker=Worker()).call(cancelled) is False
     assert not any(Retry(worker=Worker()).call(cancelled) for _ in range(9))
 
 
-# ------------------------------------------------------------------- who says that time is up
+# ------------------------------------------------------------------- inner and outer limits
 
 LIMITED = Retry(attempt_timeout=SOON, attempts=2, worker=Worker(grace=LONG), backoff=[0])
 
@@ -196,10 +197,10 @@ SHORT: dict[str, Callable[[Callable[[], None]], None]] = {
 
 @pytest.mark.parametrize("how", SHORT)
 @pytest.mark.parametrize("times", range(5))
-def test_an_inner_policy_that_ends_by_the_limit_of_its_attempt(
+def test_the_outer_limit_is_reported_if_an_inner_policy_ends_by_it(
     how: str, times: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whichever wakes first, the outer limit is reported, and attempts do not multiply."""
+    """Whichever policy notices it first; and attempts do not multiply."""
     inner, ends = Retry(), list[type[Exception]]()
 
     def work() -> None:
@@ -212,9 +213,9 @@ def test_an_inner_policy_that_ends_by_the_limit_of_its_attempt(
 
     with pytest.raises(errors.AttemptTimeout) as caught:
         SHORT[how](work)
-    said = report(caught.value)
-    assert said is not None
-    assert (said.reason, said.attempts, said.workers_left) == ("attempts", 2, 0)
-    assert {record.error_type for record in said.history} == {said.history[0].error_type}
+    reported = report(caught.value)
+    assert reported is not None
+    assert (reported.reason, reported.attempts, reported.workers_left) == ("attempts", 2, 0)
+    assert {record.error_type for record in reported.history} == {reported.history[0].error_type}
     assert len(ends) == 2
     assert not caplog.records

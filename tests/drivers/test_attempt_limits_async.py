@@ -1,4 +1,4 @@
-"""What the limits of a call do to async attempts, in every shape: exactly when, and what comes out."""
+"""Limits of async attempts, in every shape: when the call ends, and with which result or error."""
 
 from __future__ import annotations
 
@@ -14,14 +14,21 @@ from redouble import Kind, Retry, deadline, errors
 from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock
 from tests.support.call_shapes import AsyncShape, AsyncWork
+from tests.support.drivers.limited_calls import (
+    COLOURS,
+    LIMIT_NAMES,
+    LONG,
+    SHAPES,
+    Seen,
+    policy_of,
+    seen,
+    working,
+)
 from tests.support.fakes import Boom, always
 from tests.support.fakes import options as defaults
-from tests.support.limited_calls import COLOURS, LONG, SHAPES, Seen, in_virtual_time, policy_of, seen, working
-from tests.support.virtual_time import unwaiting
+from tests.support.virtual_time import in_virtual_time, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
-
-NAMES = {"timeout": "total", "attempt_timeout": "attempt", "work_timeout": "work"}
 
 
 # ------------------------------------------------------------------------------ timeout
@@ -30,7 +37,7 @@ NAMES = {"timeout": "total", "attempt_timeout": "attempt", "work_timeout": "work
 @COLOURS
 @SHAPES
 @pytest.mark.parametrize("heard", [True, False])
-def test_the_timeout_cuts_the_first_attempt(colour: str, shape: AsyncShape, heard: bool) -> None:
+def test_the_timeout_cancels_the_first_attempt(colour: str, shape: AsyncShape, heard: bool) -> None:
     call = seen(colour, shape, working((LONG, "never")), heard=heard, timeout=2)
     error = call.error
     assert type(error) is errors.DeadlineExceeded
@@ -44,8 +51,8 @@ def test_the_timeout_cuts_the_first_attempt(colour: str, shape: AsyncShape, hear
 @SHAPES
 @pytest.mark.parametrize("heard", [True, False])
 @pytest.mark.parametrize("wrap", [False, True])
-def test_the_timeout_cuts_a_later_attempt(colour: str, shape: AsyncShape, heard: bool, wrap: bool) -> None:
-    """What comes out is from the last real error, with the whole report."""
+def test_the_timeout_cancels_a_later_attempt(colour: str, shape: AsyncShape, heard: bool, wrap: bool) -> None:
+    """The error is raised from the last failure, with the whole report."""
     boom = Boom("refused")
     work = working((0.5, OSError()), (0.5, boom), (LONG, "never"))
     call = seen(colour, shape, work, heard=heard, wrap=wrap, timeout=4)
@@ -54,7 +61,7 @@ def test_the_timeout_cuts_a_later_attempt(colour: str, shape: AsyncShape, heard:
     assert call.took == 4
     assert error.last is error.__cause__ is boom
     assert "ScriptedError: refused" in str(error)
-    history = [(said.error_type, said.started, said.elapsed, said.delay) for said in call.report.history]
+    history = [(one.error_type, one.started, one.elapsed, one.delay) for one in call.report.history]
     assert history == [
         ("OSError", 0, 0.5, 1),
         (f"{Boom.__module__}.{Boom.__qualname__}", 1.5, 0.5, 1),
@@ -67,7 +74,7 @@ def test_the_timeout_cuts_a_later_attempt(colour: str, shape: AsyncShape, heard:
 @COLOURS
 @SHAPES
 def test_no_delay_begins_that_could_not_end_in_time(colour: str, shape: AsyncShape) -> None:
-    """It ends as soon as that is clear."""
+    """The call ends at once instead."""
     boom = Boom()
     call = seen(colour, shape, working((0.4, boom)), timeout=1, backoff=[2] * 9)
     assert (call.error, call.took) == (boom, 0.4)
@@ -76,7 +83,7 @@ def test_no_delay_begins_that_could_not_end_in_time(colour: str, shape: AsyncSha
 
 @COLOURS
 @SHAPES
-def test_nothing_is_cut_after_success(colour: str, shape: AsyncShape) -> None:
+def test_nothing_is_cancelled_after_success(colour: str, shape: AsyncShape) -> None:
     async def patient(policy: Retry, work: AsyncWork) -> object:
         value = await shape(policy, work)
         await backend().sleep(LONG)
@@ -88,8 +95,7 @@ def test_nothing_is_cut_after_success(colour: str, shape: AsyncShape) -> None:
 
 @SHAPES
 @pytest.mark.parametrize("colour", ["asyncio", "trio"])
-def test_observers_may_take_all_the_time_there_is(colour: str, shape: AsyncShape) -> None:
-    """Then the attempt does not begin."""
+def test_no_attempt_begins_if_an_observer_used_up_the_time(colour: str, shape: AsyncShape) -> None:
     calls: list[None] = []
 
     async def work() -> None:
@@ -128,7 +134,9 @@ def test_an_attempt_that_is_too_slow_is_a_failure(colour: str, shape: AsyncShape
 @SHAPES
 @pytest.mark.parametrize("heard", [True, False])
 @pytest.mark.parametrize("wrap", [False, True])
-def test_attempts_that_are_all_too_slow(colour: str, shape: AsyncShape, heard: bool, wrap: bool) -> None:
+def test_a_call_whose_attempts_are_all_too_slow_is_given_up(
+    colour: str, shape: AsyncShape, heard: bool, wrap: bool
+) -> None:
     work, limits = working((LONG, "never")), defaults(attempts=2, attempt_timeout=2)
     call = seen(colour, shape, work, heard=heard, wrap=wrap, **limits)
     assert type(call.error) is (errors.AttemptsExhausted if wrap else errors.AttemptTimeout)
@@ -173,25 +181,27 @@ def test_a_deadline_is_a_limit_of_the_call(colour: str, shape: AsyncShape) -> No
 @SHAPES
 @pytest.mark.parametrize("heard", [True, False])
 @pytest.mark.parametrize("other", ["timeout", "work_timeout"])
-def test_on_a_tie_it_is_the_attempts_own(colour: str, shape: AsyncShape, heard: bool, other: str) -> None:
-    """So its error comes out; but there is no time for another one."""
+def test_on_a_tie_the_attempt_timeout_is_reported(
+    colour: str, shape: AsyncShape, heard: bool, other: str
+) -> None:
+    """Its error is raised, because no time is left for another attempt."""
     limits: dict[str, Any] = {"attempt_timeout": 2, other: 2}
     call = seen(colour, shape, working((LONG, "never")), heard=heard, **limits)
     assert type(call.error) is errors.AttemptTimeout
     assert (call.took, call.report.reason, call.report.limit) == (2, other, "attempt")
 
 
-# ------------------------------------------------------------------- what is not our limit
+# ------------------------------------------------------------- timeouts of the operation
 
 
 @COLOURS
 @SHAPES
 @pytest.mark.parametrize("limit", ["timeout", "attempt_timeout", "work_timeout"])
-def test_an_operations_own_timeout_is_its_own(colour: str, shape: AsyncShape, limit: str) -> None:
-    """It is judged like any error, and comes out as it is."""
+def test_a_timeout_error_of_the_operation_is_no_limit(colour: str, shape: AsyncShape, limit: str) -> None:
+    """It is retried like any error, and raised unchanged."""
     own = TimeoutError("the server took too long")
-    said: dict[str, Any] = {"attempts": 2, limit: 9}
-    call = seen(colour, shape, working((0.5, own)), **said)
+    given: dict[str, Any] = {"attempts": 2, limit: 9}
+    call = seen(colour, shape, working((0.5, own)), **given)
     assert (call.error, call.took) == (own, 2)
     assert (call.report.reason, call.report.limit) == ("attempts", None)
     assert call.told == ["failure 1", "retry 1", "failure 2", "give_up 2"]
@@ -199,8 +209,8 @@ def test_an_operations_own_timeout_is_its_own(colour: str, shape: AsyncShape, li
 
 @COLOURS
 @SHAPES
-def test_a_limit_of_the_operations_own_inside_ours(colour: str, shape: AsyncShape) -> None:
-    """The shorter one is at work; ours is told apart from it."""
+def test_the_shorter_of_two_nested_limits_applies(colour: str, shape: AsyncShape) -> None:
+    """Their errors are distinguished: only one of them is ours."""
 
     async def impatient() -> None:
         if colour == "asyncio":
@@ -230,16 +240,16 @@ def test_nested_equal_limits_report_the_outer_one_only(colour: str, shape: Async
         return await shape(policy_of(inner, heard=True, **same), working((LONG, "never")))
 
     call = seen(colour, shape, work, attempts=1, **same)
-    assert (call.took, call.report.limit) == (2, NAMES[limit])
+    assert (call.took, call.report.limit) == (2, LIMIT_NAMES[limit])
     assert inner.told == []
-    assert call.told == [f"failure 1 {NAMES[limit]}", f"give_up 1 {NAMES[limit]}"]
+    assert call.told == [f"failure 1 {LIMIT_NAMES[limit]}", f"give_up 1 {LIMIT_NAMES[limit]}"]
 
 
 @COLOURS
 @SHAPES
 @pytest.mark.parametrize("limits", [{"timeout": 2}, {"attempt_timeout": 2}], ids=["total", "own"])
 def test_nothing_keeps_an_error_alive(colour: str, shape: AsyncShape, limits: dict[str, Any]) -> None:
-    """It and the frames it passed do not refer to each other: no garbage collection is needed."""
+    """The error and the frames of its traceback form no cycle, so that no garbage collection is needed."""
 
     async def dropped(policy: Retry, work: AsyncWork) -> object:
         try:

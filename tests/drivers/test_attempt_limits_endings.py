@@ -12,9 +12,9 @@ import trio
 from redouble import Retry, deadline, errors
 from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock
+from tests.support.drivers.limited_calls import LONG, Seen, policy_of
 from tests.support.fakes import Boom
-from tests.support.limited_calls import LONG, Seen, in_virtual_time, policy_of
-from tests.support.virtual_time import unwaiting
+from tests.support.virtual_time import in_virtual_time, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
@@ -31,7 +31,7 @@ def some(**options: Any) -> Retry:
 
 
 async def slowly(first: float, second: float = LONG, ended: list[str] | None = None) -> AsyncIterator[str]:
-    """Yield two items, in their time."""
+    """Yield two items, the first after ``first`` seconds, the second after ``second`` more."""
     try:
         await backend().sleep(first)
         yield "first"
@@ -44,7 +44,7 @@ async def slowly(first: float, second: float = LONG, ended: list[str] | None = N
 
 @COLOURS
 @LIMITS
-def test_a_stream_has_all_the_time_there_is_after_its_first_item(colour: str, limits: dict[str, Any]) -> None:
+def test_a_stream_has_no_limit_after_its_first_item(colour: str, limits: dict[str, Any]) -> None:
     async def waiting(clock: VirtualClock) -> None:
         for stream in (some(**limits)(slowly)(1), some(**limits).stream(lambda: slowly(1))):
             began = clock.now()
@@ -73,7 +73,7 @@ def test_a_stream_whose_first_item_is_too_late_is_closed(colour: str) -> None:
 
 
 @COLOURS
-def test_a_stream_that_is_late_once(colour: str) -> None:
+def test_a_stream_whose_first_item_is_late_is_retried(colour: str) -> None:
     firsts: list[float] = [LONG, 1]
 
     async def waiting(clock: VirtualClock) -> list[str]:
@@ -87,7 +87,7 @@ def test_a_stream_that_is_late_once(colour: str) -> None:
 
 
 @COLOURS
-def test_a_stream_that_takes_long_to_open(colour: str) -> None:
+def test_the_time_to_open_a_stream_is_limited(colour: str) -> None:
     async def opening() -> AsyncIterator[str]:
         await backend().sleep(LONG)
         return slowly(0)
@@ -121,12 +121,12 @@ def test_limits_restart_when_a_stream_is_resumed(colour: str) -> None:
     assert in_virtual_time(colour, waiting) == [0, 1, 2, 3, 4, 5]
 
 
-# -------------------------------------------------------------------------- managers
+# ------------------------------------------------------------------ context managers
 
 
 @asynccontextmanager
 async def connection(takes: float, log: list[str]) -> AsyncGenerator[str]:
-    """Connect, which takes its time, and disconnect."""
+    """Connect in ``takes`` seconds, and disconnect in one second."""
     try:
         await backend().sleep(takes)
         log.append("connected")
@@ -167,7 +167,7 @@ def test_a_manager_that_enters_too_slowly_exits(colour: str) -> None:
 
 
 @COLOURS
-def test_an_error_in_the_body_is_the_bodys_own(colour: str) -> None:
+def test_an_error_of_the_body_is_raised_unchanged(colour: str) -> None:
     async def waiting(clock: VirtualClock) -> None:
         own = TimeoutError("mine")
         with pytest.raises(TimeoutError) as caught:
@@ -180,7 +180,7 @@ def test_an_error_in_the_body_is_the_bodys_own(colour: str) -> None:
 
 
 @COLOURS
-def test_many_managers_entered_one_inside_the_other(colour: str) -> None:
+def test_nested_managers_have_a_limit_each(colour: str) -> None:
     log: list[str] = []
 
     async def waiting(clock: VirtualClock) -> None:
@@ -198,7 +198,7 @@ def test_many_managers_entered_one_inside_the_other(colour: str) -> None:
 
 
 @COLOURS
-def test_a_deadline_ends_the_entering_too(colour: str) -> None:
+def test_a_deadline_limits_entering(colour: str) -> None:
     async def waiting(clock: VirtualClock) -> None:
         with deadline(2):
             with pytest.raises(errors.DeadlineExceeded) as caught:
@@ -213,8 +213,8 @@ def test_a_deadline_ends_the_entering_too(colour: str) -> None:
     in_virtual_time(colour, waiting)
 
 
-def test_a_nursery_entered_under_a_limit() -> None:
-    """It is a scope of Trio's own, which has to be left before the limit's."""
+def test_a_nursery_may_be_entered_under_a_limit() -> None:
+    """A nursery has a cancel scope of its own, inside that of the limit."""
 
     async def waiting(clock: VirtualClock) -> list[str]:
         done: list[str] = []

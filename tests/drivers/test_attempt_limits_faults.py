@@ -1,4 +1,4 @@
-"""Bad luck that limits survive: real time, tasks inside an attempt, clocks that jump, laptops that sleep."""
+"""Limits in real time, with tasks inside an attempt, with clocks that jump and on suspended laptops."""
 
 from __future__ import annotations
 
@@ -11,20 +11,11 @@ import trio
 from redouble import Retry, errors
 from redouble.testing import VirtualClock
 from redouble.types import Event
-from tests.conftest import Drive
-from tests.support.call_shapes import AsyncShape, AsyncWork
+from tests.support.call_shapes import EVERY_ASYNC_SHAPE, AsyncShape, AsyncWork
+from tests.support.drivers.limited_calls import LONG, SHAPES, really, seen, swallowing, working
+from tests.support.drivers.scripted_calls import Drive
 from tests.support.fakes import ASYNC, Boom, Call, Script, Virtual, fail, ok
-from tests.support.limited_calls import (
-    LIMITED,
-    LONG,
-    SHAPES,
-    in_virtual_time,
-    really,
-    seen,
-    swallowing,
-    working,
-)
-from tests.support.virtual_time import unwaiting
+from tests.support.virtual_time import in_virtual_time, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
@@ -57,7 +48,7 @@ async def awaited(work: AsyncWork) -> object:
 
 
 def grouped(colour: str, *children: AsyncWork) -> AsyncWork:
-    """Make an operation that runs tasks of its own."""
+    """Return an operation that runs these children as tasks."""
 
     async def work() -> object:
         if colour == "asyncio":
@@ -78,7 +69,7 @@ COLOURS = pytest.mark.parametrize("colour", ["asyncio", "trio", "bare"])
 
 @COLOURS
 @SHAPES
-def test_the_tasks_of_an_attempt_are_cut_with_it(colour: str, shape: AsyncShape) -> None:
+def test_the_tasks_of_an_attempt_are_cancelled_with_it(colour: str, shape: AsyncShape) -> None:
     ended: list[str] = []
 
     async def child() -> None:
@@ -94,17 +85,17 @@ def test_the_tasks_of_an_attempt_are_cut_with_it(colour: str, shape: AsyncShape)
 
 @COLOURS
 @SHAPES
-def test_a_task_that_fails_while_it_is_cut(colour: str, shape: AsyncShape) -> None:
-    """Its error is the attempt's failure: judged, retried, and in the end what comes out."""
+def test_a_task_that_fails_while_it_is_cancelled(colour: str, shape: AsyncShape) -> None:
+    """Its error is the failure of the attempt: it is retried, and raised in the end."""
     work = grouped(colour, swallowing(Boom("child")), working((LONG, "never")))
     call = seen(colour, shape, work, attempt_timeout=2, attempts=2)
-    assert boom(call.error)
+    assert is_group_of_boom(call.error)
     assert (call.took, call.report.attempts, call.report.reason) == (5, 2, "attempts")
     assert call.told == ["failure 1", "retry 1", "failure 2", "give_up 2"]
 
 
-def boom(error: object) -> bool:
-    """Say whether it is a group of one."""
+def is_group_of_boom(error: object) -> bool:
+    """Return True if the error is an exception group of one `Boom`."""
     members: tuple[object, ...] = getattr(error, "exceptions", ())
     return [type(member) for member in members] == [Boom]
 
@@ -114,14 +105,14 @@ def boom(error: object) -> bool:
 def test_a_task_that_fails_is_a_failure_of_the_attempt(colour: str, shape: AsyncShape) -> None:
     work = grouped(colour, working((1, Boom("child"))), working((LONG, "never")))
     call = seen(colour, shape, work, attempt_timeout=2, attempts=2)
-    assert boom(call.error)
+    assert is_group_of_boom(call.error)
     assert (call.took, call.report.attempts, call.report.reason) == (3, 2, "attempts")
 
 
 @COLOURS
 @SHAPES
 def test_a_task_that_fails_at_the_moment_of_the_limit(colour: str, shape: AsyncShape) -> None:
-    """Either may win, and nothing is left over: the next attempt goes its way undisturbed."""
+    """Either may win, and no cancellation is left over for the next attempt."""
     broken = grouped(colour, working((2, Boom("child"))), working((LONG, "never")))
     works = [broken, working((1, "done"))]
 
@@ -155,11 +146,11 @@ async def around(policy: Retry, work: AsyncWork) -> object:
 
 
 JUMPS: list[tuple[Script, dict[str, Any], Call]] = [
-    # an hour forwards: all time is up, and what ended has ended
+    # an hour forwards: the limit has passed, but a result is a result
     ([ok("done", takes=HOUR)], {"timeout": 10}, Call("done", attempts=1)),
     ([fail(takes=HOUR)], {"timeout": 10}, Call(raises=Boom, reason="timeout", limit="total", attempts=1)),
     ([fail(takes=HOUR)], {"work_timeout": 10}, Call(raises=Boom, reason="work_timeout", limit="work")),
-    # an hour back: time stands still, and nothing takes longer for it
+    # an hour back: time counts as standing still, and no limit is extended
     ([fail(takes=-HOUR), ok("done")], {"timeout": 10}, Call("done", attempts=2, sleeps=[1])),
     (
         [fail(takes=-HOUR)] * 9,
@@ -180,7 +171,9 @@ JUMPS: list[tuple[Script, dict[str, Any], Call]] = [
 
 
 @pytest.mark.parametrize(("script", "options", "expected"), JUMPS)
-def test_the_clock_jumps(drive: Drive, script: Script, options: dict[str, Any], expected: Call) -> None:
+def test_limits_hold_when_the_clock_jumps(
+    drive: Drive, script: Script, options: dict[str, Any], expected: Call
+) -> None:
     assert drive(script, backoff=[1] * 99, give_up_after=None, **options) == expected
 
 
@@ -194,7 +187,7 @@ class Suspended(Virtual):
 
 @pytest.mark.parametrize("limit", ["timeout", "give_up_after"])
 def test_a_laptop_is_suspended_during_a_delay(drive: Drive, limit: str) -> None:
-    """The next attempt comes too late and does not begin; the last error comes out."""
+    """The next attempt would be too late and does not begin; the last error is raised."""
     limits: dict[str, Any] = {"give_up_after": None, limit: 10}
     name = "total" if limit == "timeout" else limit
     expected = Call(raises=Boom, reason="timeout", limit=name, attempts=1, sleeps=[1])
@@ -211,8 +204,8 @@ def test_a_suspended_laptop_does_not_count_as_work(drive: Drive) -> None:
 
 @SHAPES
 @pytest.mark.parametrize("colour", ["asyncio", "trio"])
-def test_a_loop_that_was_blocked_past_the_limit(colour: str, shape: AsyncShape) -> None:
-    """The operation blocks it for an hour: if it then returns, it has returned; if it waits, it is cut."""
+def test_a_limit_that_passes_while_the_loop_is_blocked(colour: str, shape: AsyncShape) -> None:
+    """If the operation then returns, the call succeeds; if it awaits, it is cancelled."""
 
     async def waiting(clock: VirtualClock) -> None:
         async def work() -> str:
@@ -236,8 +229,8 @@ def test_a_loop_that_was_blocked_past_the_limit(colour: str, shape: AsyncShape) 
 @pytest.mark.parametrize("shape", ["run", "call", "decorator", "loop", "enter"])
 @pytest.mark.parametrize("limit", ["timeout", "attempt_timeout", "work_timeout"])
 def test_an_operation_that_blocks_past_the_limit_is_late(colour: str, shape: str, limit: str) -> None:
-    """By the clock: it was never cut, since it never gave way."""
-    told: list[str] = []
+    """It could not be cancelled, because it never awaited."""
+    limits_reported: list[str] = []
 
     async def waiting(clock: VirtualClock) -> None:
         async def work() -> str:
@@ -245,13 +238,16 @@ def test_an_operation_that_blocks_past_the_limit_is_late(colour: str, shape: str
             return "done"
 
         takes = [1.0, HOUR]
-        policy = Retry(give_up_after=None, on_success=tell, **limits)
+        policy = Retry(give_up_after=None, on_success=record_limit, **limits)
         for _ in range(2):
-            assert await LIMITED[shape](policy, work) == "done"
+            assert await EVERY_ASYNC_SHAPE[shape](policy, work) == "done"
 
-    def tell(event: Event) -> None:
-        told.append(str(event.limit))
+    def record_limit(event: Event) -> None:
+        limits_reported.append(str(event.limit))
 
     limits: dict[str, Any] = {limit: 2}
     in_virtual_time(colour, waiting)
-    assert told == [{"timeout": "total", "attempt_timeout": "attempt", "work_timeout": "work"}[limit], "None"]
+    assert limits_reported == [
+        {"timeout": "total", "attempt_timeout": "attempt", "work_timeout": "work"}[limit],
+        "None",
+    ]

@@ -1,4 +1,4 @@
-"""Whatever attempts do and whatever the limits are: time holds, and asyncio and Trio agree on how."""
+"""For any attempts and any limits, calls end as a model predicts, on asyncio and on Trio."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 
 from redouble import Report, Retry, deadline, report
 from redouble.testing import VirtualClock
-from tests.support.call_shapes import AsyncShape, AsyncWork
+from tests.support.call_shapes import EVERY_ASYNC_SHAPE, AsyncShape, AsyncWork
+from tests.support.drivers.limited_calls import working
 from tests.support.fakes import Boom
-from tests.support.limited_calls import LIMITED, in_virtual_time, working
-from tests.support.virtual_time import unwaiting
+from tests.support.virtual_time import in_virtual_time, unwaiting
 
 pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(unwaiting.__name__)]
 
 # Limits and delays are whole seconds, and attempts take a little more than that: so no attempt ends at the
 # very moment of a limit, where either may win.
 LITTLE = 1 / 64
-AWHILE = st.integers(0, 12)
+SECONDS = st.integers(0, 12)
 LIMIT = st.none() | st.integers(1, 20)
 
 
@@ -67,14 +67,14 @@ class Plan:
 
 PLANS = st.builds(
     Plan,
-    steps=st.lists(st.tuples(AWHILE.map(LITTLE.__add__), st.booleans()), min_size=1, max_size=6),
-    delays=st.lists(AWHILE, max_size=6),
+    steps=st.lists(st.tuples(SECONDS.map(LITTLE.__add__), st.booleans()), min_size=1, max_size=6),
+    delays=st.lists(SECONDS, max_size=6),
     attempts=st.integers(1, 6),
     timeout=LIMIT,
     attempt_timeout=LIMIT,
     work_timeout=LIMIT,
     deadline=LIMIT,
-    shape=st.sampled_from(list(LIMITED)),
+    shape=st.sampled_from(list(EVERY_ASYNC_SHAPE)),
 )
 
 
@@ -88,8 +88,8 @@ class End(NamedTuple):
     attempts: int | None = None
 
 
-def foretold(plan: Plan) -> End:
-    """Work out, from the words of the contract, how a call has to end."""
+def predicted(plan: Plan) -> End:
+    """Compute from the documented rules how the call has to end."""
     total, own, most, ambient = (
         inf if limit is None else limit
         for limit in (plan.timeout, plan.attempt_timeout, plan.work_timeout, plan.deadline)
@@ -98,9 +98,9 @@ def foretold(plan: Plan) -> End:
     until = min(total, ambient)
     for number in range(plan.attempts):
         takes, fails = plan.steps[min(number, len(plan.steps) - 1)]
-        rooms = {"attempt": own, "work": most - work, "total": total - now, "deadline": ambient - now}
-        limit = min(rooms, key=rooms.__getitem__)
-        took = min(takes, rooms[limit])
+        times_left = {"attempt": own, "work": most - work, "total": total - now, "deadline": ambient - now}
+        limit = min(times_left, key=times_left.__getitem__)
+        took = min(takes, times_left[limit])
         now, work = now + took, work + took
         cut = took < takes
         if not (cut or fails):
@@ -109,7 +109,7 @@ def foretold(plan: Plan) -> End:
             reason = "work_timeout" if limit == "work" else "timeout"
             return End("DeadlineExceeded", now, reason, limit, number + 1)
         end = partial(End, "AttemptTimeout" if cut else "ScriptedError", now, attempts=number + 1)
-        tied = cut and list(rooms.values()).count(own) > 1
+        tied = cut and list(times_left.values()).count(own) > 1
         over = "total" if total <= ambient else "deadline"
         delay = plan.delays[number] if number < len(plan.delays) else None
         if number + 1 == plan.attempts:
@@ -126,66 +126,66 @@ def foretold(plan: Plan) -> End:
     raise AssertionError
 
 
-async def came(plan: Plan, clock: VirtualClock) -> tuple[End, Report | None]:
+async def observed(plan: Plan, clock: VirtualClock) -> tuple[End, Report | None]:
     """Make the call; return how it ended, and its report if it failed."""
     began = clock.now()
     try:
-        out = str(await plan.around(LIMITED[plan.shape])(plan.policy(), plan.work()))
+        out = str(await plan.around(EVERY_ASYNC_SHAPE[plan.shape])(plan.policy(), plan.work()))
     except Exception as error:
-        said = report(error)
-        assert said is not None
+        reported = report(error)
+        assert reported is not None
         took = clock.now() - began
-        return End(type(error).__name__, took, said.reason, said.limit, said.attempts), said
+        return End(type(error).__name__, took, reported.reason, reported.limit, reported.attempts), reported
     return End(out, clock.now() - began), None
 
 
 @given(plan=PLANS)
 @pytest.mark.parametrize("colour", ["asyncio", "trio"])
 def test_every_call_ends_as_predicted(colour: str, plan: Plan) -> None:
-    """Not a moment later than any of its limits, whatever it was doing then."""
-    end, said = in_virtual_time(colour, partial(came, plan))
-    assert end == foretold(plan)
+    """It ends no later than any of its limits allows."""
+    end, reported = in_virtual_time(colour, partial(observed, plan))
+    assert end == predicted(plan)
     for limit in (plan.timeout, plan.deadline):
         assert limit is None or end.took <= limit
-    if said is not None:
-        kept(plan, said)
+    if reported is not None:
+        check_limits(plan, reported)
 
 
-def kept(plan: Plan, said: Report) -> None:
-    """See that no attempt and no delay went past a limit, by the report."""
+def check_limits(plan: Plan, reported: Report) -> None:
+    """Check by the report that no attempt and no delay exceeded a limit."""
     until = min(inf if limit is None else limit for limit in (plan.timeout, plan.deadline))
-    for attempt in said.history:
+    for attempt in reported.history:
         assert attempt.started < until
         assert attempt.started + attempt.elapsed + (attempt.delay or 0) <= until
         assert plan.attempt_timeout is None or attempt.elapsed <= plan.attempt_timeout
-    assert said.work_elapsed == sum(attempt.elapsed for attempt in said.history)
-    assert plan.work_timeout is None or said.work_elapsed <= plan.work_timeout
+    assert reported.work_elapsed == sum(attempt.elapsed for attempt in reported.history)
+    assert plan.work_timeout is None or reported.work_elapsed <= plan.work_timeout
 
 
-@given(plans=st.lists(st.tuples(AWHILE, PLANS), max_size=8))
-def test_calls_side_by_side_end_as_if_each_were_alone(plans: list[tuple[int, Plan]]) -> None:
-    """They share a timer, and nothing else."""
+@given(plans=st.lists(st.tuples(SECONDS, PLANS), max_size=8))
+def test_concurrent_calls_end_as_if_each_were_alone(plans: list[tuple[int, Plan]]) -> None:
+    """They share only a timer."""
 
     async def waiting(clock: VirtualClock) -> list[Any]:
         async def one(begins: int, plan: Plan) -> End:
             await asyncio.sleep(begins)
-            end, _ = await came(plan, clock)
+            end, _ = await observed(plan, clock)
             return end
 
         return await asyncio.gather(*(one(*plan) for plan in plans))
 
-    assert in_virtual_time("asyncio", waiting) == [foretold(plan) for _, plan in plans]
+    assert in_virtual_time("asyncio", waiting) == [predicted(plan) for _, plan in plans]
 
 
 @given(plan=PLANS, moment=st.integers(0, 30))
-def test_the_callers_cancellation_always_comes_through(plan: Plan, moment: int) -> None:
-    """If it comes before the end, whatever the call is doing; and no cancellation of ours is left behind."""
+def test_a_cancellation_by_the_caller_is_always_delivered(plan: Plan, moment: int) -> None:
+    """If it is requested before the end of the call; and no cancellation request of ours is left behind."""
 
     async def waiting(clock: VirtualClock) -> None:
-        task = asyncio.create_task(came(plan, clock))
+        task = asyncio.create_task(observed(plan, clock))
         asyncio.get_running_loop().call_later(moment + LITTLE / 2, task.cancel)
         await asyncio.wait([task])
-        early = moment < foretold(plan).took
+        early = moment < predicted(plan).took
         assert task.cancelled() is early
         assert task.cancelling() == early
 

@@ -1,4 +1,4 @@
-"""Limits, cancellation and endings that come at the same moment, or against each other."""
+"""Limits, cancellation and results at the same moment, and operations that catch their cancellation."""
 
 from __future__ import annotations
 
@@ -14,26 +14,24 @@ import trio
 from redouble import Retry, errors, report
 from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock
-from tests.drivers.test_attempt_limits_async import NAMES
-from tests.support.call_shapes import ASYNC_SHAPES, AsyncShape, AsyncWork
-from tests.support.fakes import Boom
-from tests.support.limited_calls import (
+from tests.support.call_shapes import ASYNC_SHAPES, EVERY_ASYNC_SHAPE, AsyncShape, AsyncWork
+from tests.support.drivers.limited_calls import (
     COLOURS,
-    LIMITED,
+    LIMIT_NAMES,
     LONG,
     SHAPES,
     Seen,
-    in_virtual_time,
     policy_of,
     seen,
     swallowing,
     working,
 )
-from tests.support.virtual_time import unwaiting
+from tests.support.fakes import Boom
+from tests.support.virtual_time import in_virtual_time, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
-SWALLOWED = [name for name in LIMITED if name != "enter"]
+SWALLOWED = [name for name in EVERY_ASYNC_SHAPE if name != "enter"]
 LIMITS = pytest.mark.parametrize("limit", ["timeout", "attempt_timeout", "work_timeout"])
 
 
@@ -41,7 +39,7 @@ def some(**options: Any) -> Retry:
     return policy_of(Seen(), heard=False, **options)
 
 
-# ---------------------------------------------- what an operation makes of being cancelled
+# ------------------------------------------------ operations that catch their cancellation
 
 
 @COLOURS
@@ -50,10 +48,10 @@ def some(**options: Any) -> Retry:
 def test_an_operation_that_catches_the_cancellation_and_returns_is_late(
     colour: str, limit: str, shape: str
 ) -> None:
-    said: dict[str, Any] = {limit: 2}
-    call = seen(colour, LIMITED[shape], swallowing("late"), **said)
+    limits: dict[str, Any] = {limit: 2}
+    call = seen(colour, EVERY_ASYNC_SHAPE[shape], swallowing("late"), **limits)
     assert (call.value, call.took) == ("late", 2)
-    assert call.told == [f"success 1 {NAMES[limit]}"]
+    assert call.told == [f"success 1 {LIMIT_NAMES[limit]}"]
 
 
 @COLOURS
@@ -72,22 +70,22 @@ def test_a_late_success_is_marked_in_the_report(colour: str) -> None:
     assert (again.ok, again.report.limit, again.report.late) == (True, None, False)
 
 
-def test_an_operation_that_goes_on_for_long_is_cancelled_once() -> None:
-    call = seen("asyncio", LIMITED["call"], swallowing("late", waits=LONG), timeout=2)
+def test_asyncio_cancels_an_operation_that_continues_once_only() -> None:
+    call = seen("asyncio", EVERY_ASYNC_SHAPE["call"], swallowing("late", waits=LONG), timeout=2)
     assert (call.value, call.took) == ("late", 2 + LONG)
 
 
-@pytest.mark.parametrize("shape", LIMITED)
-def test_trio_cancels_an_operation_that_goes_on_again(shape: str) -> None:
-    call = seen("trio", LIMITED[shape], swallowing("late", waits=LONG), timeout=2)
+@pytest.mark.parametrize("shape", EVERY_ASYNC_SHAPE)
+def test_trio_cancels_an_operation_that_continues_again(shape: str) -> None:
+    call = seen("trio", EVERY_ASYNC_SHAPE[shape], swallowing("late", waits=LONG), timeout=2)
     assert type(call.error) is errors.DeadlineExceeded
     assert call.took == 2
 
 
 @COLOURS
 def test_a_manager_that_is_entered_late(colour: str) -> None:
-    """Asyncio cancels once and it was entered; Trio would cancel the body, so there it is left again."""
-    call = seen(colour, LIMITED["enter"], swallowing("late"), timeout=2)
+    """On asyncio it stays entered. Trio would cancel the body, so there it is exited again."""
+    call = seen(colour, EVERY_ASYNC_SHAPE["enter"], swallowing("late"), timeout=2)
     assert call.took == 2
     if colour == "asyncio":
         assert (call.value, call.told) == ("late", ["success 1 total"])
@@ -97,8 +95,10 @@ def test_a_manager_that_is_entered_late(colour: str) -> None:
 
 @COLOURS
 @SHAPES
-def test_an_operation_that_raises_instead_has_failed_with_that(colour: str, shape: AsyncShape) -> None:
-    """A failure like any other: it is judged, and here retried."""
+def test_an_error_raised_on_cancellation_is_the_failure_of_the_attempt(
+    colour: str, shape: AsyncShape
+) -> None:
+    """It is retried like any other failure."""
     boom = Boom("while cleaning up")
     call = seen(colour, shape, swallowing(boom), attempt_timeout=2, attempts=2)
     assert (call.error, call.took) == (boom, 5)
@@ -107,7 +107,7 @@ def test_an_operation_that_raises_instead_has_failed_with_that(colour: str, shap
 
 @COLOURS
 @SHAPES
-def test_an_operation_that_raises_instead_when_all_time_is_up(colour: str, shape: AsyncShape) -> None:
+def test_an_error_raised_on_cancellation_by_the_timeout_ends_the_call(colour: str, shape: AsyncShape) -> None:
     boom = Boom("while cleaning up")
     call = seen(colour, shape, swallowing(boom), timeout=2)
     assert (call.error, call.took) == (boom, 2)
@@ -117,8 +117,8 @@ def test_an_operation_that_raises_instead_when_all_time_is_up(colour: str, shape
 @pytest.mark.parametrize("ending", ["cut", "late", "raise", "return", "fail"])
 @pytest.mark.parametrize("before", [0, 1])
 @SHAPES
-def test_cancellations_are_taken_back(shape: AsyncShape, before: int, ending: str) -> None:
-    """As many as were ours: earlier cancellation requests belong to other code."""
+def test_our_cancellation_requests_are_withdrawn(shape: AsyncShape, before: int, ending: str) -> None:
+    """Only ours: earlier cancellation requests belong to other code."""
     works: dict[str, AsyncWork] = {
         "cut": working((LONG, "never")),
         "late": swallowing("late"),
@@ -149,7 +149,7 @@ def test_cancellations_are_taken_back(shape: AsyncShape, before: int, ending: st
 @pytest.mark.parametrize("armed", ["before", "after"])
 @pytest.mark.parametrize("moment", [1.0, 2.0, 2.5])
 def test_the_callers_cancellation_beats_our_limit(shape: AsyncShape, moment: float, armed: str) -> None:
-    """Before it, in the very same turn, and while the operation cleans up after it."""
+    """Before the limit, in the same loop iteration, and while the operation cleans up afterwards."""
     cleaned: list[str] = []
 
     async def work() -> None:
@@ -176,7 +176,7 @@ def test_the_callers_cancellation_beats_our_limit(shape: AsyncShape, moment: flo
 
 @SHAPES
 @pytest.mark.parametrize("outer", [1.0, 2.0])
-def test_a_timeout_of_the_callers_own_around_ours(shape: AsyncShape, outer: float) -> None:
+def test_an_asyncio_timeout_around_the_call_wins(shape: AsyncShape, outer: float) -> None:
     async def main(clock: VirtualClock) -> float:
         began = clock.now()
         with pytest.raises(TimeoutError) as caught:
@@ -193,7 +193,7 @@ def test_a_timeout_of_the_callers_own_around_ours(shape: AsyncShape, outer: floa
 
 @SHAPES
 @pytest.mark.parametrize("outer", [1.0, 2.0])
-def test_a_scope_of_the_callers_own_around_ours(shape: AsyncShape, outer: float) -> None:
+def test_a_trio_scope_around_the_call_wins(shape: AsyncShape, outer: float) -> None:
     async def main(clock: VirtualClock) -> float:
         began = clock.now()
         with trio.move_on_after(outer) as scope:
@@ -205,7 +205,7 @@ def test_a_scope_of_the_callers_own_around_ours(shape: AsyncShape, outer: float)
 
 
 @SHAPES
-def test_a_timeout_of_the_callers_own_that_is_longer(shape: AsyncShape) -> None:
+def test_our_limit_applies_inside_a_longer_asyncio_timeout(shape: AsyncShape) -> None:
     async def main() -> None:
         with pytest.raises(errors.DeadlineExceeded):
             async with asyncio.timeout(3):
@@ -221,7 +221,7 @@ def test_a_timeout_of_the_callers_own_that_is_longer(shape: AsyncShape) -> None:
 @pytest.mark.parametrize("late", [0.0, 5e-10])
 @pytest.mark.parametrize("first", ["limit", "result"])
 @pytest.mark.parametrize("ending", ["done", Boom("lost")], ids=["returns", "raises"])
-def test_an_operation_that_ends_in_the_same_iteration_has_ended(
+def test_an_operation_that_ends_in_the_iteration_of_its_limit_is_not_cancelled(
     shape: str, first: str, late: float, ending: object
 ) -> None:
     """Whichever of the two timers was set first."""
@@ -246,9 +246,9 @@ def test_an_operation_that_ends_in_the_same_iteration_has_ended(
         try:
             return await ASYNC_SHAPES[shape](some(timeout=2), work)
         except Boom as error:
-            said = report(error)
-            assert said is not None
-            assert (said.reason, said.limit) == ("timeout", "total")
+            reported = report(error)
+            assert reported is not None
+            assert (reported.reason, reported.limit) == ("timeout", "total")
             return error
 
     assert in_virtual_time("asyncio", lambda _: main()) is ending
@@ -256,9 +256,9 @@ def test_an_operation_that_ends_in_the_same_iteration_has_ended(
 
 @pytest.mark.parametrize("colour", ["asyncio", "asyncio inside", "trio", "trio inside"])
 @pytest.mark.parametrize("limits", [[2.0] * 1000, [1 + 0.1 * n for n in range(1000)]], ids=["same", "many"])
-def test_a_thousand_limits(colour: str, limits: list[float]) -> None:
-    """Together, and one after the other: each is kept, and exactly."""
-    cut: list[tuple[float, float]] = []
+def test_a_thousand_concurrent_limits_are_exact(colour: str, limits: list[float]) -> None:
+    """All at the same moment, or one after the other."""
+    ended: list[tuple[float, float]] = []
 
     async def waiting(clock: VirtualClock) -> None:
         began = clock.now()
@@ -266,13 +266,13 @@ def test_a_thousand_limits(colour: str, limits: list[float]) -> None:
         async def one(limit: float) -> None:
             with pytest.raises(errors.DeadlineExceeded):
                 await some(timeout=limit).call(backend().sleep, LONG)
-            cut.append((limit, clock.now() - began))
+            ended.append((limit, clock.now() - began))
 
         await side_by_side(colour, [partial(one, limit) for limit in limits])
 
     in_virtual_time(colour, waiting)
-    assert len(cut) == len(limits)
-    assert all(moment == pytest.approx(limit) for limit, moment in cut)
+    assert len(ended) == len(limits)
+    assert all(moment == pytest.approx(limit) for limit, moment in ended)
 
 
 async def side_by_side(colour: str, tasks: list[Callable[[], Awaitable[object]]]) -> None:

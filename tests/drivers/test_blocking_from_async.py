@@ -1,11 +1,11 @@
-"""Blocking functions called from async code: the loop goes on, and all else is as it is elsewhere."""
+"""`Retry.acall`: blocking functions called from async code do not block the event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from threading import Event, Thread, current_thread
@@ -15,65 +15,18 @@ import pytest
 import trio
 
 from redouble import Retry, report
-from redouble._runtime.backend import backend
-from tests.drivers.workers.test_threads import VAR, idle
-from tests.support.fakes import ASYNC, Boom, Panic, Virtual, in_colour
+from tests.support.drivers.blocking_calls import beside, failure, turns_until
+from tests.support.fakes import ASYNC, Boom, Panic, Virtual, run_async
+from tests.support.workers.threads import VAR, idle
 
 pytestmark = [pytest.mark.parametrize("colour", ASYNC), pytest.mark.usefixtures(idle.__name__)]
-
-
-def run(colour: str, main: Callable[[], Awaitable[Any]]) -> Any:
-    return in_colour(colour, lambda: None, main)
-
-
-def failure(colour: str, policy: Retry, work: Callable[[], object]) -> BaseException:
-    """Return what comes out of a call that fails."""
-
-    async def main() -> BaseException:
-        try:
-            await policy.acall(work)
-        except BaseException as error:
-            return error
-        raise AssertionError("it did not fail")
-
-    error: BaseException = run(colour, main)
-    return error
-
-
-async def turns(until: Callable[[], bool]) -> int:
-    """Give way until something has happened."""
-    count = 1
-    while not until():
-        count += 1
-        await backend().sleep(0)
-    return count
-
-
-async def beside(
-    colour: str, task: Callable[[], Awaitable[Any]], other: Callable[[], Awaitable[Any]]
-) -> None:
-    """Run both; cancel the task once the other is through."""
-
-    async def quietly() -> None:
-        await task()
-
-    if colour == "trio":
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(quietly)
-            await other()
-            nursery.cancel_scope.cancel()
-    else:
-        begun = asyncio.ensure_future(quietly())
-        await other()
-        begun.cancel()
-        await asyncio.wait([begun])
 
 
 # -------------------------------------------------------------------------------- the call
 
 
-def test_the_loop_goes_on_meanwhile(colour: str) -> None:
-    """Otherwise the operation would never be released."""
+def test_the_loop_runs_while_the_function_blocks(colour: str) -> None:
+    """Otherwise the function would block for ever."""
     begun, go = Event(), Event()
 
     def work(word: str, *, times: int) -> str:
@@ -88,14 +41,14 @@ def test_the_loop_goes_on_meanwhile(colour: str) -> None:
             seen.append(await Retry().acall(work, "x", times=3))
 
         async def other() -> None:
-            await turns(begun.is_set)
+            await turns_until(begun.is_set)
             go.set()
-            await turns(lambda: bool(seen))
+            await turns_until(lambda: bool(seen))
 
         await beside(colour, call, other)
         assert seen == ["xxx"]
 
-    run(colour, main)
+    run_async(colour, main)
 
 
 def test_everything_but_the_attempts_stays_in_the_loop(colour: str) -> None:
@@ -113,20 +66,20 @@ def test_everything_but_the_attempts_stays_in_the_loop(colour: str) -> None:
         return True
 
     policy = Retry(on=here, until=here, on_retry=here, on_failure=here, backoff=[1, 2], clock=clock)
-    assert run(colour, lambda: policy.acall(work)) == 2
+    assert run_async(colour, lambda: policy.acall(work)) == 2
     assert others == {current_thread()}
     assert len(attempts) == 1
     assert next(iter(attempts)).daemon
     assert current_thread() not in attempts
 
 
-def test_what_is_refused_by_until_is_asked_again(colour: str) -> None:
+def test_a_result_that_until_rejects_is_retried(colour: str) -> None:
     results = ["pending", "pending", "done"]
     policy = Retry(until=lambda value: value == "done", backoff=[0, 0])
-    assert run(colour, lambda: policy.acall(results.pop, 0)) == "done"
+    assert run_async(colour, lambda: policy.acall(results.pop, 0)) == "done"
 
 
-def test_context_variables_go_in_and_not_out(colour: str) -> None:
+def test_the_function_runs_in_a_copy_of_the_callers_context(colour: str) -> None:
     def work() -> str:
         before = VAR.get()
         VAR.set("changed on the worker")
@@ -136,10 +89,10 @@ def test_context_variables_go_in_and_not_out(colour: str) -> None:
         VAR.set("in the task")
         return await Retry().acall(work), VAR.get()
 
-    assert run(colour, main) == ("in the task", "in the task")
+    assert run_async(colour, main) == ("in the task", "in the task")
 
 
-def test_many_at_once_have_a_thread_each(colour: str) -> None:
+def test_concurrent_calls_have_a_thread_each(colour: str) -> None:
     together, seen = threading.Barrier(20), set[Thread]()
 
     def work() -> None:
@@ -154,7 +107,7 @@ def test_many_at_once_have_a_thread_each(colour: str) -> None:
         else:
             await asyncio.gather(*(Retry().acall(work) for _ in range(20)))
 
-    run(colour, main)
+    run_async(colour, main)
     assert len(seen) == 20
 
 
@@ -162,7 +115,7 @@ def test_many_at_once_have_a_thread_each(colour: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [Boom, Panic, GeneratorExit])
-def test_errors_cross_with_their_traceback(colour: str, kind: type[BaseException]) -> None:
+def test_errors_are_raised_with_the_traceback_of_the_worker(colour: str, kind: type[BaseException]) -> None:
     raised = kind("on the worker")
 
     def where_it_went_wrong() -> None:
@@ -175,7 +128,7 @@ def test_errors_cross_with_their_traceback(colour: str, kind: type[BaseException
 
 
 def test_a_stop_iteration_cannot_leave_a_coroutine(colour: str) -> None:
-    """Python turns it into a RuntimeError, as always; nothing hangs."""
+    """Python turns it into a RuntimeError, and nothing hangs."""
     error = failure(colour, Retry(attempts=1), partial(next, iter(())))
     assert isinstance(error, RuntimeError)
     assert isinstance(error.__cause__, StopIteration)
@@ -198,7 +151,7 @@ def manager() -> Generator[None]:
 
 
 @pytest.mark.parametrize(
-    ("fn", "says"),
+    ("fn", "message"),
     [
         (coroutine, "acall is for blocking functions, .*a coroutine function.*policy.call"),
         (partial(coroutine), "acall is for blocking functions, .*a coroutine function.*policy.call"),
@@ -209,6 +162,6 @@ def manager() -> Generator[None]:
         (lambda: coroutine(), "returned something to await"),  # noqa: PLW0108  it is not a coroutine function
     ],
 )
-def test_what_is_refused(colour: str, fn: Any, says: str) -> None:
-    with pytest.raises(TypeError, match=says):
-        run(colour, lambda: Retry().acall(fn))
+def test_acall_refuses_what_is_no_blocking_function(colour: str, fn: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        run_async(colour, lambda: Retry().acall(fn))

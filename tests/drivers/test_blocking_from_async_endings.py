@@ -15,12 +15,13 @@ import trio
 import redouble
 from redouble import Reason, Retry, Worker, errors, remaining, report
 from redouble._drivers.workers import threads as _threads
-from redouble.types import Event as Told
-from tests.drivers.test_attempt import AT_ONCE, BESIDE, LONG, SOON, STUCK, Stuck, until_told
-from tests.drivers.test_blocking_from_async import beside, failure, run, turns
-from tests.drivers.workers.test_threads import idle
-from tests.support.fakes import ASYNC, Boom, always
+from redouble.types import Event as PolicyEvent
+from tests.support.drivers.blocking_calls import beside, failure, turns_until
+from tests.support.drivers.stuck_operations import SOON
+from tests.support.drivers.worker_attempts import AT_ONCE, BESIDE, LONG, STUCK, Stuck, until_cancelled
+from tests.support.fakes import ASYNC, Boom, always, run_async
 from tests.support.virtual_time import at
+from tests.support.workers.threads import idle
 
 pytestmark = pytest.mark.usefixtures(idle.__name__)
 
@@ -43,10 +44,10 @@ CLOSED = pytest.mark.parametrize("colour", [colour for colour in ASYNC if colour
         ({"timeout": LONG, "attempt_timeout": SOON}, errors.WorkerStillRunning, STUCK, "attempt"),
     ],
 )
-def test_what_ends_the_call(
+def test_the_limit_that_ended_the_call_is_reported(
     colour: str, options: dict[str, Any], raises: type[Exception], reason: str, limit: str
 ) -> None:
-    """In virtual time, so that none is lost before the attempt begins; waiting for it is real."""
+    """In virtual time, so that no time passes before the attempt begins; waiting for it takes real time."""
     policy = Retry(worker=AT_ONCE, backoff=[0] * 9, **options)
 
     async def waiting(_: object) -> None:
@@ -54,56 +55,58 @@ def test_what_ends_the_call(
 
     with Stuck() as stuck, pytest.raises(raises) as caught:
         at(f"{colour} inside", lambda _: None, waiting)
-    said = report(caught.value)
-    assert said is not None
-    assert (said.reason, said.limit, said.workers_left) == (reason, limit, 1)
+    reported = report(caught.value)
+    assert reported is not None
+    assert (reported.reason, reported.limit, reported.workers_left) == (reason, limit, 1)
     assert stuck.called(1)
 
 
 @LOOPS
-def test_a_deadline_ends_it_too(colour: str) -> None:
+def test_a_deadline_ends_the_call(colour: str) -> None:
     async def main() -> object:
         with redouble.deadline(SOON), pytest.raises(errors.DeadlineExceeded) as caught:
             await Retry(worker=AT_ONCE).acall(stuck)
         return caught.value.report and caught.value.report.limit
 
     with Stuck() as stuck:
-        assert run(colour, main) == "deadline"
+        assert run_async(colour, main) == "deadline"
 
 
 @LOOPS
 def test_an_attempt_that_is_too_slow_is_cancelled_and_retried(colour: str) -> None:
     seen: list[object] = []
-    told: list[Told] = []
+    events: list[PolicyEvent] = []
 
     def work() -> str:
         if seen:
             return "done"
         seen.append(remaining(LONG) <= SOON)
-        until_told()
+        until_cancelled()
         seen.append(remaining())
         return "late"
 
     policy = Retry(
         attempt_timeout=SOON,
-        attempts=99,  # a busy machine may not come to the second in time either
+        attempts=99,  # on a busy machine the second may be too slow, too
         backoff=[0] * 99,
         worker=Worker(grace=LONG),
-        on_failure=told.append,
+        on_failure=events.append,
     )
-    assert run(colour, lambda: policy.acall(work)) == "done"
+    assert run_async(colour, lambda: policy.acall(work)) == "done"
     assert seen == [True, 0.0]
-    assert {(event.kind, event.limit) for event in told} == {("timeout", "attempt")}
+    assert {(event.kind, event.limit) for event in events} == {("timeout", "attempt")}
 
 
 @LOOPS
-def test_beside_a_worker_that_does_not_stop_if_that_is_allowed(colour: str) -> None:
-    told: list[Told] = []
-    policy = Retry(attempt_timeout=SOON, worker=BESIDE, backoff=[0] * 99, attempts=99, on_success=told.append)
+def test_overlap_allows_attempts_beside_a_stuck_worker(colour: str) -> None:
+    events: list[PolicyEvent] = []
+    policy = Retry(
+        attempt_timeout=SOON, worker=BESIDE, backoff=[0] * 99, attempts=99, on_success=events.append
+    )
     with Stuck("in time") as stuck:
-        assert run(colour, lambda: policy.acall(stuck)) == "in time"
-    assert len(told) == 1
-    assert told[0].attempt > 1
+        assert run_async(colour, lambda: policy.acall(stuck)) == "in time"
+    assert len(events) == 1
+    assert events[0].attempt > 1
 
 
 # ------------------------------------------------------------------------------ cancelled
@@ -111,19 +114,19 @@ def test_beside_a_worker_that_does_not_stop_if_that_is_allowed(colour: str) -> N
 
 @LOOPS
 @pytest.mark.parametrize("grace", [False, True])
-def test_the_caller_is_cancelled(colour: str, grace: bool) -> None:
-    """The operation is asked to stop, it is not awaited, and nothing is judged or given up."""
-    begun, told, seen = Event(), Event(), list[object]()
+def test_cancellation_of_the_caller_cancels_the_worker(colour: str, grace: bool) -> None:
+    """The worker is not awaited; no rule is called, and no event is emitted."""
+    begun, stopped, seen = Event(), Event(), list[object]()
 
     def work() -> None:
         begun.set()
-        until_told()
-        told.set()
+        until_cancelled()
+        stopped.set()
         if grace:
             stuck.go.wait()
 
     def never(what: object) -> bool:
-        raise AssertionError(f"{what!r} was judged, or told")
+        raise AssertionError(f"{what!r} was judged, or emitted")
 
     async def call() -> None:
         try:
@@ -135,13 +138,13 @@ def test_the_caller_is_cancelled(colour: str, grace: bool) -> None:
             raise
 
     async def other() -> None:
-        await turns((told if grace else begun).is_set)
+        await turns_until((stopped if grace else begun).is_set)
 
     limits: dict[str, Any] = {"attempt_timeout": SOON} if grace else {}
     policy = Retry(on=never, on_failure=never, on_give_up=never, worker=Worker(grace=LONG), **limits)
     with Stuck() as stuck:
-        run(colour, lambda: beside(colour, call, other))
-        assert told.wait(LONG)
+        run_async(colour, lambda: beside(colour, call, other))
+        assert stopped.wait(LONG)
     assert seen == ["cancelled"]
 
 
@@ -153,7 +156,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return seen
 
 
-def went_back(threads: list[Thread]) -> bool:
+def is_reusable(threads: list[Thread]) -> bool:
     """Wait for the only worker to be idle; return True if it can be used again."""
     while not _threads._idle:
         threads[0].join(0.001)
@@ -161,8 +164,8 @@ def went_back(threads: list[Thread]) -> bool:
 
 
 @LOOPS
-def test_a_worker_that_outlives_its_loop(colour: str, broken: list[object]) -> None:
-    """It has no event loop to wake; it is parked all the same."""
+def test_a_worker_that_outlives_its_loop_is_parked(colour: str, broken: list[object]) -> None:
+    """No event loop is left for it to wake."""
     begun, threads = Event(), list[Thread]()
 
     def work() -> None:
@@ -172,8 +175,8 @@ def test_a_worker_that_outlives_its_loop(colour: str, broken: list[object]) -> N
 
     with Stuck() as stuck:
         call = partial(Retry().acall, work)
-        run(colour, lambda: beside(colour, call, lambda: turns(begun.is_set)))
-    assert went_back(threads)
+        run_async(colour, lambda: beside(colour, call, lambda: turns_until(begun.is_set)))
+    assert is_reusable(threads)
     assert broken == []
 
 
@@ -187,10 +190,10 @@ def new_loop(colour: str) -> asyncio.AbstractEventLoop:
 
 @CLOSED
 @pytest.mark.parametrize("error", [None, Boom])
-def test_a_loop_that_is_closed_with_a_call_in_flight(
+def test_a_worker_is_parked_after_its_loop_was_closed(
     colour: str, error: type[Exception] | None, broken: list[object]
 ) -> None:
-    """Which Trio does not do: it ends no run before its tasks."""
+    """Trio has no such case: its run ends after all of its tasks."""
     begun, threads = Event(), list[Thread]()
 
     def work() -> None:
@@ -202,32 +205,31 @@ def test_a_loop_that_is_closed_with_a_call_in_flight(
 
     async def main() -> None:
         calls.append(asyncio.ensure_future(Retry(attempt_timeout=LONG).acall(work)))
-        await turns(begun.is_set)
+        await turns_until(begun.is_set)
 
     calls: list[asyncio.Future[None]] = []
     with Stuck() as stuck:
         loop = new_loop(colour)
-        loop.set_exception_handler(lambda loop, said: None)  # it does say that a task was left behind
+        loop.set_exception_handler(lambda loop, context: None)  # it reports that a task was left pending
         loop.run_until_complete(main())
         loop.close()
-    assert went_back(threads)
+    assert is_reusable(threads)
     assert broken == []
     assert not calls.pop().done()
     gc.collect()
 
 
 @LOOPS
-def test_reasons_of_workers_are_not_those_of_others(colour: str) -> None:
-    """A worker that could not be stopped in one call is no concern of the next."""
+def test_a_stuck_worker_counts_for_its_own_call_only(colour: str) -> None:
     with Stuck() as stuck:
         for _ in range(2):
             error = failure(colour, Retry(attempt_timeout=SOON, worker=AT_ONCE), stuck)
-            said = report(error)
-            assert said is not None
-            assert (said.reason, said.workers_left) == (Reason.worker_still_running, 1)
+            reported = report(error)
+            assert reported is not None
+            assert (reported.reason, reported.workers_left) == (Reason.worker_still_running, 1)
 
 
-# -------------------------------------------------------------------- cancelled before
+# ------------------------------------------------------- cancelled before the call
 
 
 @LOOPS
@@ -251,15 +253,13 @@ def test_nothing_begins_in_a_task_that_is_cancelled_already(
             await policy.acall(calls.append, None)
         assert scope.cancelled_caught
 
-    run(colour, in_trio if colour == "trio" else in_asyncio)
+    run_async(colour, in_trio if colour == "trio" else in_asyncio)
     assert _threads._idle == []
     assert calls == []
 
 
 @CLOSED
-def test_a_task_that_goes_on_though_it_was_cancelled(colour: str) -> None:
-    """It has caught its cancellation: what it does from then on is its own business."""
-
+def test_a_task_that_caught_its_cancellation_can_make_calls(colour: str) -> None:
     async def main() -> object:
         task = asyncio.current_task()
         assert task is not None
@@ -268,4 +268,4 @@ def test_a_task_that_goes_on_though_it_was_cancelled(colour: str) -> None:
             await asyncio.Event().wait()
         return await Retry().acall(str, "done")
 
-    assert run(colour, main) == "done"
+    assert run_async(colour, main) == "done"

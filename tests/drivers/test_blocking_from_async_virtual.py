@@ -1,43 +1,28 @@
-"""Blocking functions called from async code in virtual time: what works elsewhere holds the clock."""
+"""Blocking functions called from async code in virtual time: the clock stands while their workers run."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from threading import Event
-from typing import Any
 
 import pytest
-import trio
 
 from redouble import SYSTEM, Retry, Worker, errors
 from redouble._drivers.workers import threads as _threads
 from redouble._runtime.backend import backend
 from redouble.testing import Script, VirtualClock, ok
-from tests.drivers.test_attempt import AT_ONCE, LONG, SOON, Stuck, until_told
-from tests.drivers.test_blocking_from_async import beside, turns
-from tests.drivers.workers.test_threads import idle
-from tests.support.virtual_time import WHERE, at, unwaiting
+from tests.support.drivers.blocking_calls import beside, turns_until
+from tests.support.drivers.stuck_operations import SOON
+from tests.support.drivers.worker_attempts import AT_ONCE, LONG, Stuck, until_cancelled
+from tests.support.runtime.tasks import together
+from tests.support.virtual_time import WHERE, in_virtual_time, unwaiting
+from tests.support.workers.threads import idle
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__, idle.__name__)
 
 HOUR = 3600.0
 
-# On uvloop only our own delays are virtual; there is no clock to hold.
+# On uvloop only our own delays are virtual, so that the clock cannot wait for workers.
 HELD = [place for place in [*WHERE, "trio around jumping", "trio inside jumping"] if "uvloop" not in place]
-
-
-def in_time(place: str, waiting: Callable[[VirtualClock], Awaitable[Any]]) -> Any:
-    return at(place, lambda _: None, waiting)
-
-
-async def together(place: str, *tasks: Callable[[], Awaitable[object]]) -> None:
-    if place.startswith("trio"):
-        async with trio.open_nursery() as nursery:
-            for task in tasks:
-                nursery.start_soon(task)
-    else:
-        await asyncio.gather(*(task() for task in tasks))
 
 
 @pytest.mark.parametrize("place", [*WHERE, "trio around jumping"])
@@ -46,17 +31,17 @@ def test_delays_between_attempts_and_on_the_worker_are_virtual(place: str) -> No
         inner = Retry(on=OSError, backoff=[HOUR], give_up_after=None)
         outer = Retry(on=OSError, backoff=[2 * HOUR], give_up_after=None, nested="allow")
         script = Script(OSError, OSError, OSError, ok("done"))
-        said = await outer.acall(inner.call, script)
-        return said, clock.delays, clock.now()
+        result = await outer.acall(inner.call, script)
+        return result, clock.delays, clock.now()
 
-    said, delays, now = in_time(place, waiting)
-    assert (said, delays) == ("done", [HOUR, 2 * HOUR, HOUR])
-    assert now == pytest.approx(4 * HOUR, abs=LONG)  # and what the workers really took
+    result, delays, now = in_virtual_time(place, waiting)
+    assert (result, delays) == ("done", [HOUR, 2 * HOUR, HOUR])
+    assert now == pytest.approx(4 * HOUR, abs=LONG)  # plus the real time of the workers
 
 
 @pytest.mark.parametrize("place", HELD)
-def test_a_worker_holds_the_clock(place: str) -> None:
-    """Its duration is unknown, so virtual time does not advance meanwhile; and the loop runs."""
+def test_virtual_time_does_not_advance_while_a_worker_runs(place: str) -> None:
+    """The duration of the work is unknown. The event loop continues to run."""
 
     async def waiting(clock: VirtualClock) -> tuple[list[str], bool]:
         begun, order, moments = Event(), list[str](), list[float]()
@@ -71,13 +56,13 @@ def test_a_worker_holds_the_clock(place: str) -> None:
             moments.append(clock.now())
 
         async def other() -> None:
-            await turns(begun.is_set)
+            await turns_until(begun.is_set)
             for _ in range(99):
                 await backend().sleep(0)
             stuck.go.set()
 
         async def sleeper() -> None:
-            await turns(begun.is_set)
+            await turns_until(begun.is_set)
             await SYSTEM.asleep(HOUR)
             order.append("slept")
 
@@ -85,12 +70,16 @@ def test_a_worker_holds_the_clock(place: str) -> None:
             await together(place, call, other, sleeper)
         return order, moments[0] < HOUR
 
-    assert in_time(place, waiting) == (["worked", "slept"], True)
+    assert in_virtual_time(place, waiting) == (["worked", "slept"], True)
 
 
 @pytest.mark.parametrize("place", HELD)
-@pytest.mark.parametrize("how", ["succeeds", "fails", "is told", "is stuck", "is cancelled", "never starts"])
-def test_however_it_ends_the_clock_is_let_go(place: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "how", ["succeeds", "fails", "stops in time", "is stuck", "is cancelled", "never starts"]
+)
+def test_virtual_time_advances_again_however_the_worker_ends(
+    place: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def waiting(clock: VirtualClock) -> float:
         begun = Event()
 
@@ -98,8 +87,8 @@ def test_however_it_ends_the_clock_is_let_go(place: str, how: str, monkeypatch: 
             begun.set()
             if how == "fails":
                 raise ZeroDivisionError
-            if how == "is told":
-                until_told()
+            if how == "stops in time":
+                until_cancelled()
             if how in ("is stuck", "is cancelled"):
                 stuck.go.wait()
 
@@ -110,7 +99,7 @@ def test_however_it_ends_the_clock_is_let_go(place: str, how: str, monkeypatch: 
                 case "fails":
                     with pytest.raises(ZeroDivisionError):
                         await Retry().acall(work)
-                case "is told":
+                case "stops in time":
                     with pytest.raises(errors.AttemptTimeout):
                         worker = Worker(grace=LONG)
                         await Retry(attempt_timeout=SOON, attempts=1, worker=worker).acall(work)
@@ -119,7 +108,9 @@ def test_however_it_ends_the_clock_is_let_go(place: str, how: str, monkeypatch: 
                         await Retry(attempt_timeout=SOON, worker=AT_ONCE).acall(work)
                 case "is cancelled":
                     await beside(
-                        place.split(maxsplit=1)[0], lambda: Retry().acall(work), lambda: turns(begun.is_set)
+                        place.split(maxsplit=1)[0],
+                        lambda: Retry().acall(work),
+                        lambda: turns_until(begun.is_set),
                     )
                 case _:
                     monkeypatch.setattr("redouble._drivers.workers.threads.Thread.start", no_thread)
@@ -130,7 +121,7 @@ def test_however_it_ends_the_clock_is_let_go(place: str, how: str, monkeypatch: 
             await SYSTEM.asleep(HOUR)
             return clock.now() - before
 
-    assert in_time(place, waiting) == pytest.approx(HOUR)
+    assert in_virtual_time(place, waiting) == pytest.approx(HOUR)
 
 
 def no_thread(_: object) -> None:
@@ -139,8 +130,10 @@ def no_thread(_: object) -> None:
 
 @pytest.mark.parametrize("place", HELD)
 @pytest.mark.parametrize(("slept", "in_its_time"), [(HOUR - 60, True), (HOUR, False), (9 * HOUR, False)])
-def test_what_the_worker_slept_counts(place: str, slept: float, in_its_time: bool) -> None:
-    """As it does in blocking code."""
+def test_virtual_sleeps_of_the_worker_count_for_its_limit(
+    place: str, slept: float, in_its_time: bool
+) -> None:
+    """As in blocking code."""
 
     def work() -> str:
         SYSTEM.sleep(slept)
@@ -153,13 +146,11 @@ def test_what_the_worker_slept_counts(place: str, slept: float, in_its_time: boo
         except errors.AttemptTimeout as error:
             return error.limit
 
-    assert in_time(place, waiting) == ("done" if in_its_time else "attempt")
+    assert in_virtual_time(place, waiting) == ("done" if in_its_time else "attempt")
 
 
 @pytest.mark.parametrize("place", HELD)
-def test_several_workers_hold_it_together(place: str) -> None:
-    """The first to end does not let it go for the others."""
-
+def test_virtual_time_stands_until_the_last_worker_has_ended(place: str) -> None:
     async def waiting(clock: VirtualClock) -> bool:
         ended: list[str] = []
 
@@ -175,7 +166,7 @@ def test_several_workers_hold_it_together(place: str) -> None:
             ended.append("second")
 
         async def other() -> None:
-            await turns(lambda: "first" in ended)
+            await turns_until(lambda: "first" in ended)
             for _ in range(99):
                 await backend().sleep(0)
             stuck.go.set()
@@ -184,15 +175,15 @@ def test_several_workers_hold_it_together(place: str) -> None:
             await together(place, first, second, other)
         return clock.now() < HOUR and ended == ["first", "second"]
 
-    assert in_time(place, waiting)
+    assert in_virtual_time(place, waiting)
 
 
 @pytest.mark.parametrize("place", HELD)
 @pytest.mark.parametrize("error", [None, ZeroDivisionError])
-def test_what_was_in_time_counts_though_it_is_heard_of_late(
+def test_a_result_in_time_counts_even_if_the_loop_sees_it_late(
     place: str, error: type[Exception] | None
 ) -> None:
-    """A task blocks the loop meanwhile. The work was done, and is not repeated."""
+    """Another task blocks the loop meanwhile. The attempt is not repeated."""
     calls: list[None] = []
 
     def work() -> str:
@@ -211,7 +202,7 @@ def test_what_was_in_time_counts_though_it_is_heard_of_late(
                 seen.append("failed")
 
         async def blocking() -> None:
-            await turns(lambda: bool(calls))
+            await turns_until(lambda: bool(calls))
             until_idle()
             clock.advance(2 * HOUR)
 
@@ -219,11 +210,11 @@ def test_what_was_in_time_counts_though_it_is_heard_of_late(
         await together(place, call, blocking)
         return seen
 
-    assert in_time(place, waiting) == ["done" if error is None else "failed"]
+    assert in_virtual_time(place, waiting) == ["done" if error is None else "failed"]
     assert len(calls) == 1
 
 
 def until_idle() -> None:
-    """Wait for the only worker to be through."""
+    """Wait until the only worker is idle."""
     while not _threads._idle:
         Event().wait(0.001)

@@ -17,23 +17,23 @@ from tests.support.virtual_time import at
 
 
 def policy(**options: Any) -> Retry:
-    said: dict[str, Any] = {"on": Boom, "backoff": [1] * 9, "clock": Virtual()}
-    return Retry(**said | options)
+    defaults: dict[str, Any] = {"on": Boom, "backoff": [1] * 9, "clock": Virtual()}
+    return Retry(**defaults | options)
 
 
 PLAIN: dict[str, Any] = {}
-BUSY: dict[str, Any] = {"timeout": 20}  # its run sees the first attempt too
+BUSY: dict[str, Any] = {"timeout": 20}  # needs a run from the first attempt on
 EITHER = pytest.mark.parametrize("options", [PLAIN, BUSY], ids=["plain", "busy"])
 
 
 @EITHER
 @pytest.mark.parametrize("way", ["end", "break", "continue", "return"])
 def test_leaving_without_an_error_is_success(colour: str, options: dict[str, Any], way: str) -> None:
-    """Whichever way; and only of the last attempt."""
-    told: list[str] = []
+    """However the block is left; only the last attempt emits the event."""
+    events: list[str] = []
 
     def success(event: Event) -> None:
-        told.append(f"success:{event.attempt}")
+        events.append(f"success:{event.attempt}")
 
     retrying = policy(**options, on_success=success)
     numbers: list[int] = []
@@ -68,11 +68,11 @@ def test_leaving_without_an_error_is_success(colour: str, options: dict[str, Any
 
     assert in_colour(colour, loop, aloop) == ("return" if way == "return" else "after")
     assert numbers == [1, 2, 3]
-    assert told == ["success:3"]
+    assert events == ["success:3"]
 
 
 @EITHER
-def test_success_at_once(colour: str, options: dict[str, Any]) -> None:
+def test_a_success_at_once_ends_the_loop(colour: str, options: dict[str, Any]) -> None:
     turns: list[int] = []
 
     def loop() -> None:
@@ -90,7 +90,7 @@ def test_success_at_once(colour: str, options: dict[str, Any]) -> None:
 
 
 @EITHER
-def test_one_object_serves_the_loop(options: dict[str, Any]) -> None:
+def test_all_attempts_of_a_loop_are_one_object(options: dict[str, Any]) -> None:
     seen: list[Attempt] = []
     for attempt in policy(**options):
         seen.append(attempt)
@@ -104,8 +104,8 @@ def test_one_object_serves_the_loop(options: dict[str, Any]) -> None:
 
 
 @EITHER
-def test_an_attempt_never_entered(colour: str, options: dict[str, Any]) -> None:
-    """It would be an endless loop, or a silent success."""
+def test_an_attempt_that_is_never_entered_raises(colour: str, options: dict[str, Any]) -> None:
+    """Otherwise the loop would be endless, or end as a silent success."""
 
     def loop() -> None:
         for _ in policy(**options):
@@ -134,7 +134,7 @@ def test_an_attempt_never_entered(colour: str, options: dict[str, Any]) -> None:
 
 @EITHER
 @pytest.mark.parametrize("failing", [False, True])
-def test_an_attempt_entered_twice(options: dict[str, Any], failing: bool) -> None:
+def test_an_attempt_that_is_entered_twice_raises(options: dict[str, Any], failing: bool) -> None:
     with pytest.raises(RuntimeError, match="entered only once"):
         for attempt in policy(**options):
             with attempt:
@@ -144,8 +144,8 @@ def test_an_attempt_entered_twice(options: dict[str, Any], failing: bool) -> Non
                 pass
 
 
-def test_an_attempt_left_open() -> None:
-    """Leaving never happened, so nothing says that another turn is wanted."""
+def test_an_attempt_that_is_never_exited_ends_the_loop() -> None:
+    """Without an exit there is no failure that asks for another attempt."""
     turns: list[int] = []
     for attempt in policy():
         attempt.__enter__()
@@ -153,7 +153,7 @@ def test_an_attempt_left_open() -> None:
     assert turns == [1]
 
 
-def test_async_with_is_not_needed() -> None:
+def test_async_with_on_an_attempt_is_refused() -> None:
     async def main() -> None:
         async for attempt in policy():
             async with cast("Any", attempt):
@@ -163,7 +163,7 @@ def test_async_with_is_not_needed() -> None:
         asyncio.run(main())
 
 
-def test_results_are_never_seen(colour: str) -> None:
+def test_until_is_refused_for_blocks(colour: str) -> None:
     retrying = policy(until=bool)
 
     def loop() -> None:
@@ -178,8 +178,8 @@ def test_results_are_never_seen(colour: str) -> None:
         in_colour(colour, loop, aloop)
 
 
-def test_observers_from_elsewhere(colour: str) -> None:
-    """The name of a block is its policy's, or none in particular."""
+def test_events_of_a_block_have_the_name_of_its_policy(colour: str) -> None:
+    """Without a name it is ``block``."""
     seen: list[str] = []
 
     def loop() -> None:
@@ -198,8 +198,8 @@ def test_observers_from_elsewhere(colour: str) -> None:
     assert seen == [f"{name} before_attempt", f"{name} success"]
 
 
-def test_an_async_loop_that_is_forgotten() -> None:
-    """Like one left by ``break`` it refunds its unspent grant, without a warning."""
+def test_a_dropped_async_loop_refunds_its_grant() -> None:
+    """As one left by ``break`` does, and without a warning."""
     ledger = Ledger()
 
     async def main() -> None:
@@ -216,20 +216,22 @@ def test_an_async_loop_that_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("colour", ["asyncio", "trio"])
-def test_a_blocking_loop_inside_an_event_loop(colour: str, caplog: pytest.LogCaptureFixture) -> None:
-    """It blocks the event loop: logged once, before its first sleep, which need not be its first delay."""
+def test_a_blocking_loop_inside_an_event_loop_is_logged_once(
+    colour: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before its first sleep, which need not be its first delay: a delay of 0 does not sleep."""
     clock = Virtual()
-    said: list[tuple[int, int]] = []
+    counts: list[tuple[int, int]] = []
 
     async def main() -> None:
         for attempt in policy(clock=clock, backoff=[0, 1, 1]):
-            said.append((len(caplog.records), len(clock.waits)))
+            counts.append((len(caplog.records), len(clock.waits)))
             with attempt:
                 if attempt.number < 4:
                     raise Boom
 
     in_colour(colour, lambda: None, main)
-    assert said == [(0, 0), (0, 0), (1, 1), (1, 2)]
+    assert counts == [(0, 0), (0, 0), (1, 1), (1, 2)]
     assert "stall it: write `async for`" in caplog.text
 
 
@@ -250,8 +252,7 @@ def test_no_warning_without_a_loop_or_a_sleep(caplog: pytest.LogCaptureFixture) 
 
 @pytest.mark.parametrize("colour", ["asyncio", "trio"])
 @pytest.mark.parametrize("limit", ["total", "deadline", "work", "attempt"])
-def test_time_between_getting_an_attempt_and_entering_it(colour: str, limit: str) -> None:
-    """It is time of the call, and not of the attempt."""
+def test_time_before_an_attempt_is_entered_counts_for_the_call_only(colour: str, limit: str) -> None:
     limits: dict[str, Any] = {
         "total": {"timeout": 10},
         "deadline": {"give_up_after": None},
@@ -272,10 +273,10 @@ def test_time_between_getting_an_attempt_and_entering_it(colour: str, limit: str
     async def ended(clock: VirtualClock) -> float:
         with pytest.raises(errors_of.get(limit, errors.DeadlineExceeded)) as caught:
             await waiting(clock)
-        said = report(caught.value)
-        assert said is not None
-        assert said.limit == limit
-        assert said.history[0].elapsed == clock.now() - before
+        reported = report(caught.value)
+        assert reported is not None
+        assert reported.limit == limit
+        assert reported.history[0].elapsed == clock.now() - before
         return clock.now()
 
     took = at(f"{colour} around", lambda _: None, ended)

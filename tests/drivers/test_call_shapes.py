@@ -1,4 +1,4 @@
-"""The shapes of a call: whatever can be called can be retried, and keeps its name, type and colour."""
+"""The shapes of a call: every kind of callable can be retried, and keeps its name, type and colour."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from unittest.mock import AsyncMock
 import pytest
 
 from redouble import Outcome, Retry, policy_of, retry, variant
+from tests.support.drivers.flaky_function import CLOCK, answer, flaky, policy
 from tests.support.fakes import ASYNC, Boom, Virtual, in_colour
-from tests.support.flaky_function import CLOCK, answer, flaky, policy
 
 pytestmark = pytest.mark.usefixtures("two_failures")
 
 
 async def aanswer(*args: object, **kwargs: object) -> object:
-    """Answer with the arguments."""
+    """Return the arguments."""
     return answer(*args, **kwargs)
 
 
 class Service:
-    """Methods of every sort, and a callable object."""
+    """A class with every kind of method."""
 
     @policy
     def method(self, *args: object, **kwargs: object) -> object:
@@ -116,14 +116,14 @@ APLAIN = [
 
 
 def arguments(fn: Any) -> tuple[tuple[object, ...], dict[str, object]]:
-    """Return what arrives of ``fn(2, key=3)``."""
+    """Return the arguments that the operation gets from ``fn(2, key=3)``."""
     fn = getattr(fn, "__wrapped__", fn)
     first = fn.args if isinstance(fn, partial) else ()
     return (*first, 2), {"key": 3}
 
 
 @pytest.mark.parametrize("fn", DECORATED)
-def test_decorated(fn: Callable[..., object]) -> None:
+def test_a_decorated_callable_is_retried(fn: Callable[..., object]) -> None:
     assert fn(2, key=3) == arguments(fn)
     assert not flaky
     assert not inspect.iscoroutinefunction(fn)
@@ -131,14 +131,14 @@ def test_decorated(fn: Callable[..., object]) -> None:
 
 @pytest.mark.parametrize("colour", ASYNC)
 @pytest.mark.parametrize("fn", ADECORATED)
-def test_decorated_async(colour: str, fn: Callable[..., Any]) -> None:
+def test_a_decorated_async_callable_is_retried(colour: str, fn: Callable[..., Any]) -> None:
     assert in_colour(colour, lambda: None, lambda: fn(2, key=3)) == arguments(fn)
     assert not flaky
     assert inspect.iscoroutinefunction(fn)
 
 
 @pytest.mark.parametrize("fn", PLAIN)
-def test_called(fn: Callable[..., object]) -> None:
+def test_call_and_run_retry_any_callable(fn: Callable[..., object]) -> None:
     assert policy.call(fn, 2, key=3) == arguments(fn)
     assert not flaky
     outcome = policy.run(fn, 2, key=3)
@@ -146,7 +146,7 @@ def test_called(fn: Callable[..., object]) -> None:
 
 
 @pytest.mark.parametrize("fn", APLAIN)
-def test_called_async(fn: Callable[..., Any]) -> None:
+def test_call_and_run_retry_any_async_callable(fn: Callable[..., Any]) -> None:
     async def main() -> Outcome[Any]:
         assert await policy.call(fn, 2, key=3) == arguments(fn)
         assert not flaky
@@ -158,7 +158,7 @@ def test_called_async(fn: Callable[..., Any]) -> None:
     assert (outcome.ok, outcome.value, outcome.report.attempts) == (True, arguments(fn), 2)
 
 
-def test_bare() -> None:
+def test_retry_decorates_without_parentheses() -> None:
     @retry
     def fetch(url: str) -> str:
         """Fetch."""
@@ -179,7 +179,7 @@ def test_options_are_keywords(arguments: tuple[Any, ...]) -> None:
 
 
 @pytest.mark.parametrize("fn", [*DECORATED[5:7], *ADECORATED[5:6], service.method, Service.aof_class])
-def test_what_survives(fn: Any) -> None:
+def test_a_wrapper_has_the_metadata_of_its_function(fn: Any) -> None:
     original = fn.__wrapped__
     for word in ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__"):
         assert getattr(fn, word) == getattr(original, word)
@@ -192,7 +192,7 @@ def test_what_survives(fn: Any) -> None:
 @pytest.mark.parametrize("options", [{}, {"timeout": 9}])
 @pytest.mark.parametrize("colour", ASYNC)
 def test_a_call_begins_when_it_is_awaited(colour: str, options: dict[str, Any]) -> None:
-    """However long ago it was made: time counts from the first await."""
+    """Time counts from the first await, however long ago the coroutine was created."""
     clock = Virtual()
     late = Retry(on=Boom, backoff=[1] * 9, give_up_after=9, clock=clock, **options)
 

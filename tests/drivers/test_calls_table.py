@@ -1,4 +1,4 @@
-"""One call from the outside: every row in every colour, and in each in every shape."""
+"""Calls as a table of scripts: each row runs in every colour and in every shape."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from redouble import Verdict, errors
 from redouble.types import Event
-from tests.conftest import Drive
+from tests.support.drivers.scripted_calls import Drive
 from tests.support.fakes import ASYNC, Boom, Call, Operation, Panic, Virtual, always, fail, ok
 
 CRASHES = [KeyboardInterrupt(), SystemExit(3), GeneratorExit(), Panic()]
@@ -18,7 +18,7 @@ RETRIED = "before_attempt:1 failure:1 retry:1 before_attempt:2"
 
 
 def takes(seconds: float, attempt: int) -> Any:
-    """Make an observer that takes time, on one attempt."""
+    """Return an observer that takes this many seconds, in one attempt."""
 
     def observer(event: Event, clock: Virtual) -> None:
         clock.time += seconds if event.attempt == attempt else 0
@@ -126,7 +126,7 @@ def fails(event: Event, clock: Virtual) -> None:
         # hints
         (["fail", ok(1)], {"on": always(7)}, Call(1, sleeps=[7])),
         (["fail"], {"on": always(70)}, Call(raises=Boom, reason="timeout", sleeps=[])),
-        # crashes come out as they are, on the first attempt and later, whatever `on` says
+        # a BaseException is raised unchanged, in the first attempt and later, whatever `on` is
         *(([crash], {}, Call(raises=type(crash), attempts=1, told="before_attempt:1")) for crash in CRASHES),
         *((["fail", crash], {}, Call(raises=type(crash), attempts=2)) for crash in CRASHES),
         # a rule that raises
@@ -145,7 +145,7 @@ def fails(event: Event, clock: Virtual) -> None:
     ],
 )
 def test_one_call(drive: Drive, script: Any, options: dict[str, Any], expected: Call) -> None:
-    """Attempts, delays and what comes out."""
+    """Check the attempts, the delays, and the value or error of one row."""
     assert expected == drive(script, **options)
 
 
@@ -158,13 +158,13 @@ def test_one_call(drive: Drive, script: Any, options: dict[str, Any], expected: 
     ],
 )
 @pytest.mark.parametrize("limit", ["timeout", "give_up_after"])
-def test_observers_take_time(
+def test_the_time_of_observers_counts_for_limits(
     drive: Drive, limit: str, hook: str, told: str, attempts: int, sleeps: list[float]
 ) -> None:
-    """A retry that was emitted may still not begin, and then there is no wait."""
-    said = {limit: 30, hook: takes(99, attempt=2), "backoff": [1] * 9}
+    """A retry that was emitted does not begin if an observer has used up the time."""
+    given = {limit: 30, hook: takes(99, attempt=2), "backoff": [1] * 9}
     expected = Call(raises=Boom, reason="timeout", attempts=attempts, sleeps=sleeps, told=told)
-    assert expected == drive(["fail"], silent=False, **said)
+    assert expected == drive(["fail"], silent=False, **given)
 
 
 @pytest.mark.parametrize(("seconds", "attempts"), [(28.5, 2), (29, 1), (29.5, 1)])
@@ -172,7 +172,7 @@ def test_observers_take_time(
 def test_a_delay_must_still_fit_after_observers(
     drive: Drive, hook: str, seconds: float, attempts: int
 ) -> None:
-    """Reaching the limit is too late."""
+    """A delay that ends exactly at the limit is too long."""
     call = drive(["fail"], silent=False, backoff=[1, 9], **{hook: takes(seconds, attempt=1)})
     assert Call(raises=Boom, reason="timeout", attempts=attempts, sleeps=[1] * (attempts - 1)) == call
 
@@ -181,8 +181,8 @@ def test_a_late_observer_of_success_changes_nothing(drive: Drive) -> None:
     assert Call(1, attempts=1) == drive([ok(1)], silent=False, timeout=5, on_success=takes(99, attempt=1))
 
 
-def test_the_same_error_comes_out(drive: Drive) -> None:
-    """The very object, with its traceback down to the operation; retried ones lose theirs."""
+def test_the_last_error_is_raised_with_its_traceback(drive: Drive) -> None:
+    """It is the same object; the errors of earlier attempts lose their tracebacks."""
     lost, last = Boom("lost"), Boom("last")
     drive([lost, last], attempts=2)
     assert last.__traceback__ is not None
@@ -195,7 +195,7 @@ def test_the_same_error_comes_out(drive: Drive) -> None:
     assert last.__notes__ == ["redouble: gave up after 2 attempts in 0.0 s (attempts exhausted)"]
 
 
-def test_a_rule_that_raises_loses_nothing(drive: Drive) -> None:
+def test_a_rule_that_raises_keeps_the_failure_as_its_context(drive: Drive) -> None:
     def rule(error: Exception) -> bool:
         assert error is lost
         raise broken
@@ -205,7 +205,7 @@ def test_a_rule_that_raises_loses_nothing(drive: Drive) -> None:
     assert broken.__context__ is lost
 
 
-def test_refusals_wrapped(drive: Drive) -> None:
+def test_an_attempt_that_would_begin_too_late_is_refused(drive: Drive) -> None:
     lost = Boom("lost")
 
     class Oversleeping(Virtual):
@@ -218,14 +218,14 @@ def test_refusals_wrapped(drive: Drive) -> None:
 
 
 @pytest.mark.parametrize("last", [StopIteration(), StopAsyncIteration()])
-def test_no_time_left_for_an_error_that_ends_loops(drive: Drive, last: Exception) -> None:
-    """Python lets such an error leave neither a generator nor a coroutine: ours comes out, from it."""
+def test_deadline_exceeded_replaces_an_error_that_ends_loops(drive: Drive, last: Exception) -> None:
+    """Python lets no such error leave a generator or a coroutine, so that ours is raised from it."""
 
     class Oversleeping(Virtual):
         def sleep(self, seconds: float) -> None:
             super().sleep(seconds + 100)
 
-    if not (isinstance(last, StopIteration) and drive.colour in ASYNC):  # there Python itself says no
+    if not (isinstance(last, StopIteration) and drive.colour in ASYNC):  # there Python raises a RuntimeError
         call = drive([last], backoff=[1], clock=Oversleeping)
         assert Call(raises=errors.DeadlineExceeded, attempts=1, reason="timeout") == call
 

@@ -1,4 +1,4 @@
-"""What `Retry.enter` cannot enter, and what it says."""
+"""Objects that `Retry.enter` cannot enter, and the messages of their errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.drivers.test_context_contextlib import Place, entered
+from tests.support.drivers.context_managers import Place, entered
 from tests.support.fakes import ASYNC, SYNC
 
 
@@ -38,27 +38,29 @@ async def aplain() -> AsyncGenerator[None]:
         (ASYNC, plain, r"plain made '_GeneratorContextManager', .*: write `with`$"),
     ],
 )
-def test_wrong_things_made(colours: tuple[str, ...], make: Callable[..., Any], message: str) -> None:
+def test_enter_refuses_what_is_no_context_manager(
+    colours: tuple[str, ...], make: Callable[..., Any], message: str
+) -> None:
     for colour in colours:
         with pytest.raises(TypeError, match=message):
             entered(colour, Place().policy.enter(make), pytest.fail)
 
 
-def test_a_coroutine_function_in_a_plain_with() -> None:
-    """Said as such, without a warning of a coroutine that was never awaited."""
+def test_a_coroutine_function_in_a_blocking_with_is_refused() -> None:
+    """Without a warning about a coroutine that was never awaited."""
     place = Place()
     entrance: Any = place.policy.enter(place.aconnect)
     with pytest.raises(TypeError, match="made 'coroutine', which has no __enter__"), entrance:
         pytest.fail("entered")
 
 
-def test_until_is_refused() -> None:
+def test_until_is_refused_by_enter() -> None:
     place = Place(until=bool)
     with pytest.raises(TypeError, match=r"until= judges a result, and Place\.connect gives none"):
         place.policy.enter(place.connect)
 
 
-def test_what_is_made_already_is_refused() -> None:
+def test_an_existing_context_manager_is_refused() -> None:
     place = Place()
     with pytest.raises(TypeError, match="callable"):
         place.policy.enter(place.connect())  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]

@@ -1,4 +1,4 @@
-"""Backoff: recipes as tables; order, chance, saturation, and being a value."""
+"""Backoffs: tables of delays, jitter, saturation, equality and pickling."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ class Again:
     ],
     ids=stable_repr,
 )
-def test_without_chance(recipe: Backoff, expected: list[float]) -> None:
-    """Nothing is drawn, and seconds are floats."""
-    chance = Draws(0.5)
-    delays = list(islice(recipe.delays(chance), 4))
+def test_delays_without_jitter(recipe: Backoff, expected: list[float]) -> None:
+    """No random number is drawn, and seconds are floats."""
+    random_source = Draws(0.5)
+    delays = list(islice(recipe.delays(random_source), 4))
     assert delays == expected
-    assert chance.drawn == 0
+    assert random_source.drawn == 0
     assert all(type(delay) is float for delay in delays)
 
 
@@ -101,11 +101,11 @@ def test_without_chance(recipe: Backoff, expected: list[float]) -> None:
     ],
     ids=stable_repr,
 )
-def test_with_chance(recipe: Backoff, draws: list[float], expected: list[float]) -> None:
-    """One draw per random stage, the series first; each stage sees what those before it made."""
-    chance = Draws(*draws)
-    assert list(islice(recipe.delays(chance), len(expected))) == pytest.approx(expected)
-    assert chance.drawn == len(draws)
+def test_delays_with_jitter(recipe: Backoff, draws: list[float], expected: list[float]) -> None:
+    """One draw per random stage, the series first; each stage gets the result of the previous one."""
+    random_source = Draws(*draws)
+    assert list(islice(recipe.delays(random_source), len(expected))) == pytest.approx(expected)
+    assert random_source.drawn == len(draws)
 
 
 @pytest.mark.parametrize(
@@ -121,23 +121,23 @@ def test_with_chance(recipe: Backoff, draws: list[float], expected: list[float])
     ],
     ids=stable_repr,
 )
-def test_what_overflows_stays_at_the_largest_float(recipe: Backoff) -> None:
+def test_an_overflow_stays_at_the_largest_float(recipe: Backoff) -> None:
     delays = series(recipe, 1200, 1.0)
     assert delays[-100:] == [LARGEST] * 100
     assert all(earlier <= later for earlier, later in pairwise(delays))
 
 
-def test_exponential_goes_past_every_power_a_float_has() -> None:
+def test_exponential_ends_at_the_largest_float() -> None:
     delays = series(Backoff.exponential(1), 1200)
     assert delays[:1024] == [2.0**n for n in range(1024)]
     assert delays[1024:] == [LARGEST] * 176
 
 
-def test_each_iterator_starts_afresh() -> None:
-    """No recipe has state: two calls that interleave do not see each other."""
+def test_each_iterator_starts_from_the_beginning() -> None:
+    """A backoff has no state: iterators of concurrent calls are independent."""
     recipe = Backoff.decorrelated(1, 1000)
-    chance = Draws(0.5)
-    first, second = recipe.delays(chance), recipe.delays(chance)
+    random_source = Draws(0.5)
+    first, second = recipe.delays(random_source), recipe.delays(random_source)
     assert [next(first), next(first), next(first)] == [2.0, 3.5, 5.75]
     assert [next(second), next(first)] == [2.0, 9.125]
     for again in (Backoff.of(Again(1, 1, 2, 3)), Backoff.fibonacci(1)):
@@ -151,7 +151,7 @@ def test_iterating_draws_from_the_module_random() -> None:
     assert seen == list(islice(recipe.delays(random.Random(7)), 3))
 
 
-def test_of_copies_lists_and_passes_backoffs_on() -> None:
+def test_of_copies_a_list_and_returns_a_backoff_unchanged() -> None:
     mine = [1.0, 2.0]
     recipe = Backoff.of(mine)
     mine.append(3.0)
@@ -159,16 +159,16 @@ def test_of_copies_lists_and_passes_backoffs_on() -> None:
     assert Backoff.of(recipe) is recipe
 
 
-def test_a_bad_delay_of_an_iterable_is_found_when_it_comes() -> None:
+def test_an_invalid_delay_of_an_iterable_raises_when_it_is_reached() -> None:
     delays = iter(Backoff.of(Again(1, nan)))
     assert next(delays) == 1
     with pytest.raises(ValueError, match="a delay of your backoff=nan"):
         next(delays)
 
 
-# ---------------------------------------------------------------------- being a value
+# ------------------------------------------------------- equality, repr and pickling
 
-ALIKE = [
+REPRS = [
     (Backoff.constant(1), "Backoff.constant(1)"),
     (Backoff.linear(1, 2), "Backoff.linear(1, 2)"),
     (Backoff.exponential(0.2, 3), "Backoff.exponential(0.2, 3)"),
@@ -184,19 +184,19 @@ ALIKE = [
 ]
 
 
-@pytest.mark.parametrize(("recipe", "said"), ALIKE, ids=stable_repr)
-def test_a_recipe_is_a_value(recipe: Backoff, said: str) -> None:
-    """Equal by value; its repr evaluates to an equal one; so do pickling and copying."""
-    assert repr(recipe) == said
-    for twin in (eval(said), pickle.loads(pickle.dumps(recipe)), copy.copy(recipe), copy.deepcopy(recipe)):  # noqa: S307
+@pytest.mark.parametrize(("recipe", "shown"), REPRS, ids=stable_repr)
+def test_a_recipe_is_a_value(recipe: Backoff, shown: str) -> None:
+    """It is equal by value; its repr, pickles and copies give equal ones."""
+    assert repr(recipe) == shown
+    for twin in (eval(shown), pickle.loads(pickle.dumps(recipe)), copy.copy(recipe), copy.deepcopy(recipe)):  # noqa: S307
         assert twin == recipe
         assert hash(twin) == hash(recipe)
         assert series(twin, 5) == series(recipe, 5)
-    assert [other for other, _ in ALIKE if other == recipe] == [recipe]
-    assert recipe != said
+    assert [other for other, _ in REPRS if other == recipe] == [recipe]
+    assert recipe != shown
 
 
-def test_chaining_changes_nothing_in_place() -> None:
+def test_chaining_returns_a_new_backoff() -> None:
     recipe = Backoff.constant(1)
     recipe.maximum(0.5).take(1)
     assert series(recipe, 3) == [1, 1, 1]
@@ -231,15 +231,15 @@ RECIPES = st.tuples(SERIES, st.lists(st.one_of(STAGES), max_size=4)).map(
 
 
 @given(RECIPES, st.integers())
-def test_no_recipe_ever_gives_an_absurd_delay(recipe: Backoff, seed: int) -> None:
-    """Finite and not negative, and the same seed gives the same delays."""
+def test_every_delay_is_finite_and_not_negative(recipe: Backoff, seed: int) -> None:
+    """The same seed gives the same delays."""
     delays = list(islice(recipe.delays(random.Random(seed)), 50))
     assert all(isfinite(delay) and delay >= 0 for delay in delays)
     assert delays == list(islice(recipe.delays(random.Random(seed)), 50))
 
 
 @given(RECIPES, SECONDS, st.sampled_from([None, Backoff.full_jitter, Backoff.equal_jitter]), st.integers())
-def test_jitter_stays_inside_the_cap(
+def test_jitter_does_not_exceed_the_maximum(
     recipe: Backoff, cap: float, jitter: Callable[[Backoff], Backoff] | None, seed: int
 ) -> None:
     capped = recipe.maximum(cap)

@@ -1,4 +1,4 @@
-"""The errors of this package: the tree, where each is raised, and pickling."""
+"""The errors of this package: the class tree, where each is raised, and pickling."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Refused(Exception):
 
 
 class Holding(Exception):
-    """Cannot be pickled: it holds what cannot."""
+    """An error that cannot be pickled, because of an attribute."""
 
     def __init__(self) -> None:
         super().__init__("holding")
@@ -45,25 +45,25 @@ class Holding(Exception):
 
 
 class Nameless(Holding):
-    """Cannot even be written down."""
+    """An error without a working repr, too."""
 
     def __repr__(self) -> str:
         raise RuntimeError
 
 
 class OneWay(Exception):
-    """Can be pickled, and then not be unpickled."""
+    """An error that can be pickled, but not unpickled."""
 
     def __init__(self, *, code: int) -> None:
         super().__init__("one", "way")
         self.code = code
 
 
-def test_the_tree_is_as_drawn() -> None:
+def test_the_class_tree_matches_the_docstring() -> None:
     assert {kind: kind.__bases__ for kind in TREE} == TREE
     assert {kind.__name__ for kind in TREE} | {"Reason"} == set(errors.__all__)
-    drawn = errors.__doc__ or ""
-    assert all(kind.__name__ in drawn for kind in TREE)
+    docstring = errors.__doc__ or ""
+    assert all(kind.__name__ in docstring for kind in TREE)
 
 
 def test_the_reasons() -> None:
@@ -93,41 +93,41 @@ WAYS: list[Callable[[Any], Any]] = [
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", TREE)
-def test_every_error_can_travel(kind: type[Exception], way: Callable[[Any], Any]) -> None:
+def test_every_error_can_be_copied_and_pickled(kind: type[Exception], way: Callable[[Any], Any]) -> None:
     error = kind("what happened")
     error.add_note("more of it")
-    arrived = way(error)
-    assert type(arrived) is kind
-    assert str(arrived) == str(error) == "what happened"
-    assert arrived.args == error.args
-    assert arrived.__notes__ == ["more of it"]
+    copied = way(error)
+    assert type(copied) is kind
+    assert str(copied) == str(error) == "what happened"
+    assert copied.args == error.args
+    assert copied.__notes__ == ["more of it"]
     assert type(kind()) is kind
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", RETRY_ERRORS)
-def test_with_reason_report_and_last(kind: type[RetryError], way: Callable[[Any], Any]) -> None:
-    arrived = way(kind("gave up", reason=Reason.attempts, report=REPORT, last=KeyError("k")))
-    assert (arrived.reason, arrived.report, str(arrived)) == (Reason.attempts, REPORT, "gave up")
-    assert (type(arrived.last), arrived.last.args) == (KeyError, ("k",))
-    assert report(arrived) == REPORT
+def test_copies_keep_reason_report_and_last(kind: type[RetryError], way: Callable[[Any], Any]) -> None:
+    copied = way(kind("gave up", reason=Reason.attempts, report=REPORT, last=KeyError("k")))
+    assert (copied.reason, copied.report, str(copied)) == (Reason.attempts, REPORT, "gave up")
+    assert (type(copied.last), copied.last.args) == (KeyError, ("k",))
+    assert report(copied) == REPORT
 
 
 @pytest.mark.parametrize("last", [Holding(), OneWay(code=3), lambda: None, [open]], ids=stable_repr)
-def test_a_last_that_cannot_travel_becomes_its_repr(last: object) -> None:
-    arrived = pickle.loads(pickle.dumps(errors.Stopped("no", reason=Reason.stopped, last=last)))
-    assert arrived.reason is Reason.stopped
-    assert arrived.last == (last if isinstance(last, list) else repr(last))
+def test_an_unpicklable_last_becomes_its_repr(last: object) -> None:
+    copied = pickle.loads(pickle.dumps(errors.Stopped("no", reason=Reason.stopped, last=last)))
+    assert copied.reason is Reason.stopped
+    assert copied.last == (last if isinstance(last, list) else repr(last))
 
 
-def test_a_last_that_has_no_repr_either() -> None:
-    arrived = pickle.loads(pickle.dumps(errors.Stopped("no", last=Nameless())))
-    assert arrived.last == "<Nameless>"
+def test_an_unpicklable_last_without_a_repr_becomes_its_type() -> None:
+    copied = pickle.loads(pickle.dumps(errors.Stopped("no", last=Nameless())))
+    assert copied.last == "<Nameless>"
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", REJECTIONS)
-def test_rejections_keep_their_hint(kind: type[Rejected], way: Callable[[Any], Any]) -> None:
+def test_copies_of_rejections_keep_retry_after(kind: type[Rejected], way: Callable[[Any], Any]) -> None:
     assert way(kind("closed", retry_after=2.5)).retry_after == 2.5
     assert way(kind("closed")).retry_after is None
 
@@ -139,10 +139,10 @@ def test_a_config_error_has_a_path(way: Callable[[Any], Any]) -> None:
     assert (str(errors.ConfigError("no file")), errors.ConfigError().path) == ("no file", "")
 
 
-# ------------------------------------------------------------------------ where from
+# ------------------------------------------------------ where each error is raised
 
 
-def says(answer: Any) -> Callable[[Exception], Any]:
+def always(answer: Any) -> Callable[[Exception], Any]:
     return lambda _: answer
 
 
@@ -161,39 +161,39 @@ WRAPPED: list[tuple[dict[str, Any], type[RetryError], str, str]] = [
     ({"timeout": 3}, errors.DeadlineExceeded, "timeout", "after 2 attempts in 4.0 s (no time left)"),
     ({"give_up_after": 9, "backoff": [9]}, errors.DeadlineExceeded, "timeout", "(no time left)"),
     ({"work_timeout": 4}, errors.DeadlineExceeded, "work_timeout", "(no work time left)"),
-    ({"on": says(False)}, errors.Stopped, "stopped", "after 1 attempt in 2.0 s (not worth retrying)"),
+    ({"on": always(False)}, errors.Stopped, "stopped", "after 1 attempt in 2.0 s (not worth retrying)"),
     (
-        {"on": says(60), "hints": Hints(longest=59)},
+        {"on": always(60), "hints": Hints(longest=59)},
         errors.DeadlineExceeded,
         "hint_too_long",
         "(asked to wait 60 s)",
     ),
-    ({"on": says(Verdict.retry(after=600))}, errors.DeadlineExceeded, "timeout", "(asked to wait 600 s)"),
+    ({"on": always(Verdict.retry(after=600))}, errors.DeadlineExceeded, "timeout", "(asked to wait 600 s)"),
 ]
 
 
-@pytest.mark.parametrize(("options", "kind", "reason", "said"), WRAPPED, ids=lambda value: str(value)[:30])
-def test_wrapping_chains_ours_to_yours(
-    options: dict[str, Any], kind: type[RetryError], reason: str, said: str
+@pytest.mark.parametrize(("options", "kind", "reason", "message"), WRAPPED, ids=lambda value: str(value)[:30])
+def test_wrap_raises_our_error_from_the_operations_error(
+    options: dict[str, Any], kind: type[RetryError], reason: str, message: str
 ) -> None:
-    """One class per reason; yours is its cause and its ``last``, and carries no less than it would alone."""
+    """One class per reason; the operation's error is its cause and its ``last``, and has the same report."""
     clock, error = Virtual(), Refused("not now")
-    said_of: dict[str, Any] = {"on": Refused, "backoff": [0] * 9, **options}
+    given: dict[str, Any] = {"on": Refused, "backoff": [0] * 9, **options}
     with pytest.raises(RetryError) as caught:
-        Retry(**said_of, clock=clock, wrap=True).call(slowly(clock, error))
+        Retry(**given, clock=clock, wrap=True).call(slowly(clock, error))
     ours = caught.value
     assert type(ours) is kind
     assert (ours.reason, ours.last, ours.__cause__) == (reason, error, error)
     assert str(ours).startswith("gave up after ")
-    assert str(ours).endswith(f"{said}: Refused: not now")
+    assert str(ours).endswith(f"{message}: Refused: not now")
     assert ours.report is not None
     assert ours.report.reason == reason
     assert report(ours) == ours.report == report(error)
-    arrived = pickle.loads(pickle.dumps(ours))
-    assert (report(arrived), str(arrived), arrived.last.args) == (ours.report, str(ours), ("not now",))
+    copied = pickle.loads(pickle.dumps(ours))
+    assert (report(copied), str(copied), copied.last.args) == (ours.report, str(ours), ("not now",))
 
 
-def test_an_inner_policy_gave_up_already() -> None:
+def test_nested_stop_raises_stopped() -> None:
     inner = Retry(on=Refused, attempts=2, backoff=[0])
     outer = Retry(on=Refused, nested="stop", wrap=True)
 
@@ -208,7 +208,7 @@ def test_an_inner_policy_gave_up_already() -> None:
 
 @pytest.mark.parametrize("wrap", [False, True])
 @pytest.mark.parametrize(("limit", "reason"), [("timeout", "timeout"), ("work_timeout", "work_timeout")])
-def test_no_time_for_even_one_attempt(limit: str, reason: str, wrap: bool) -> None:
+def test_a_limit_of_zero_raises_deadline_exceeded(limit: str, reason: str, wrap: bool) -> None:
     options: dict[str, Any] = {limit: 0}
     with pytest.raises(errors.DeadlineExceeded, match="after 0 attempts") as caught:
         Retry(**options, wrap=wrap).call(lambda: 1)
@@ -218,7 +218,7 @@ def test_no_time_for_even_one_attempt(limit: str, reason: str, wrap: bool) -> No
 
 
 @pytest.mark.parametrize("wrap", [False, True])
-def test_a_refused_result_is_the_last(wrap: bool) -> None:
+def test_not_accepted_has_the_result_as_last(wrap: bool) -> None:
     with pytest.raises(errors.NotAccepted) as caught:
         Retry(until=lambda _: False, attempts=2, backoff=[0], wrap=wrap).call(lambda: {"state": "pending"})
     assert caught.value.last == {"state": "pending"}

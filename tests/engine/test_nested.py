@@ -1,4 +1,4 @@
-"""Retries inside retries: an error on which an inner policy already gave up."""
+"""Nested retries: errors on which an inner policy has already given up."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.support.fakes import Boom, Ledger, Virtual, in_colour, options
 
 
 class Wrapped(Exception):
-    """What a client library makes of another error."""
+    """The error by which a client library replaces another one."""
 
 
 class Nest:
-    """An operation that fails under two policies, and how often it was called."""
+    """An operation that fails under two policies, and the number of its calls."""
 
     def __init__(self, how: str = "same", inner: dict[str, Any] | None = None, **outer: Any) -> None:
         self.clock = Virtual()
@@ -32,7 +32,7 @@ class Nest:
         raise Boom(f"{self.calls}")
 
     def between(self, error: Exception) -> Exception:
-        """Make of an inner error what the outer policy sees."""
+        """Return the error that the outer policy gets for an inner one."""
         match self.how:
             case "from":
                 return _from(Wrapped(), error)
@@ -82,7 +82,7 @@ class Nest:
             assert seen is not None
             raise self.between(seen)
 
-        with pytest.raises(Exception) as caught:  # noqa: PT011  any: `how` says which
+        with pytest.raises(Exception) as caught:  # noqa: PT011  of any type
             in_colour(colour, lambda: self.outer.call(blocking), lambda: self.outer.call(waiting))
         return caught.value
 
@@ -93,8 +93,8 @@ def _from(error: Exception, cause: Exception) -> Exception:
 
 
 def reason(error: BaseException) -> str | None:
-    said = report(error)
-    return said.reason if said else None
+    reported = report(error)
+    return reported.reason if reported else None
 
 
 @pytest.mark.parametrize(
@@ -109,11 +109,11 @@ def reason(error: BaseException) -> str | None:
         ("pickled", "stop", 2, "nested", 0),
         ("group", "stop", 2, "nested", 0),
         ("pickled", "warn", 4, "attempts", 1),
-        ("cycle", "stop", 4, "attempts", 0),  # no stamp anywhere, and it ends
-        ("context", "stop", 4, "attempts", 0),  # raised while handling it, but not because of it
+        ("cycle", "stop", 4, "attempts", 0),  # the search for a stamp ends, without one
+        ("context", "stop", 4, "attempts", 0),  # a context is no cause
     ],
 )
-def test_an_inner_policy_gave_up(
+def test_an_error_that_an_inner_policy_gave_up_on(
     colour: str,
     caplog: pytest.LogCaptureFixture,
     how: str,
@@ -139,8 +139,8 @@ def test_the_warning_is_logged_once_per_policy(caplog: pytest.LogCaptureFixture)
     assert len(caplog.records) == 2
 
 
-def test_equal_policies_are_warned_of_each(caplog: pytest.LogCaptureFixture) -> None:
-    """Two equal policies warn separately; a policy that was collected does not count."""
+def test_each_of_two_equal_policies_logs_the_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """A policy that was garbage-collected does not count."""
     one, other = Nest(), Nest()
     common: dict[str, Any] = {"on": Exception, "attempts": 2, "backoff": [1], "clock": Virtual()}
     one.outer, other.outer = Retry(**common), Retry(**common)
@@ -148,7 +148,7 @@ def test_equal_policies_are_warned_of_each(caplog: pytest.LogCaptureFixture) -> 
     for nest in (one, other, other, one):
         nest.run()
     assert len(caplog.records) == 2
-    for _ in range(20):  # one may well live where another one did
+    for _ in range(20):  # each may have the address of an earlier one
         one.outer = Retry(**common)
         one.run()
     assert len(caplog.records) == 22
@@ -156,7 +156,7 @@ def test_equal_policies_are_warned_of_each(caplog: pytest.LogCaptureFixture) -> 
 
 @pytest.mark.parametrize("how", ["same", "from"])
 @pytest.mark.parametrize("nested", ["warn", "stop", "allow"])
-def test_an_exhausted_budget_stops_everybody(
+def test_an_exhausted_budget_stops_the_outer_policy(
     colour: str, caplog: pytest.LogCaptureFixture, how: str, nested: str
 ) -> None:
     nest = Nest(how, inner={"budget": Ledger(retries=0)}, nested=nested)
@@ -165,13 +165,13 @@ def test_an_exhausted_budget_stops_everybody(
     assert not caplog.records
 
 
-def test_it_is_a_stop_where_errors_are_wrapped() -> None:
+def test_nested_stop_with_wrap_raises_stopped() -> None:
     error = Nest(nested="stop", wrap=True).run()
     assert isinstance(error, errors.Stopped)
     assert error.reason == "nested"
 
 
-def test_an_inner_wrap_counts_too() -> None:
+def test_an_error_that_the_inner_policy_wrapped_is_recognised() -> None:
     nest = Nest(inner={"wrap": True}, nested="stop")
     error = nest.run()
     assert isinstance(error, errors.AttemptsExhausted)
@@ -192,8 +192,8 @@ def test_an_inner_policy_that_succeeds_leaves_no_stamp(caplog: pytest.LogCapture
 
 
 @pytest.mark.parametrize("how", ["same", "from"])
-def test_an_old_stamp_on_an_error_that_is_raised_again(caplog: pytest.LogCaptureFixture, how: str) -> None:
-    """Some code raises one instance repeatedly: the stamp of an earlier call does not count."""
+def test_the_stamp_of_an_earlier_call_does_not_count(caplog: pytest.LogCaptureFixture, how: str) -> None:
+    """Some code raises the same instance repeatedly."""
     clock, singleton, calls = Virtual(), Boom("the one"), list[float]()
 
     def operation() -> None:
@@ -210,8 +210,7 @@ def test_an_old_stamp_on_an_error_that_is_raised_again(caplog: pytest.LogCapture
     assert not caplog.records
 
 
-def test_a_stamp_of_an_earlier_attempt() -> None:
-    """What happened then was dealt with then."""
+def test_the_stamp_of_an_earlier_attempt_does_not_count() -> None:
     clock, singleton, calls = Virtual(), Boom("the one"), list[float]()
     inner = Retry(on=Boom, attempts=2, backoff=[1], clock=clock)
 
@@ -235,15 +234,16 @@ def test_a_stamp_of_an_earlier_attempt() -> None:
 @pytest.mark.parametrize(
     ("stops_at", "expected", "calls"), [(1, "attempts", 2), (2, "nested", 2), (3, "nested", 3)]
 )
-def test_an_inner_policy_that_stopped(stops_at: int, expected: str, calls: int) -> None:
-    """At its first attempt it retried nothing, so nothing multiplies."""
+def test_an_inner_policy_that_stopped_counts_only_if_it_retried(
+    stops_at: int, expected: str, calls: int
+) -> None:
+    """If it stopped at its first attempt, attempts do not multiply."""
     asked = iter(range(1, 9))
     judge: Callable[[Exception], bool] = lambda _: next(asked) < stops_at
     nest = Nest(inner={"on": judge, "attempts": 9}, nested="stop")
     assert (reason(nest.run()), nest.calls) == (expected, calls)
 
 
-def test_clocks_that_cannot_be_compared() -> None:
-    """Then the stamp is believed."""
+def test_a_stamp_of_another_clock_counts() -> None:
     nest = Nest(inner={"clock": Virtual(-1e6)}, nested="stop")
     assert reason(nest.run()) == "nested"

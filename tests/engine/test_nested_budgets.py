@@ -1,4 +1,4 @@
-"""An exhausted budget stops every outer policy too, however the error travels."""
+"""An exhausted budget stops every outer policy, also if its error is chained or grouped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.fakes import Boom, Ledger, Virtual, in_colour, options
 
 
 class Relayed(Exception):
-    """What a client library makes of another error."""
+    """The error by which a client library replaces another one."""
 
 
 def same(error: Exception) -> Exception:
@@ -30,19 +30,19 @@ def grouped(error: Exception) -> Exception:
     return ExceptionGroup("several", [ValueError("another"), error])
 
 
-class Tower:
-    """Policies around policies around an operation that fails, and what each of them said."""
+class NestedPolicies:
+    """Nested policies around an operation that fails, and the reasons why each gave up."""
 
-    def __init__(self, travel: Callable[[Exception], Exception], *floors: dict[str, Any]) -> None:
-        """Build it: ``floors`` are the options of the policies, the innermost first."""
+    def __init__(self, transform: Callable[[Exception], Exception], *levels: dict[str, Any]) -> None:
+        """Create the policies from their options, the innermost first."""
         self.calls = 0
         self.reasons: list[str | None] = []
-        self.travel = travel
+        self.transform = transform
         clock = Virtual()
         self.policies: list[Retry] = []
-        for floor in floors:
-            said = options(on=Exception, attempts=3, backoff=[1, 1], clock=clock, on_give_up=self.gave_up)
-            self.policies.append(Retry(**said | floor))
+        for level in levels:
+            given = options(on=Exception, attempts=3, backoff=[1, 1], clock=clock, on_give_up=self.gave_up)
+            self.policies.append(Retry(**given | level))
 
     def gave_up(self, event: Event) -> None:
         self.reasons.append(event.reason)
@@ -50,13 +50,13 @@ class Tower:
     def blocking(self) -> None:
         fn: Callable[[], None] = self.operation
         for policy in self.policies:
-            fn = self.floor(policy(fn))
+            fn = self.raising(policy(fn))
         fn()
 
     async def waiting(self) -> None:
         fn: Callable[[], Any] = self.aoperation
         for policy in self.policies:
-            fn = self.afloor(policy(fn))
+            fn = self.araising(policy(fn))
         await fn()
 
     def operation(self) -> None:
@@ -66,92 +66,93 @@ class Tower:
     async def aoperation(self) -> None:
         self.operation()
 
-    def floor(self, fn: Callable[[], None]) -> Callable[[], None]:
-        def through() -> None:
+    def raising(self, fn: Callable[[], None]) -> Callable[[], None]:
+        def call() -> None:
             seen: list[Exception] = []
             try:
                 fn()
             except Exception as error:
                 seen.append(error)
-            raise self.travel(seen.pop())
+            raise self.transform(seen.pop())
 
-        return through
+        return call
 
-    def afloor(self, fn: Callable[[], Any]) -> Callable[[], Any]:
-        async def through() -> None:
+    def araising(self, fn: Callable[[], Any]) -> Callable[[], Any]:
+        async def call() -> None:
             seen: list[Exception] = []
             try:
                 await fn()
             except Exception as error:
                 seen.append(error)
-            raise self.travel(seen.pop())
+            raise self.transform(seen.pop())
 
-        return through
+        return call
 
 
-def spent() -> dict[str, Any]:
+def exhausted() -> dict[str, Any]:
     return {"budget": Ledger(retries=0)}
 
 
-@pytest.mark.parametrize("travel", [same, chained, grouped])
+@pytest.mark.parametrize("transform", [same, chained, grouped])
 @pytest.mark.parametrize("nested", ["allow", "warn", "stop"])
-def test_its_mark_goes_on_outwards(
-    colour: str, caplog: pytest.LogCaptureFixture, travel: Callable[[Exception], Exception], nested: str
+def test_an_exhausted_budget_stops_all_outer_policies(
+    colour: str, caplog: pytest.LogCaptureFixture, transform: Callable[[Exception], Exception], nested: str
 ) -> None:
-    """Through as many policies as there are, although each leaves a stamp of its own."""
+    """Although each policy leaves its own stamp on the error."""
     outer = {"nested": nested}
-    tower = Tower(travel, spent(), outer, outer, outer)
+    nested_policies = NestedPolicies(transform, exhausted(), outer, outer, outer)
     with pytest.raises((Boom, Relayed, ExceptionGroup)):
-        in_colour(colour, tower.blocking, tower.waiting)
-    assert tower.calls == 1
-    assert tower.reasons == ["budget", "nested", "nested", "nested"]
+        in_colour(colour, nested_policies.blocking, nested_policies.waiting)
+    assert nested_policies.calls == 1
+    assert nested_policies.reasons == ["budget", "nested", "nested", "nested"]
     assert not caplog.records
 
 
-@pytest.mark.parametrize("travel", [same, chained, grouped])
+@pytest.mark.parametrize("transform", [same, chained, grouped])
 @pytest.mark.parametrize(
     "between", [{"attempts": 1}, {"on": KeyError}, {"give_up_after": 0.5, "backoff": [1]}]
 )
-def test_whatever_the_policies_between_say(
-    between: dict[str, Any], travel: Callable[[Exception], Exception]
+def test_an_exhausted_budget_is_recognised_across_a_policy_that_gave_up(
+    between: dict[str, Any], transform: Callable[[Exception], Exception]
 ) -> None:
-    """One that gives up for a reason of its own passes the mark on too."""
-    tower = Tower(travel, spent(), {"nested": "allow", **between}, {"nested": "allow"})
+    """The policy in between gave up for a reason of its own."""
+    nested_policies = NestedPolicies(
+        transform, exhausted(), {"nested": "allow", **between}, {"nested": "allow"}
+    )
     with pytest.raises((Boom, Relayed, ExceptionGroup)):
-        tower.blocking()
-    assert tower.calls == 1
-    assert tower.reasons[0] == "budget"
-    assert tower.reasons[-1] == "nested"
+        nested_policies.blocking()
+    assert nested_policies.calls == 1
+    assert nested_policies.reasons[0] == "budget"
+    assert nested_policies.reasons[-1] == "nested"
 
 
-@pytest.mark.parametrize("travel", [same, chained, grouped])
-def test_only_that_reason_does(travel: Callable[[Exception], Exception]) -> None:
-    """A policy between that stops because of another, and says so, marks nothing."""
+@pytest.mark.parametrize("transform", [same, chained, grouped])
+def test_other_reasons_do_not_stop_all_outer_policies(transform: Callable[[Exception], Exception]) -> None:
+    """A policy that stopped because of a nested one does not stop the policy around it."""
     allow, stop = {"nested": "allow"}, {"nested": "stop"}
-    tower = Tower(travel, {}, stop, allow)
+    nested_policies = NestedPolicies(transform, {}, stop, allow)
     with pytest.raises((Boom, Relayed, ExceptionGroup)):
-        tower.blocking()
-    assert tower.calls == 3 * 3
-    assert tower.reasons == ["attempts", "nested"] * 3 + ["attempts"]
+        nested_policies.blocking()
+    assert nested_policies.calls == 3 * 3
+    assert nested_policies.reasons == ["attempts", "nested"] * 3 + ["attempts"]
 
 
-def test_one_of_a_group_is_enough() -> None:
-    """The members are of this attempt: an old stamp of another call's would not count."""
+def test_one_exhausted_budget_in_a_group_is_enough() -> None:
     clock, calls = Virtual(), list[None]()
-    poor = Retry(on=Boom, budget=Ledger(retries=0), clock=clock)
-    rich = Retry(on=Boom, attempts=2, backoff=[1], clock=clock)
+    without_budget = Retry(on=Boom, budget=Ledger(retries=0), clock=clock)
+    with_attempts = Retry(on=Boom, attempts=2, backoff=[1], clock=clock)
 
     def fails() -> None:
         calls.append(None)
         raise Boom
 
     def several() -> None:
-        lost = [policy.run(fails).error for policy in (rich, poor, rich)]
+        lost = [policy.run(fails).error for policy in (with_attempts, without_budget, with_attempts)]
         raise ExceptionGroup("several", [error for error in lost if error is not None])
 
     with pytest.raises(ExceptionGroup) as caught:
         Retry(on=ExceptionGroup, nested="allow", backoff=[1] * 9, clock=clock).call(several)
     assert len(calls) == 2 + 1 + 2
-    said = report(caught.value)
-    assert said is not None
-    assert said.reason == "nested"
+    reported = report(caught.value)
+    assert reported is not None
+    assert reported.reason == "nested"

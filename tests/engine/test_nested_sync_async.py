@@ -1,4 +1,4 @@
-"""Stamps across colours: where blocking and async code read one clock, old stamps are recognised."""
+"""Stamps across colours: an old stamp is recognised where blocking and async code share a clock."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from tests.support.fakes import Boom, Virtual, in_colour
 
 
 @pytest.mark.parametrize(
-    ("colour", "inner", "believed"),
+    ("colour", "inner", "counts"),
     [
         ("asyncio", "blocking", False),
         ("asyncio", "async", False),
         ("uvloop", "blocking", False),
         ("trio", "async", False),
-        ("trio", "blocking", True),  # Trio has a clock of its own: the times cannot be compared
+        ("trio", "blocking", True),  # Trio has its own clock, so that the times cannot be compared
     ],
 )
-def test_a_stamp_of_long_ago(colour: str, inner: str, believed: bool) -> None:
-    """One instance, kept for ever, on which another policy gave up before this call began."""
+def test_an_old_stamp_counts_only_if_the_clocks_differ(colour: str, inner: str, counts: bool) -> None:
+    """Another policy gave up on the same instance before this call began."""
     clock, singleton, calls = Virtual(), Boom("the one"), list[float]()
     earlier = Retry(on=Boom, attempts=2, backoff=[1], clock=clock)
     policy = Retry(on=Boom, attempts=3, backoff=[1, 1], nested="stop", clock=clock)
@@ -41,4 +41,4 @@ def test_a_stamp_of_long_ago(colour: str, inner: str, believed: bool) -> None:
         return (await policy.run(afails)).report.reason
 
     reason = in_colour(colour, lambda: None, main)
-    assert (reason, len(calls)) == (("nested", 1) if believed else ("attempts", 3))
+    assert (reason, len(calls)) == (("nested", 1) if counts else ("attempts", 3))

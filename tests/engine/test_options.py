@@ -1,4 +1,4 @@
-"""The options of `Retry`: each wrong input refused by name; and the policy as a value."""
+"""The options of `Retry`: each invalid value is refused by name."""
 
 from __future__ import annotations
 
@@ -34,10 +34,6 @@ async def awaited(value: object) -> bool:
 
 
 def two(event: object, more: object) -> None: ...
-
-
-def backing_off(backoff: Any) -> Retry:
-    return Retry(backoff=backoff)
 
 
 DURATIONS = ("give_up_after", "timeout", "work_timeout")
@@ -138,21 +134,21 @@ WRONG: list[tuple[str, object, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "kind", "said"), WRONG, ids=lambda value: stable_repr(value)[:40]
+    ("option", "value", "kind", "message"), WRONG, ids=lambda value: stable_repr(value)[:40]
 )
 @pytest.mark.parametrize(
     "make", [Retry, redouble.retry, partial(dataclasses.replace, Retry())], ids=["Retry", "retry", "replace"]
 )
 def test_wrong_options_are_rejected(
-    make: Callable[..., object], option: str, value: object, kind: type[Exception], said: str
+    make: Callable[..., object], option: str, value: object, kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind) as caught:
         make(**{option: value})
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert option in str(caught.value)
 
 
-def test_without_any_limit_it_would_never_end() -> None:
+def test_a_policy_without_any_limit_is_refused() -> None:
     with pytest.raises(ValueError, match=r"attempts=None would retry for ever: .* give_up_after=30"):
         Retry(attempts=None, give_up_after=None)
     for limit in DURATIONS:

@@ -1,4 +1,4 @@
-"""Limits and workers that a shape of code cannot have are refused, with the option and what to write."""
+"""Limits and workers that a shape of code does not support are refused, with a hint what to write."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def connect() -> Generator[None]:
     yield
 
 
-class Door(Gate):
+class OpenGate(Gate):
     def admit(self, now: float, /) -> None:
         calls.append("admitted")
 
@@ -84,8 +84,8 @@ PLAIN: dict[str, Callable[[Retry], object]] = {
     "an object": lambda policy: policy(Fetcher()),
     "a method": lambda policy: policy.call(Fetcher().get),
     "static": lambda policy: policy(staticmethod(fetch)),
-    "inside a gate": lambda policy: (Door() | policy)(fetch),
-    "around a gate": lambda policy: (policy | Door()).call(fetch),
+    "inside a gate": lambda policy: (OpenGate() | policy)(fetch),
+    "around a gate": lambda policy: (policy | OpenGate()).call(fetch),
     "around a limit": lambda policy: (policy | Timeout(1, worker=Worker()))(fetch),
     "alone in a pipeline": lambda policy: Pipeline(policy)(fetch),
     "a variant": lambda policy: variant(Retry()(fetch), attempt_timeout=policy.attempt_timeout),
@@ -94,36 +94,36 @@ PLAIN: dict[str, Callable[[Retry], object]] = {
 
 @pytest.mark.parametrize("shape", PLAIN)
 @pytest.mark.parametrize("ambience", [False, True])
-def test_an_attempt_timeout_of_blocking_code(shape: str, ambience: bool) -> None:
+def test_an_attempt_timeout_is_refused_for_blocking_code(shape: str, ambience: bool) -> None:
     """Also with an observer, or a deadline."""
     name = {"an object": "Fetcher", "a method": r"Fetcher\.get"}.get(shape, "fetch")
-    said = rf"^attempt_timeout= cannot stop {name}, which blocks: add worker=Worker\(\)"
+    message = rf"^attempt_timeout= cannot stop {name}, which blocks: add worker=Worker\(\)"
     policy = Retry(attempt_timeout=2)
     if ambience:
-        with deadline(60), pytest.raises(TypeError, match=said):
+        with deadline(60), pytest.raises(TypeError, match=message):
             PLAIN[shape](policy)
     else:
         assert not ambient.active
-        with pytest.raises(TypeError, match=said):
+        with pytest.raises(TypeError, match=message):
             PLAIN[shape](policy)
 
 
-def test_it_says_all_that_can_be_done() -> None:
+def test_the_message_names_all_alternatives() -> None:
     with pytest.raises(TypeError) as caught:
         Retry(attempt_timeout=2)(fetch)
     for fix in ("worker=Worker()", "await policy.acall(...)", "timeout=", "give_up_after="):
         assert fix in str(caught.value)
 
 
-def test_limits_of_the_whole_call_are_kept_as_far_as_they_can_be() -> None:
+def test_limits_of_the_call_are_accepted_for_blocking_code() -> None:
     """They only prevent attempts that would begin too late."""
     assert Retry(timeout=2, work_timeout=2, give_up_after=2).call(int, "3") == 3
 
 
-# ------------------------------------------------------------------ what does not end with a call
+# -------------------------------------------------------------------- blocks and streams
 
 BLOCKS: dict[str, tuple[Callable[[Retry], object], str]] = {
-    # how it is used, and what it is called
+    # how the policy is used, and its name in the message
     "for": (loop, "a `for` loop"),
     "enter": (enter, "a `with` block"),
     "enter a partial": (enter_later, "a `with` block"),
@@ -132,7 +132,7 @@ BLOCKS: dict[str, tuple[Callable[[Retry], object], str]] = {
     "stream, resumed": (lambda policy: list(policy.stream(lines, resume=str)), "a stream"),
     "generator": (lambda policy: policy(lines), "lines"),
     "generator, called": (lambda policy: policy.call(lines), "lines"),
-    "generator, in a pipeline": (lambda policy: (Door() | policy)(lines), "lines"),
+    "generator, in a pipeline": (lambda policy: (OpenGate() | policy)(lines), "lines"),
 }
 
 
@@ -148,15 +148,17 @@ BLOCKS: dict[str, tuple[Callable[[Retry], object], str]] = {
     ids=["a thread", "a process", "a limit", "both"],
 )
 @pytest.mark.parametrize("shape", BLOCKS)
-def test_blocks_and_streams(shape: str, options: dict[str, Any], named: str, ambience: bool) -> None:
+def test_workers_and_attempt_timeouts_are_refused_for_blocks_and_streams(
+    shape: str, options: dict[str, Any], named: str, ambience: bool
+) -> None:
     use, what = BLOCKS[shape]
     fix = r"leave it out of this policy, or put the work into a function for policy\.call\(fn, \.\.\.\)"
-    said = rf"^{named}= is for whole calls, and {what} goes on in the thread that began it: {fix}$"
+    message = rf"^{named}= is for whole calls, and {what} goes on in the thread that began it: {fix}$"
     if ambience:
-        with deadline(60), pytest.raises(TypeError, match=said):
+        with deadline(60), pytest.raises(TypeError, match=message):
             use(Retry(**options))
     else:
-        with pytest.raises(TypeError, match=said):
+        with pytest.raises(TypeError, match=message):
             use(Retry(**options))
 
 
@@ -173,14 +175,14 @@ LIMITED: dict[str, Callable[[Timeout], object]] = {
 
 
 @pytest.mark.parametrize("shape", LIMITED)
-def test_a_timeout_of_blocking_code(shape: str) -> None:
+def test_a_timeout_layer_is_refused_for_blocking_code(shape: str) -> None:
     fix = r"write Timeout\(2\.5, worker=Worker\(\)\) to run it on a thread$"
     with pytest.raises(TypeError, match=rf"^Timeout cannot stop [\w.]*(fetch|get), which blocks: {fix}"):
         LIMITED[shape](Timeout(2.5))
 
 
 @pytest.mark.parametrize("worker", [None, Worker()])
-def test_a_timeout_of_a_generator(worker: Worker | None) -> None:
+def test_a_timeout_layer_is_refused_for_generators(worker: Worker | None) -> None:
     with pytest.raises(TypeError, match=r"^Timeout cannot limit lines.*: write an async generator"):
         Timeout(2, worker=worker)(lines)
     with pytest.raises(TypeError, match=r"^Timeout cannot limit lines.*: write an async generator"):
@@ -188,18 +190,18 @@ def test_a_timeout_of_a_generator(worker: Worker | None) -> None:
 
 
 @pytest.mark.parametrize("wrong", [3, None, "fetch"])
-def test_a_timeout_of_nothing_that_can_be_called(wrong: Any) -> None:
+def test_a_timeout_layer_refuses_what_is_not_callable(wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"cannot decorate .*: it is not callable"):
         Timeout(2)(wrong)
 
 
-# -------------------------------------------------------------------- async code is not refused
+# ---------------------------------------------------------------------------- async code
 
 
 @pytest.mark.parametrize("options", [{"attempt_timeout": 60}, {"worker": Worker()}], ids=["limit", "worker"])
 @pytest.mark.parametrize("colour", ASYNC)
-def test_async_code_may_have_all_of_it(colour: str, options: dict[str, Any]) -> None:
-    """It is cut where it runs; a worker is for blocking functions that the same policy may serve."""
+def test_async_code_may_have_limits_and_workers(colour: str, options: dict[str, Any]) -> None:
+    """It can be cancelled; the worker is for blocking functions under the same policy."""
     policy = Retry(**options)
 
     async def afetch() -> int:
@@ -245,6 +247,6 @@ def test_acall_is_for_blocking_functions(fn: Any, what: str) -> None:
         asyncio.run(main())
 
 
-def test_a_limit_without_seconds() -> None:
+def test_a_timeout_layer_needs_seconds() -> None:
     with pytest.raises(TypeError, match=r"^write @Timeout\(2\), with the seconds"):
         Timeout(cast("Any", fetch))

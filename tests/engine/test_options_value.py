@@ -1,4 +1,4 @@
-"""A policy is a value: frozen, compared by its options, copied, pickled, shown."""
+"""A policy is a value: frozen, compared by its options, copied, pickled, with a repr."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def backing_off(backoff: Any) -> Retry:
 
 
 @pytest.mark.parametrize("name", ["attempts", "on", "limit", "rules", "attempt"])
-def test_it_is_frozen(name: str) -> None:
+def test_a_policy_is_frozen(name: str) -> None:
     policy = Retry()
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(policy, name, 5)
@@ -45,7 +45,7 @@ EQUAL: list[tuple[Retry, Retry]] = [
 
 
 @pytest.mark.parametrize(("one", "other"), EQUAL)
-def test_equal_by_value_and_hashable_whatever_it_holds(one: Retry, other: Retry) -> None:
+def test_policies_are_equal_by_value_and_hashable(one: Retry, other: Retry) -> None:
     assert one == other
     assert hash(one) == hash(other)
     assert one != dataclasses.replace(one, attempts=9)
@@ -53,7 +53,7 @@ def test_equal_by_value_and_hashable_whatever_it_holds(one: Retry, other: Retry)
 
 
 @pytest.mark.parametrize(
-    ("policy", "said"),
+    ("policy", "shown"),
     [
         (Retry(), "Retry()"),
         (Retry(attempts=4, give_up_after=30, on=transient, clock=SYSTEM, labels={}), "Retry()"),
@@ -66,8 +66,8 @@ def test_equal_by_value_and_hashable_whatever_it_holds(one: Retry, other: Retry)
         (backing_off({None: [1]}), "Retry(backoff={None: Backoff.of((1.0,))})"),
     ],
 )
-def test_its_repr_has_the_options_that_differ(policy: Retry, said: str) -> None:
-    assert repr(policy) == said
+def test_the_repr_has_the_options_that_differ_from_the_defaults(policy: Retry, shown: str) -> None:
+    assert repr(policy) == shown
 
 
 def test_replacing_an_option_keeps_the_others() -> None:
@@ -90,7 +90,7 @@ def test_labels_and_lists_are_copied() -> None:
     assert not hasattr(policy.labels, "__setitem__")
 
 
-# --------------------------------------------------------------------------- travelling
+# ----------------------------------------------------------------- pickling and copying
 
 
 def rule(error: Exception) -> bool:
@@ -123,47 +123,47 @@ EVERY_OPTION: dict[str, Any] = {
 }
 
 
-def test_every_option_is_here() -> None:
-    assert list(EVERY_OPTION) == [field.name for field in dataclasses.fields(Retry) if field.init]
+def test_the_table_has_every_option() -> None:
+    assert list(EVERY_OPTION) == [field.name for field in dataclasses.fields(Retry)]
 
 
 @pytest.mark.parametrize("option", EVERY_OPTION)
-def test_pickled_with_one_option(option: str) -> None:
+def test_a_policy_with_one_option_can_be_pickled(option: str) -> None:
     if option in ("clock", "random"):
         return  # such objects are compared by identity; see below
     policy = Retry(**{option: EVERY_OPTION[option]})
-    arrived = pickle.loads(pickle.dumps(policy))
-    assert arrived == policy
-    assert getattr(arrived, option) == getattr(policy, option)
+    unpickled = pickle.loads(pickle.dumps(policy))
+    assert unpickled == policy
+    assert getattr(unpickled, option) == getattr(policy, option)
 
 
-def test_pickled_with_all_of_them() -> None:
-    """And it works as it did: what is worked out from the options arrives too."""
+def test_a_policy_with_all_options_can_be_pickled() -> None:
+    """The unpickled policy works: derived values are restored too."""
     policy = Retry(**EVERY_OPTION | options(clock=Virtual(5.0), random=random.Random(5)))
-    arrived = pickle.loads(pickle.dumps(policy))
-    assert dataclasses.replace(arrived, clock=policy.clock, random=policy.random) == policy
-    assert arrived.clock.time == 5.0
-    assert arrived.random.random() == random.Random(5).random()
-    assert arrived.run(int, "3").value == 3
+    unpickled = pickle.loads(pickle.dumps(policy))
+    assert dataclasses.replace(unpickled, clock=policy.clock, random=policy.random) == policy
+    assert unpickled.clock.time == 5.0
+    assert unpickled.random.random() == random.Random(5).random()
+    assert unpickled.run(int, "3").value == 3
     assert pickle.loads(pickle.dumps(Retry())) == Retry()
 
 
-def test_a_rule_that_cannot_be_pickled_is_pythons_to_refuse() -> None:
+def test_an_unpicklable_rule_raises_the_error_of_pickle() -> None:
     with pytest.raises((pickle.PicklingError, AttributeError), match="lambda"):
         pickle.dumps(Retry(on=lambda _: True))
 
 
-@pytest.mark.parametrize("said", [{}, EVERY_OPTION, {"on": always(True)}])
-def test_copies(said: dict[str, Any]) -> None:
-    """It never changes, and its budget is shared by identity: a deep copy is itself."""
-    policy = Retry(**said)
+@pytest.mark.parametrize("given", [{}, EVERY_OPTION, {"on": always(True)}])
+def test_a_deep_copy_is_the_policy_itself(given: dict[str, Any]) -> None:
+    """A policy is immutable, and its budget is shared by identity."""
+    policy = Retry(**given)
     assert copy.deepcopy(policy) is policy
     assert copy.deepcopy({"a": [policy]})["a"][0] is policy
     assert copy.copy(policy) == policy
 
 
 @pytest.mark.parametrize("name", [*EVERY_OPTION, "_limit", "extra", "__class__", "call"])
-def test_nothing_can_be_set(name: str) -> None:
+def test_setting_any_attribute_raises(name: str) -> None:
     policy = Retry()
     with pytest.raises(dataclasses.FrozenInstanceError, match=rf"replace\(policy, {name}=\.\.\.\)"):
         setattr(policy, name, 5)

@@ -1,4 +1,4 @@
-"""How a call ends: outcomes, tracebacks, and nothing left over."""
+"""Outcomes, tracebacks, and no reference cycles after a call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Plain(Exception):
     itself: Exception
 
 
-def test_outcomes() -> None:
+def test_an_outcome_has_the_value_or_the_error() -> None:
     policy = Retry(on=Plain, attempts=2, backoff=[0], clock=Virtual())
     good = policy.run(lambda: None)
     assert good == Outcome(True, None, None, good.report)
@@ -40,13 +40,13 @@ def test_outcomes() -> None:
     assert caught.value is error
 
 
-def test_what_judges_see_is_shown_without_the_value() -> None:
+def test_the_repr_of_ended_leaves_out_the_value() -> None:
     ended = Ended(2, None, "secret", 1.5)
     assert repr(ended) == "Ended(attempt=2, error=None, elapsed=1.5)"
 
 
-def test_an_answer_to_await_is_a_mistake_of_until(colour: str) -> None:
-    """What looks like a plain function may return a coroutine: it would count as true."""
+def test_until_must_not_return_an_awaitable(colour: str) -> None:
+    """A plain function may return a coroutine, which would count as true."""
 
     async def later() -> bool:
         return True
@@ -67,7 +67,7 @@ def test_an_answer_to_await_is_a_mistake_of_until(colour: str) -> None:
         coroutine.close()
 
 
-def test_the_error_of_a_rule_is_an_outcome_too(colour: str) -> None:
+def test_the_error_of_a_rule_is_an_outcome(colour: str) -> None:
     answers = iter([True])
 
     def rule(error: Exception) -> bool:
@@ -90,8 +90,8 @@ def test_the_error_of_a_rule_is_an_outcome_too(colour: str) -> None:
 
 
 @pytest.mark.parametrize("attempts", [1, 2, 50])
-def test_the_traceback_is_yours_and_does_not_grow(attempts: int) -> None:
-    """One instance, raised again and again: only the frames of the last attempt are on it."""
+def test_the_traceback_has_the_frames_of_the_last_attempt_only(attempts: int) -> None:
+    """The same instance is raised by every attempt."""
     error = Plain()
 
     @Retry(on=Plain, attempts=attempts, backoff=[0] * 50)
@@ -111,7 +111,7 @@ def test_the_traceback_is_yours_and_does_not_grow(attempts: int) -> None:
 
 @contextmanager
 def nothing_left_over() -> Generator[None]:
-    """See that nothing of ours waits for the garbage collector."""
+    """Check that no object of ours is left for the garbage collector."""
     gc.collect()
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
@@ -126,7 +126,7 @@ def nothing_left_over() -> Generator[None]:
     assert ours == []
 
 
-def test_it_would_be_seen() -> None:
+def test_nothing_left_over_detects_a_cycle() -> None:
     with pytest.raises(AssertionError), nothing_left_over():
         error = Plain()
         error.itself = error
@@ -134,7 +134,7 @@ def test_it_would_be_seen() -> None:
 
 
 class Sleepy(Virtual):
-    """Sleeps longer than it should, so that there is no time left when it wakes."""
+    """A clock that sleeps too long, so that no time is left afterwards."""
 
     def sleep(self, seconds: float) -> None:
         super().sleep(seconds * 2)
@@ -154,9 +154,15 @@ CALLS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("shape", CALLS)
 def test_no_cycles_after_a_call_is_given_up(shape: str, colour: str) -> None:
-    """Neither in the frames, nor between the error, its report and its run."""
-    said: dict[str, Any] = {"on": Plain, "attempts": 3, "backoff": [0, 0], "clock": Virtual(), **CALLS[shape]}
-    policy = Retry(**said)
+    """Neither the frames nor the error, its report and its run form a cycle."""
+    given: dict[str, Any] = {
+        "on": Plain,
+        "attempts": 3,
+        "backoff": [0, 0],
+        "clock": Virtual(),
+        **CALLS[shape],
+    }
+    policy = Retry(**given)
 
     def operation() -> None:
         if shape != "refused":
@@ -186,8 +192,8 @@ def test_no_cycles_after_a_call_is_given_up(shape: str, colour: str) -> None:
     in_colour(colour, blocking, waiting)
 
 
-def test_a_report_that_is_kept_keeps_no_error() -> None:
-    """Records hold the error's type and text: it may hold a connection."""
+def test_a_report_keeps_no_reference_to_the_errors() -> None:
+    """Its records hold the types and texts of errors, since an error may hold a connection."""
     seen: list[weakref.ref[Plain]] = []
 
     def made() -> Plain:
@@ -200,15 +206,15 @@ def test_a_report_that_is_kept_keeps_no_error() -> None:
 
     outcome = Retry(on=Plain, attempts=3, backoff=[0, 0]).run(operation)
     assert [error() is None for error in seen] == [True, True, False]
-    said = outcome.report
+    kept = outcome.report
     del outcome
     assert [error() is None for error in seen] == [True, True, True]
-    assert [entry.error_text for entry in said.history] == ["x", "x", "x"]
+    assert [entry.error_text for entry in kept.history] == ["x", "x", "x"]
 
 
 @pytest.mark.parametrize("accepted", [False, True])
 def test_unwrapping_leaves_no_cycle(accepted: bool) -> None:
-    """Neither of the outcome, nor of the frame that raised its error."""
+    """Neither through the outcome, nor through the frame that raised its error."""
     policy = Retry(on=lambda _: Verdict.accept() if accepted else False)
 
     def operation() -> None:
@@ -227,7 +233,7 @@ def test_unwrapping_leaves_no_cycle(accepted: bool) -> None:
 @pytest.mark.parametrize("failures", [0, 1])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_an_accepted_error_is_not_wrapped(shape: str, failures: int) -> None:
-    """It is the success: whichever attempt it came with."""
+    """It counts as a success, in whichever attempt it was raised."""
     answers: list[bool | Verdict] = [*[True] * failures, Verdict.accept()]
     policy = Retry(on=lambda _: answers.pop(0), backoff=[1], wrap=True, clock=Virtual())
 

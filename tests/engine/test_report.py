@@ -1,4 +1,4 @@
-"""What comes out: your exception itself, one note, a report on request; or an outcome."""
+"""Errors of calls that were given up: the operation's own exception, with one note and a report."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ def failing(error: Exception) -> Callable[[], object]:
 
 
 def given_up(error: Exception, **options: Any) -> Virtual:
-    """Let a policy give up on this very error, after three attempts and three seconds."""
+    """Give up on this error after three attempts and three seconds."""
     clock = Virtual()
-    said: dict[str, Any] = {"on": Exception, "attempts": 3, "backoff": [1, 2], "clock": clock, **options}
+    given: dict[str, Any] = {"on": Exception, "attempts": 3, "backoff": [1, 2], "clock": clock, **options}
     try:
-        Retry(**said).call(failing(error))
+        Retry(**given).call(failing(error))
     except Exception as caught:
         assert caught is error  # noqa: PT017  a frozen exception does not survive `pytest.raises`
     return clock
 
 
 @pytest.mark.parametrize("error", [Plain("x"), Slotted("x"), Frozen(), Mute(), OSError(5, "x")], ids=repr)
-def test_the_same_object_with_a_note_and_a_report(error: Exception) -> None:
+def test_the_error_is_the_same_object_with_a_note_and_a_report(error: Exception) -> None:
     given_up(error)
     assert getattr(error, "__notes__", None) == [NOTE]
-    said = report(error)
-    assert said is not None
-    assert (said.reason, said.attempts, said.elapsed) == (Reason.attempts, 3, 3)
+    reported = report(error)
+    assert reported is not None
+    assert (reported.reason, reported.attempts, reported.elapsed) == (Reason.attempts, 3, 3)
     text = "<no text: __str__ failed>" if isinstance(error, Mute) else str(error)
-    assert [entry.error_text for entry in said.history] == [text] * 3
+    assert [entry.error_text for entry in reported.history] == [text] * 3
     assert [frame.name for frame in traceback.extract_tb(error.__traceback__)][-1] == "operation"
 
 
@@ -70,13 +70,13 @@ def test_the_note_is_replaced_and_never_repeated() -> None:
     for attempts in (1, 2, 3):
         given_up(error, attempts=attempts)
     assert error.__notes__ == [NOTE]
-    said = report(error)
-    assert said is not None
-    assert said.attempts == 3
+    reported = report(error)
+    assert reported is not None
+    assert reported.attempts == 3
 
 
 @pytest.mark.parametrize(("stops_at", "notes"), [(1, 0), (2, 1)])
-def test_no_note_when_the_very_first_attempt_is_stopped(stops_at: int, notes: int) -> None:
+def test_no_note_if_the_first_attempt_is_stopped(stops_at: int, notes: int) -> None:
     error, asked = Plain(), iter(range(1, 9))
 
     def rule(_: Exception) -> bool:
@@ -84,9 +84,9 @@ def test_no_note_when_the_very_first_attempt_is_stopped(stops_at: int, notes: in
 
     given_up(error, on=rule)
     assert len(getattr(error, "__notes__", [])) == notes
-    said = report(error)
-    assert said is not None
-    assert (said.reason, said.attempts) == ("stopped", stops_at)
+    reported = report(error)
+    assert reported is not None
+    assert (reported.reason, reported.attempts) == ("stopped", stops_at)
 
 
 def test_every_field_of_a_report() -> None:
@@ -133,32 +133,32 @@ def test_every_field_of_a_report() -> None:
         ({}, None),
     ],
 )
-def test_which_limit_it_was(options: dict[str, Any], limit: str | None) -> None:
+def test_the_report_has_the_limit_that_ended_the_call(options: dict[str, Any], limit: str | None) -> None:
     error = Plain()
     given_up(error, **options)
-    said = report(error)
-    assert said is not None
-    assert said.limit == limit
+    reported = report(error)
+    assert reported is not None
+    assert reported.limit == limit
 
 
-def test_a_long_history_keeps_its_end() -> None:
+def test_a_long_history_keeps_its_last_records() -> None:
     error = Plain()
     given_up(error, attempts=1500, backoff=redouble.Backoff.constant(0))
-    said = report(error)
-    assert said is not None
-    assert said.attempts == 1500
-    assert 500 < len(said.history) < 1100
-    assert [entry.number for entry in said.history] == list(range(1501 - len(said.history), 1501))
+    reported = report(error)
+    assert reported is not None
+    assert reported.attempts == 1500
+    assert 500 < len(reported.history) < 1100
+    assert [entry.number for entry in reported.history] == list(range(1501 - len(reported.history), 1501))
 
 
-def test_a_report_travels_with_your_exception() -> None:
+def test_a_report_is_pickled_with_its_error() -> None:
     error = Plain("x")
     given_up(error, labels={"team": "a"})
-    arrived = pickle.loads(pickle.dumps(error))
-    assert type(arrived) is Plain
-    assert report(arrived) == report(error) == pickle.loads(pickle.dumps(report(error)))
+    unpickled = pickle.loads(pickle.dumps(error))
+    assert type(unpickled) is Plain
+    assert report(unpickled) == report(error) == pickle.loads(pickle.dumps(report(error)))
 
 
 @pytest.mark.parametrize("unrelated", [None, 3, "x", object(), Plain(), Plain, errors.RetryError("by hand")])
-def test_nothing_to_report(unrelated: object) -> None:
+def test_report_of_other_objects_is_none(unrelated: object) -> None:
     assert report(unrelated) is None

@@ -7,21 +7,16 @@ from typing import Any
 
 import pytest
 
-from redouble import Hints, Kind, Retry, Verdict, errors, report
+from redouble import Kind, Retry, Verdict, errors, report
 from redouble._engine import run as _run
 from redouble._engine.outcome import MAX_RECORDS
 from redouble._engine.run import Run
 from redouble.types import Event
 from tests.support.fakes import Boom, Draws, Ledger, Virtual, always
 from tests.support.fakes import options as defaults
+from tests.support.runs import run_of
 
-ALL = [1] * 99
 HOOKS = ("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up")
-
-
-def run_of(started: float = 0.0, **options: Any) -> Run:
-    said = defaults(on=Exception, backoff=ALL, hints=Hints(spread=0))
-    return Run(Retry(**said | options), started, "work", attempt=0)
 
 
 def play(run: Run, attempts: Sequence[tuple[float, float]]) -> tuple[list[float], str | None, int]:
@@ -54,7 +49,7 @@ LIMITS: list[tuple[dict[str, Any], list[tuple[float, float]], tuple[list[float],
     ({"timeout": 6, "backoff": [0]}, [(0, 6)], ([], "timeout", 1)),
     ({"timeout": 50, "give_up_after": 6, "backoff": [5]}, [(0, 1)], ([], "timeout", 1)),
     ({"timeout": 6, "give_up_after": 50, "backoff": [5]}, [(0, 1)], ([], "timeout", 1)),
-    # the clock's zero means nothing
+    # the origin of the clock does not matter
     ({"give_up_after": 6, "backoff": [5], "started": -1000}, [(-1000, -999.5)], ([5], None, 1)),
     ({"give_up_after": 6, "backoff": [5], "started": 1000}, [(1000, 1001)], ([], "timeout", 1)),
     # an attempt must start before the limit
@@ -64,12 +59,12 @@ LIMITS: list[tuple[dict[str, Any], list[tuple[float, float]], tuple[list[float],
     ({"give_up_after": 0}, [(0, 0)], ([], "timeout", 0)),
     ({"timeout": 0}, [(0, 0)], ([], "timeout", 0)),
     ({"work_timeout": 0}, [(0, 0)], ([], "work_timeout", 0)),
-    # the time inside attempts: delays are not counted, and may go past it
+    # work_timeout is the time inside attempts: delays do not count, and may exceed it
     ({"work_timeout": 6}, [(0, 3), (4, 6.5), (8, 8.5)], ([1, 1], "work_timeout", 3)),
     ({"work_timeout": 6}, [(0, 5.9), (10, 10.05)], ([1, 1], None, 2)),
     ({"work_timeout": 6, "backoff": [20]}, [(0, 5.9)], ([20], None, 1)),
     ({"work_timeout": 6}, [(0, 6)], ([], "work_timeout", 1)),
-    # stop, then attempts, then time, then work: the first reason is the one that is told
+    # stop, then attempts, then time, then work: the first of these reasons is reported
     ({"on": KeyError, "attempts": 1, "timeout": 1}, [(0, 9)], ([], "stopped", 1)),
     ({"attempts": 1, "timeout": 1}, [(0, 9)], ([], "attempts", 1)),
     ({"timeout": 9, "work_timeout": 9}, [(0, 9)], ([], "timeout", 1)),
@@ -96,8 +91,8 @@ def test_limits(
         ({"timeout": 5, "give_up_after": 0}, "give_up_after"),
     ],
 )
-def test_no_time_before_any_attempt(options: dict[str, Any], limit: str) -> None:
-    """There is no error of the caller's to raise, so it is one of ours."""
+def test_no_time_for_a_first_attempt_raises_deadline_exceeded(options: dict[str, Any], limit: str) -> None:
+    """The operation has raised no error yet."""
     refusal = run_of(**options).start(0)
     assert isinstance(refusal, errors.DeadlineExceeded)
     assert isinstance(refusal, TimeoutError)
@@ -105,8 +100,8 @@ def test_no_time_before_any_attempt(options: dict[str, Any], limit: str) -> None
     assert (refusal.report.attempts, refusal.report.limit, refusal.last) == (0, limit, None)
 
 
-def test_no_time_after_a_delay() -> None:
-    """The last error comes out, and with ``wrap`` ours from it."""
+def test_no_time_after_a_delay_returns_the_last_error() -> None:
+    """With ``wrap`` it is a `DeadlineExceeded` from that error."""
     error = Boom("e")
     for wrap in (False, True):
         run = run_of(give_up_after=6, wrap=wrap)
@@ -116,13 +111,18 @@ def test_no_time_after_a_delay() -> None:
         assert refusal is error if not wrap else isinstance(refusal, errors.DeadlineExceeded)
         assert refusal is not None
         assert (refusal.__cause__ is error) is wrap
-        said = report(refusal)
-        assert said is not None
-        assert (said.reason, said.limit, said.attempts, said.elapsed) == ("timeout", "give_up_after", 1, 7)
-        assert [record.delay for record in said.history] == [1]
+        reported = report(refusal)
+        assert reported is not None
+        assert (reported.reason, reported.limit, reported.attempts, reported.elapsed) == (
+            "timeout",
+            "give_up_after",
+            1,
+            7,
+        )
+        assert [record.delay for record in reported.history] == [1]
 
 
-def test_a_result_that_came_too_late_to_ask_again() -> None:
+def test_no_time_after_a_rejected_result_returns_not_accepted() -> None:
     run = run_of(give_up_after=6, until=bool)
     run.start(0)
     assert run.returned(0, 0) == 1
@@ -140,7 +140,7 @@ def test_a_late_success_is_a_success(until: Any) -> None:
     assert (run.report().reason, run.report().elapsed, run.report().work_elapsed) == (None, 99, 99)
 
 
-def test_attempts_count_when_they_start() -> None:
+def test_an_attempt_counts_when_it_starts() -> None:
     """An attempt that may not start does not count, and one that never ended does."""
     run = run_of(give_up_after=6)
     assert (run.attempt, run.start(0), run.attempt) == (0, None, 1)
@@ -149,32 +149,32 @@ def test_attempts_count_when_they_start() -> None:
 
 
 class Traced:
-    """Everything a run calls and emits, in one list."""
+    """Records everything that a run calls and emits, in one list."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.log: list[str] = []
 
     def rule(self, error: Exception) -> bool:
-        self.said.append("verdict")
+        self.log.append("verdict")
         return True
 
     def until(self, value: object) -> bool:
-        self.said.append("accepted?")
+        self.log.append("accepted?")
         return value == "done"
 
-    def told(self, event: Event) -> None:
-        self.said.append(event.what)
+    def record(self, event: Event) -> None:
+        self.log.append(event.what)
 
     def __iter__(self) -> Iterator[float]:
         while True:
-            self.said.append("delay")
+            self.log.append("delay")
             yield 1.0
 
     def policy(self, **options: Any) -> Retry:
-        told: dict[str, Any] = dict.fromkeys(HOOKS, self.told)
-        budget = Ledger(lines=self.said)
+        hooks: dict[str, Any] = dict.fromkeys(HOOKS, self.record)
+        budget = Ledger(lines=self.log)
         return Retry(
-            on=self.rule, until=self.until, backoff=self, budget=budget, **defaults(**told) | options
+            on=self.rule, until=self.until, backoff=self, budget=budget, **defaults(**hooks) | options
         )
 
 
@@ -196,7 +196,7 @@ RETRIED = ["delay", "spend unknown", "retry"]
     ],
 )
 def test_the_order_of_one_call(script: list[object], expected: list[str]) -> None:
-    """No delay is drawn after the last attempt, but the rule is called, and ``failure`` is emitted."""
+    """After the last attempt no delay is drawn, but the rule is called and ``failure`` is emitted."""
     from redouble._drivers.calls import begin_run
 
     traced, clock = Traced(), Virtual()
@@ -208,10 +208,10 @@ def test_the_order_of_one_call(script: list[object], expected: list[str]) -> Non
         else:
             run.returned(ending, clock.time)
         clock.time += 1
-    assert traced.said == expected
+    assert traced.log == expected
 
 
-def test_a_policy_that_waits_for_nothing_on_a_clock_that_stands_still(
+def test_retries_without_delay_on_a_clock_that_stands_still_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stalls = 2 * MAX_RECORDS
@@ -222,11 +222,11 @@ def test_a_policy_that_waits_for_nothing_on_a_clock_that_stands_still(
         if run.failed(Boom(), 0) is None:
             break
     assert (run.reason, run.attempt) == ("timeout", 11 + stalls + 2)
-    assert len(run.report().history) == MAX_RECORDS + 1  # of a long call only the end is remembered
+    assert len(run.report().history) == MAX_RECORDS + 1  # of a long call only the last records are kept
     assert run.report().history[-1].number == run.attempt
 
 
-def test_an_error_without_text() -> None:
+def test_an_error_whose_str_fails_has_a_placeholder() -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise ValueError("no")
@@ -237,7 +237,7 @@ def test_an_error_without_text() -> None:
     assert run.report().history[0].error_text == "<no text: __str__ failed>"
 
 
-def test_our_own_attempt_timeout_is_retried_without_a_verdict() -> None:
+def test_our_attempt_timeout_is_retried_if_no_rule_has_an_opinion() -> None:
     rows: list[tuple[Any, float | None]] = [
         (KeyError, 1),
         ([KeyError, always(None)], 1),
@@ -249,6 +249,6 @@ def test_our_own_attempt_timeout_is_retried_without_a_verdict() -> None:
         assert run.failed(errors.AttemptTimeout("2 s"), 0) == delay
 
 
-def test_same_draws_same_delays() -> None:
+def test_the_same_draws_give_the_same_delays() -> None:
     run = run_of(backoff=[1, 2], random=Draws(0.25), on=always(Verdict.retry(kind=Kind.server)))
     assert play(run, [(0, 0), (1, 1)]) == ([1, 2], None, 2)

@@ -1,4 +1,4 @@
-"""What a run asks of a budget, and when: start, failed, spend, credit, refund."""
+"""The calls that a run makes to its budget, and their order: start, failed, spend, credit, refund."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redouble import Grant, Kind, Retry, Verdict, errors, report
 from redouble._drivers.calls import begin_run
 from redouble._engine.run import Run
 from redouble.types import Event
-from tests.conftest import Drive
+from tests.support.drivers.scripted_calls import Drive
 from tests.support.fakes import Boom, Call, Ledger, Panic, Virtual, always, fail, in_colour, ok
 from tests.support.fakes import options as defaults
 
@@ -42,13 +42,13 @@ FAILED = "start, failed unknown"
                 ledger="start, failed unknown, spend unknown, failed unknown",
             ),
         ),
-        # the verdict's kind, before the type's
+        # the kind of the verdict has priority over that of the type
         (
             ["fail"],
             {"attempts": 1, "on": always(Verdict.retry(kind=Kind.throttled))},
             Call(raises=Boom, reason="attempts", ledger="start, failed throttled"),
         ),
-        # nothing is spent on what is not retried
+        # nothing is spent if there is no retry
         (["fail"], {"on": KeyError}, Call(raises=Boom, reason="stopped", ledger=FAILED)),
         (["fail"], {"backoff": [99]}, Call(raises=Boom, reason="timeout", ledger=FAILED)),
         (
@@ -61,7 +61,7 @@ FAILED = "start, failed unknown"
             {},
             Call(raises=ConnectionError, reason="timeout", ledger="start, failed network"),
         ),
-        # refused: no wait, and nothing to hand back
+        # a refused retry has no wait and no refund
         (
             ["fail"],
             {"budget": lambda: Ledger(retries=1), "backoff": [1, 1]},
@@ -73,7 +73,7 @@ FAILED = "start, failed unknown"
                 ledger="start, failed unknown, spend unknown, failed unknown, spend unknown",
             ),
         ),
-        # a grant that waits: the delay is at least that, and must fit
+        # the wait of a grant is the shortest delay, and must fit into the time left
         (["fail", ok(1)], {"budget": lambda: Ledger(wait=5), "backoff": [1]}, Call(1, sleeps=[5])),
         (["fail", ok(1)], {"budget": lambda: Ledger(wait=5), "backoff": [8]}, Call(1, sleeps=[8])),
         (
@@ -96,11 +96,11 @@ FAILED = "start, failed unknown"
         # a BaseException is not recorded
         (["fail", Panic()], {}, Call(raises=Panic, ledger="start, failed unknown, spend unknown")),
         ([Panic()], {}, Call(raises=Panic, ledger="start")),
-        # no time, no call
+        # without time there is no attempt
         ([ok(1)], {"timeout": 0}, Call(raises=errors.DeadlineExceeded, reason="timeout", ledger="start")),
     ],
 )
-def test_protocol(drive: Drive, script: Any, options: dict[str, Any], expected: Call) -> None:
+def test_the_calls_of_the_budget(drive: Drive, script: Any, options: dict[str, Any], expected: Call) -> None:
     assert expected == drive(script, **defaults(budget=Ledger) | options)
 
 
@@ -108,7 +108,7 @@ SPENT = f"{FAILED}, spend unknown"
 
 
 class Interrupted(Virtual):
-    """Ctrl-C is pressed during the first wait."""
+    """A clock whose waits are interrupted by Ctrl-C."""
 
     def sleep(self, seconds: float) -> None:
         raise KeyboardInterrupt
@@ -118,7 +118,7 @@ class Interrupted(Virtual):
 
 
 class Oversleeping(Virtual):
-    """A wait takes much longer than asked for."""
+    """A clock whose waits take much longer than requested."""
 
     def sleep(self, seconds: float) -> None:
         super().sleep(seconds + 100)
@@ -136,20 +136,19 @@ def test_a_retry_that_never_starts_is_refunded(drive: Drive, options: dict[str, 
     assert expected == drive(["fail", ok(1)], **defaults(budget=Ledger, backoff=[1]) | options)
 
 
-def test_the_engine_refunds_by_itself() -> None:
-    """And before ``give_up`` is emitted."""
+def test_the_engine_refunds_before_give_up_is_emitted() -> None:
     ledger = Ledger(wait=99)
 
-    def told(event: Event) -> None:
+    def record(event: Event) -> None:
         ledger.lines.append(event.what)
 
-    policy = Retry(on=Boom, budget=ledger, clock=Virtual(), on_give_up=told)
+    policy = Retry(on=Boom, budget=ledger, clock=Virtual(), on_give_up=record)
     assert begin_run(Run, policy, "work", aio=False, attempt=1, started=0.0).failed(Boom(), 0.0) is None
     assert ledger.lines == ["failed unknown", "spend unknown", "refund 1", "give_up"]
 
 
-def leave(moment: str, clock: Virtual) -> Callable[[Event], None]:
-    """Make an observer that interrupts, or that takes all the time there is."""
+def preventing(moment: str, clock: Virtual) -> Callable[[Event], None]:
+    """Return an observer that raises KeyboardInterrupt, or uses up all the time."""
 
     def observer(event: Event) -> None:
         if moment == "interrupt":
@@ -161,23 +160,23 @@ def leave(moment: str, clock: Virtual) -> Callable[[Event], None]:
 
 @pytest.mark.parametrize(("moment", "raises"), [("interrupt", KeyboardInterrupt), ("late", Boom)])
 @pytest.mark.parametrize("hook", ["on_retry", "before_attempt"])
-def test_an_observer_that_prevents_the_retry(
+def test_a_retry_that_an_observer_prevents_is_refunded(
     colour: str, moment: str, raises: type[BaseException], hook: str
 ) -> None:
     for shape in ("call", "loop"):
         ledger, clock = Ledger(), Virtual()
-        leaving = leave(moment, clock)
+        prevent = preventing(moment, clock)
 
-        def second(event: Event, leaving: Callable[[Event], None] = leaving) -> None:
+        def second(event: Event, prevent: Callable[[Event], None] = prevent) -> None:
             if event.what == "retry" or event.attempt == 2:
-                leaving(event)
+                prevent(event)
 
         policy = Retry(on=Boom, backoff=[1], budget=ledger, clock=clock, **defaults(**{hook: second}))
         with pytest.raises(raises) as caught:
             in_colour(colour, *_failing(policy, shape))
         assert ledger.lines == [*SPENT.split(", "), "refund 1"]
-        said = report(caught.value)
-        assert (said and said.reason) == (None if moment == "interrupt" else "timeout")
+        reported = report(caught.value)
+        assert (reported and reported.reason) == (None if moment == "interrupt" else "timeout")
 
 
 def _failing(policy: Retry, shape: str) -> tuple[Callable[[], object], Callable[[], Any]]:
@@ -202,7 +201,7 @@ def _failing(policy: Retry, shape: str) -> tuple[Callable[[], object], Callable[
     return lambda: policy.call(work), lambda: policy.call(awork)
 
 
-def test_a_loop_left_after_a_failure(colour: str) -> None:
+def test_leaving_a_loop_after_a_failure_refunds_the_grant(colour: str) -> None:
     ledger = Ledger()
     policy = Retry(on=Boom, backoff=[1], budget=ledger, clock=Virtual())
 
@@ -222,7 +221,7 @@ def test_a_loop_left_after_a_failure(colour: str) -> None:
     assert ledger.lines == [*SPENT.split(", "), "refund 1"]
 
 
-def test_a_budget_that_fails_is_no_success() -> None:
+def test_an_error_of_the_budget_is_no_success() -> None:
     class Broken(Ledger):
         def credit(self, grant: Grant | None, now: float) -> None:
             raise KeyError("budget")

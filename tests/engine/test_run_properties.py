@@ -1,4 +1,4 @@
-"""What holds for every call, whatever the options and whatever happens."""
+"""Properties of every run, for any options and any attempts."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ OPTIONS = st.fixed_dictionaries(
         "work_timeout": LIMIT,
     }
 )
-# How long an attempt takes, how much longer its delay takes than asked for (or shorter), what it asks for.
+# The duration of an attempt, the deviation of its delay from the requested one, and the hint.
 ATTEMPTS = st.lists(st.tuples(SECONDS, st.floats(-5, 5), st.none() | SECONDS), min_size=1, max_size=9)
 
 
 def limit_of(policy: Retry) -> float:
-    """Return the moment nothing begins after."""
+    """Return the time at which no attempt begins any more."""
     limits: list[Any] = [policy.give_up_after, policy.timeout]
     return min((limit for limit in limits if limit is not None), default=inf)
 
 
 @given(options=OPTIONS, attempts=ATTEMPTS, wait=SECONDS, seed=st.integers())
-def test_every_run(
+def test_every_run_keeps_its_limits(
     options: dict[str, Any], attempts: list[tuple[float, float, float | None]], wait: float, seed: int
 ) -> None:
-    """No delay past the time left, no attempt too many, no attempt too late, nothing paid for nothing."""
+    """No delay exceeds the time left, no attempt is too late or too many, and unused grants are refunded."""
     asked: list[float | None] = []
     ledger = Ledger(wait=wait)
     policy = Retry(
@@ -96,7 +96,7 @@ def test_every_run(
 
 
 @given(options=OPTIONS, seed=st.integers(), draws=st.integers(1, 6))
-def test_same_seed_same_delays(options: dict[str, Any], seed: int, draws: int) -> None:
+def test_the_same_seed_gives_the_same_delays(options: dict[str, Any], seed: int, draws: int) -> None:
     def delays() -> list[float | None]:
         policy = Retry(**options, on=lambda _: 1.5, random=random.Random(seed))
         run = Run(policy, 0.0)

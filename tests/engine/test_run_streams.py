@@ -1,4 +1,4 @@
-"""The engine of streams, called with what happens and when: no clock, no source, no colour."""
+"""`StreamRun` alone: its methods receive what happened and when; no clock, no source, no colour."""
 
 from __future__ import annotations
 
@@ -21,118 +21,122 @@ class Engine:
 
     def __init__(self, **options: Any) -> None:
         self.ledger = Ledger()
-        self.told: list[str] = []
+        self.emitted: list[str] = []
         self.events: list[Event] = []
-        hooks: dict[str, Any] = dict.fromkeys(HOOKS, self.hear)
-        said: dict[str, Any] = {"on": Boom, "backoff": [1, 2], "give_up_after": 10}
+        hooks: dict[str, Any] = dict.fromkeys(HOOKS, self.record)
+        given: dict[str, Any] = {"on": Boom, "backoff": [1, 2], "give_up_after": 10}
         self.clock = Virtual()
-        policy = Retry(**said | hooks | options, budget=self.ledger, clock=self.clock)
+        policy = Retry(**given | hooks | options, budget=self.ledger, clock=self.clock)
         self.run = begin_run(StreamRun, policy, "stream", aio=False)
 
-    def hear(self, event: Event) -> None:
-        self.told.append(event.what)
+    def record(self, event: Event) -> None:
+        self.emitted.append(event.what)
         self.events.append(event)
 
     def commit(self, now: float = 0.0) -> None:
-        """Go as far as the first item."""
+        """Proceed to the first item."""
         assert self.run.start(now) is None
         assert self.run.returned("item", now) is None
         assert self.run.ok
         self.run.committed = True
 
 
-def test_the_first_item() -> None:
-    """It is credited, and nothing is emitted: the stream may still break."""
+def test_the_first_item_is_credited() -> None:
+    """Nothing is emitted, since the stream may still break."""
     engine = Engine()
     engine.commit(3)
     assert engine.ledger.lines == ["start", "credit None"]
     assert engine.ledger.times == [0, 3]
-    assert engine.told == ["before_attempt"]
+    assert engine.emitted == ["before_attempt"]
     assert engine.run.now == 3
 
 
-def test_the_end() -> None:
-    """It is emitted, and not credited again."""
+def test_the_end_is_emitted() -> None:
+    """It is not credited again."""
     engine = Engine()
     engine.commit()
     engine.run.ended(5)
     assert engine.ledger.lines == ["start", "credit None"]
-    assert engine.told == ["before_attempt", "success"]
+    assert engine.emitted == ["before_attempt", "success"]
     assert (engine.events[1].attempt, engine.events[1].elapsed, engine.events[1].value) == (1, 5, None)
     assert engine.run.report().reason is None
 
 
-def test_an_error_before_the_first_item() -> None:
-    """It is a call like any other."""
+def test_an_error_before_the_first_item_is_retried() -> None:
     engine = Engine()
     assert engine.run.start(0) is None
     assert engine.run.failed(Boom(), 1) == 1
     assert engine.run.start(2) is None
     assert engine.run.failed(Boom(), 2) == 2
-    assert engine.told == ["before_attempt", "failure", "retry"] * 2
+    assert engine.emitted == ["before_attempt", "failure", "retry"] * 2
     assert "spend unknown" in engine.ledger.lines
 
 
 @pytest.mark.parametrize("error", [Boom("late"), KeyError("late")])
 @pytest.mark.parametrize("attempts", [1, 4, None])
-def test_an_error_after_it(error: Exception, attempts: int | None) -> None:
-    """Given up, worth retrying or not: no delay is drawn, nothing is spent, no limit is asked."""
+def test_an_error_after_the_first_item_is_given_up(error: Exception, attempts: int | None) -> None:
+    """Whatever `on` is: no delay is drawn, nothing is spent, and no limit is checked."""
     engine = Engine(attempts=attempts)
     engine.commit()
     assert engine.run.failed(error, 99) is None
     assert not engine.run.ok
     assert engine.ledger.lines == ["start", "credit None", "failed unknown"]
-    assert engine.told == ["before_attempt", "failure", "give_up"]
+    assert engine.emitted == ["before_attempt", "failure", "give_up"]
     assert [event.reason for event in engine.events] == [None, None, "committed"]
     assert engine.run.delays is None
-    said = report(error)
-    assert said is not None
-    assert (said.reason, said.attempts, said.elapsed, said.limit) == ("committed", 1, 99, None)
-    assert [record.error_text for record in said.history] == [str(error)]
+    reported = report(error)
+    assert reported is not None
+    assert (reported.reason, reported.attempts, reported.elapsed, reported.limit) == (
+        "committed",
+        1,
+        99,
+        None,
+    )
+    assert [record.error_text for record in reported.history] == [str(error)]
     notes = ["redouble: gave up after 1 attempt in 99.0 s (items had been handed out)"]
     assert getattr(error, "__notes__", None) == notes
 
 
-def test_an_error_after_it_on_a_later_attempt() -> None:
+def test_an_error_after_the_first_item_of_a_later_attempt() -> None:
     engine = Engine()
     assert engine.run.start(0) is None
     assert engine.run.failed(Boom("first"), 0) == 1
     engine.commit(1)
     late = Boom("late")
     assert engine.run.failed(late, 2) is None
-    said = report(late)
-    assert said is not None
-    assert [(record.number, record.error_text, record.delay) for record in said.history] == [
+    reported = report(late)
+    assert reported is not None
+    assert [(record.number, record.error_text, record.delay) for record in reported.history] == [
         (1, "first", 1),
         (2, "late", None),
     ]
     assert engine.ledger.lines[-2:] == ["credit 1", "failed unknown"]
 
 
-def test_an_accepted_error_after_it() -> None:
-    """An exception can be accepted, late too: emitted as a success, and not credited twice."""
+def test_an_accepted_error_after_the_first_item_is_a_success() -> None:
+    """It is emitted as a success, and not credited again."""
     engine = Engine(on=always(Verdict.accept()))
     engine.commit()
     late = Boom("late")
     assert engine.run.failed(late, 1) is None
     assert engine.run.ok
     assert engine.ledger.lines == ["start", "credit None"]
-    assert engine.told == ["before_attempt", "success"]
+    assert engine.emitted == ["before_attempt", "success"]
     assert engine.events[1].error is late
     assert report(late) is None
 
 
-def test_an_accepted_error_before_it() -> None:
+def test_an_accepted_error_before_the_first_item_is_a_success() -> None:
     engine = Engine(on=always(Verdict.accept()))
     assert engine.run.start(0) is None
     assert engine.run.failed(Boom(), 1) is None
     assert engine.run.ok
     assert engine.ledger.lines == ["start", "credit None"]
-    assert engine.told == ["before_attempt", "success"]
+    assert engine.emitted == ["before_attempt", "success"]
 
 
 def test_a_rule_that_raises_on_a_late_error() -> None:
-    """Its error is raised, and both carry the report."""
+    """Its error is raised, and both errors have the report."""
     broken, late = ZeroDivisionError(), Boom("late")
 
     def rule(error: Exception) -> bool:
@@ -144,14 +148,14 @@ def test_a_rule_that_raises_on_a_late_error() -> None:
         engine.run.failed(late, 1)
     assert caught.value is broken
     for error in (broken, late):
-        said = report(error)
-        assert said is not None
-        assert said.reason == "stopped"
+        reported = report(error)
+        assert reported is not None
+        assert reported.reason == "stopped"
 
 
 @pytest.mark.parametrize("now", [float("nan"), float("inf"), -1.0])
-def test_a_clock_that_lies(now: float) -> None:
-    """Steps back, NaN and infinity are ignored."""
+def test_invalid_times_are_ignored(now: float) -> None:
+    """Times that go back, NaN and infinity."""
     engine = Engine()
     assert engine.run.start(5) is None
     assert engine.run.returned("item", now) is None
@@ -162,7 +166,7 @@ def test_a_clock_that_lies(now: float) -> None:
     assert engine.ledger.times == [0, 5]
 
 
-def test_without_observers_and_budget() -> None:
+def test_a_stream_run_works_without_observers_and_budget() -> None:
     policy = Retry(on=Boom)
     for late in (None, Boom(), KeyError()):
         run = begin_run(StreamRun, policy, "stream", aio=False)
@@ -181,8 +185,7 @@ def test_without_observers_and_budget() -> None:
     assert accepting.ok
 
 
-def test_the_error_of_our_own() -> None:
-    """With ``wrap=True``, what comes out of a stream that broke is a `Stopped`."""
+def test_wrap_raises_stopped_for_a_late_error() -> None:
     from redouble._engine.outcome import error_of
 
     engine = Engine(wrap=True)
@@ -200,8 +203,8 @@ def test_the_error_of_our_own() -> None:
     end=st.sampled_from(["end", "retried", "stopped", "accepted"]),
     times=st.lists(st.floats(0, 100), min_size=8, max_size=8).map(sorted),
 )
-def test_any_stream(fails: int, end: str, times: list[float]) -> None:
-    """Credited exactly once, one end emitted, committed if and only if it failed late."""
+def test_every_stream_is_credited_once_and_emits_one_end(fails: int, end: str, times: list[float]) -> None:
+    """Its reason is ``committed`` if and only if it failed after the first item."""
     verdicts = {"accepted": Verdict.accept(), "stopped": Verdict.stop()}
 
     def rule(error: Exception) -> Any:
@@ -223,6 +226,6 @@ def test_any_stream(fails: int, end: str, times: list[float]) -> None:
     assert sum(line.startswith("spend") for line in lines) == fails
     assert not any(line.startswith("refund") for line in lines)
     assert engine.ledger.times == sorted(engine.ledger.times)
-    badly = end in ("retried", "stopped")
-    assert engine.told[-2:] == (["failure", "give_up"] if badly else [engine.told[-2], "success"])
-    assert engine.run.reason == ("committed" if badly else None)
+    failed = end in ("retried", "stopped")
+    assert engine.emitted[-2:] == (["failure", "give_up"] if failed else [engine.emitted[-2], "success"])
+    assert engine.run.reason == ("committed" if failed else None)

@@ -1,4 +1,4 @@
-"""The engine's limits, as tables: how long an attempt may take, and which limit applies."""
+"""The engine's limits as tables: the time of an attempt, and which limit applies."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from redouble import errors
 from redouble._engine.run import Run
-from tests.engine.test_run import run_of
 from tests.support.fakes import Boom, always, options
+from tests.support.runs import run_of
 
 NAMES = {"attempt": "attempt_timeout", "work": "work_timeout", "total": "timeout"}
-KEPT = ("attempt", "work", "total", "deadline")  # in the order in which they count
+ORDER = ("attempt", "work", "total", "deadline")  # of priority
 
 
 def begun(**options: Any) -> Run:
-    """Begin the first attempt, at 0; ``deadline`` is one too."""
+    """Begin the first attempt, at 0. The option ``deadline`` applies a deadline."""
     ambient = options.pop("deadline", None)
     run = run_of(**options)
     if ambient is not None:
@@ -29,7 +29,7 @@ def begun(**options: Any) -> Run:
     return run
 
 
-def said(limit: str, seconds: float) -> dict[str, float]:
+def option_of(limit: str, seconds: float) -> dict[str, float]:
     return {NAMES.get(limit, limit): seconds}
 
 
@@ -37,7 +37,7 @@ def said(limit: str, seconds: float) -> dict[str, float]:
     ("options", "expected"),
     [
         ({}, (inf, "attempt")),
-        ({"give_up_after": 1}, (inf, "attempt")),  # cuts nothing
+        ({"give_up_after": 1}, (inf, "attempt")),  # does not limit attempts
         ({"attempt_timeout": 2}, (2, "attempt")),
         ({"work_timeout": 2}, (2, "work")),
         ({"timeout": 2}, (2, "total")),
@@ -48,22 +48,24 @@ def said(limit: str, seconds: float) -> dict[str, float]:
         ({"attempt_timeout": 1, "work_timeout": 4, "timeout": 3, "deadline": 2}, (1, "attempt")),
     ],
 )
-def test_the_shortest_limit_counts(options: dict[str, Any], expected: tuple[float, str]) -> None:
+def test_the_shortest_limit_applies(options: dict[str, Any], expected: tuple[float, str]) -> None:
     run = begun(**options)
     assert (run.time_left(), run.binding_limit) == expected
 
 
-@pytest.mark.parametrize(("first", "second"), list(combinations(KEPT, 2)))
-def test_on_a_tie_the_first_counts(first: str, second: str) -> None:
-    """The attempt's own before all others."""
-    run = begun(**said(first, 2), **said(second, 2))
+@pytest.mark.parametrize(("first", "second"), list(combinations(ORDER, 2)))
+def test_on_a_tie_the_limit_of_the_attempt_applies(first: str, second: str) -> None:
+    """Then the work timeout, the timeout and the deadline, in this order."""
+    run = begun(**option_of(first, 2), **option_of(second, 2))
     assert (run.time_left(), run.binding_limit) == (2, first)
 
 
 @given(started=st.floats(-1e6, 1e6), seconds=st.floats(1e-3, 1e6), second=st.sampled_from(["work", "total"]))
-def test_a_tie_is_one_wherever_the_clock_began(started: float, seconds: float, second: str) -> None:
-    """The origin of a monotonic clock is arbitrary, so its rounding must not decide."""
-    run = run_of(started, **said("attempt", seconds), **said(second, seconds))
+def test_a_tie_does_not_depend_on_the_origin_of_the_clock(
+    started: float, seconds: float, second: str
+) -> None:
+    """The origin of a monotonic clock is arbitrary, and its rounding must not decide."""
+    run = run_of(started, **option_of("attempt", seconds), **option_of(second, seconds))
     assert run.start(started) is None
     assert (run.time_left(), run.binding_limit) == (seconds, "attempt")
 
@@ -81,8 +83,8 @@ def test_a_tie_is_one_wherever_the_clock_began(started: float, seconds: float, s
         ({"timeout": 8, "deadline": 8}, (3, "total")),
     ],
 )
-def test_what_is_left_for_the_second_attempt(options: dict[str, Any], expected: tuple[float, str]) -> None:
-    """Delays count for the total and the deadline, and not as work."""
+def test_the_time_left_for_the_second_attempt(options: dict[str, Any], expected: tuple[float, str]) -> None:
+    """Delays count for the timeout and the deadline, but not as work."""
     run = begun(backoff=[2], **options)
     assert run.failed(Boom(), 3) == 2
     assert run.start(5) is None
@@ -99,7 +101,7 @@ def test_time_that_passed_before_the_attempt_began() -> None:
     assert (run.time_left(), run.binding_limit, run.attempt_started) == (0.5, "total", 8.5)
 
 
-def test_there_is_never_less_than_no_time() -> None:
+def test_the_time_left_is_never_negative() -> None:
     run = begun(timeout=1)
     run.now = 5.0
     assert run.time_left() == 0
@@ -115,8 +117,8 @@ def test_there_is_never_less_than_no_time() -> None:
         ("deadline", "attempt 1 was cut after 0.5 s: the deadline"),
     ],
 )
-def test_what_an_attempt_fails_with(limit: str, text: str) -> None:
-    run = begun(**said(limit, 0.5))
+def test_the_error_of_an_expired_attempt(limit: str, text: str) -> None:
+    run = begun(**option_of(limit, 0.5))
     run.time_left()
     error = run.expired()
     assert isinstance(error, errors.AttemptTimeout)
@@ -124,44 +126,44 @@ def test_what_an_attempt_fails_with(limit: str, text: str) -> None:
     assert (str(error), error.limit, error.seconds) == (text, limit, 0.5)
 
 
-# ------------------------------------------------------------------- what comes of being cut
+# ---------------------------------------------------------------- after a limit has passed
 
 
 @pytest.mark.parametrize("limit", ["work", "total", "deadline"])
-def test_a_limit_of_the_call_ends_it(limit: str) -> None:
-    """No rule is called, whatever it would decide; the failure is emitted."""
-    told: list[str] = []
+def test_a_limit_of_the_call_ends_the_call(limit: str) -> None:
+    """No rule is called; the failure is emitted."""
+    emitted: list[str] = []
 
     def never(error: Exception) -> bool:
         raise AssertionError(f"{error!r} was judged")
 
-    run = begun(on=never, **said(limit, 1))
-    run.emit = tell(told)
+    run = begun(on=never, **option_of(limit, 1))
+    run.emit = emitter(emitted)
     run.time_left()
     assert run.failed(run.expired(), 1) is None
     reason = "work_timeout" if limit == "work" else "timeout"
     assert (run.reason, run.replaces_error, run.report().limit) == (reason, True, limit)
-    assert told == ["failure", "give_up"]
+    assert emitted == ["failure", "give_up"]
 
 
-def tell(told: list[str]) -> Any:
-    def teller(run: object, what: str, *_: object) -> None:
-        told.append(what)
+def emitter(emitted: list[str]) -> Any:
+    def emit(run: object, what: str, *_: object) -> None:
+        emitted.append(what)
 
-    return teller
+    return emit
 
 
 @pytest.mark.parametrize(
     "on", [KeyError, always(None), [KeyError, always(None)]], ids=["type", "rule", "both"]
 )
-def test_the_attempts_own_limit_is_retried_if_no_rule_has_an_opinion(on: Any) -> None:
+def test_an_attempt_timeout_is_retried_if_no_rule_has_an_opinion(on: Any) -> None:
     run = begun(on=on, attempt_timeout=1, backoff=[2])
     run.time_left()
     assert run.failed(run.expired(), 1) == 2
 
 
 @pytest.mark.parametrize("on", [always(False), [always(False), TimeoutError]], ids=["no", "no first"])
-def test_the_attempts_own_limit_is_judged(on: Any) -> None:
+def test_a_rule_may_stop_at_an_attempt_timeout(on: Any) -> None:
     run = begun(on=on, attempt_timeout=1)
     run.time_left()
     assert run.failed(run.expired(), 1) is None
@@ -170,7 +172,7 @@ def test_the_attempts_own_limit_is_judged(on: Any) -> None:
 
 
 def ended(run: Run, error: Exception | None, now: float) -> tuple[str | None, str | None]:
-    """Let the first attempt end; return reason and limit."""
+    """End the first attempt; return reason and limit."""
     run.failed(error or run.expired(), now)
     return run.reason, run.report().limit
 
@@ -189,7 +191,7 @@ def ended(run: Run, error: Exception | None, now: float) -> tuple[str | None, st
         ({"attempt_timeout": 1, "deadline": 2, "backoff": [1]}, True, ("timeout", "deadline")),
         ({"attempt_timeout": 1, "backoff": []}, True, ("backoff_ended", "attempt")),
         ({"attempt_timeout": 1, "timeout": 3}, True, (None, "attempt")),
-        # it failed by itself
+        # the attempt failed within its limits
         ({"attempt_timeout": 1, "attempts": 1}, False, ("attempts", None)),
         ({"timeout": 1}, False, ("timeout", "total")),
         ({"deadline": 1}, False, ("timeout", "deadline")),
@@ -200,14 +202,16 @@ def ended(run: Run, error: Exception | None, now: float) -> tuple[str | None, st
         ({"timeout": 1, "work_timeout": 1}, False, ("timeout", "total")),
     ],
 )
-def test_which_limit_it_was(options: dict[str, Any], cut: bool, expected: tuple[str, str]) -> None:
-    """The one that ended the call, or else the one that cut the last attempt."""
+def test_the_report_has_the_limit_that_ended_the_call(
+    options: dict[str, Any], cut: bool, expected: tuple[str, str]
+) -> None:
+    """Otherwise the limit that ended the last attempt."""
     run = begun(**options)
     run.time_left()
     assert ended(run, None if cut else Boom(), 1) == expected
 
 
-def test_the_limit_of_an_earlier_attempt_is_forgotten() -> None:
+def test_the_limit_of_an_earlier_attempt_is_not_reported() -> None:
     run = begun(attempt_timeout=1, attempts=2, backoff=[0])
     run.time_left()
     run.failed(run.expired(), 1)
@@ -216,7 +220,7 @@ def test_the_limit_of_an_earlier_attempt_is_forgotten() -> None:
     assert ended(run, Boom(), 1.5) == ("attempts", None)
 
 
-def test_a_late_success_has_a_limit() -> None:
+def test_a_late_success_reports_its_limit() -> None:
     run = begun(timeout=1)
     run.time_left()
     run.record_return(late=True)
@@ -239,7 +243,7 @@ def test_a_failure_is_not_late() -> None:
     assert not run.report().late
 
 
-def test_workers_that_are_left_are_counted() -> None:
+def test_workers_left_running_are_counted() -> None:
     run = begun(attempt_timeout=1, backoff=[0, 0])
     for number in (1, 2):
         run.leave_worker(alone=False)
@@ -258,15 +262,13 @@ def test_workers_that_are_left_are_counted() -> None:
     took=st.floats(0, 50),
     delay=st.floats(0, 50),
 )
-def test_an_attempt_never_has_more_than_any_limit_leaves(
-    limits: dict[str, Any], took: float, delay: float
-) -> None:
+def test_the_time_left_never_exceeds_any_limit(limits: dict[str, Any], took: float, delay: float) -> None:
     run = run_of(**options(backoff=[delay], give_up_after=None) | limits)
     assert run.start(0) is None
     wait = run.failed(Boom(), took)
     if wait is None or run.start(took + wait) is not None:
         return
-    room = run.time_left()
-    assert 0 <= room <= limits.get("attempt_timeout", inf)
-    assert room <= limits.get("work_timeout", inf) - took
-    assert room <= limits.get("timeout", inf) - took - delay + 1e-9
+    left = run.time_left()
+    assert 0 <= left <= limits.get("attempt_timeout", inf)
+    assert left <= limits.get("work_timeout", inf) - took
+    assert left <= limits.get("timeout", inf) - took - delay + 1e-9

@@ -1,4 +1,4 @@
-"""The options of workers, which of them are rejected, and where a policy uses workers."""
+"""The options of workers, and which attempts of a policy run on a worker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from redouble import Retry, Worker
 from tests.support.call_shapes import ASYNC_SHAPES, SHAPES, AsyncShape, Shape
 from tests.support.fakes import ASYNC, SYNC, Boom, in_colour
 
-# ----------------------------------------------------------------------------- the value
+# ----------------------------------------------------------------------------- options
 
 
 def test_the_defaults() -> None:
@@ -24,7 +24,7 @@ def test_the_defaults() -> None:
     assert repr(worker) == "Worker(kind='thread', grace=0.1, overlap=False, start='spawn')"
 
 
-def test_it_is_a_value() -> None:
+def test_a_worker_is_a_value() -> None:
     worker = Worker(grace=2, overlap=True)
     assert worker == Worker(grace=2.0, overlap=True) == Worker(grace=timedelta(seconds=2), overlap=True)
     assert worker != Worker(grace=2)
@@ -34,18 +34,18 @@ def test_it_is_a_value() -> None:
     assert isinstance(worker.grace, float)
 
 
-def test_it_never_changes() -> None:
+def test_a_worker_is_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
         Worker().grace = 1  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @pytest.mark.parametrize("grace", [0, 1e-9, 1e300, timedelta(0), timedelta(days=9999)])
-def test_any_finite_grace(grace: float | timedelta) -> None:
+def test_the_grace_may_be_any_finite_time(grace: float | timedelta) -> None:
     assert Retry(worker=Worker(grace=grace)).call(lambda: "done") == "done"
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "says"),
+    ("options", "error", "message"),
     [
         ({"kind": "threads"}, ValueError, "kind='threads': write 'thread' or 'process'"),
         ({"kind": None}, ValueError, "kind=None"),
@@ -64,16 +64,16 @@ def test_any_finite_grace(grace: float | timedelta) -> None:
         ({"start": None}, ValueError, "start=None: write 'spawn' or 'forkserver'"),
     ],
 )
-def test_what_is_refused(options: dict[str, Any], error: type[Exception], says: str) -> None:
+def test_wrong_options_are_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(
-        error, match=f"^Worker {says.split('=', maxsplit=1)[0]}" if "=" in says else "^Worker "
+        error, match=f"^Worker {message.split('=', maxsplit=1)[0]}" if "=" in message else "^Worker "
     ) as caught:
         Worker(**options)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("worker", ["thread", Worker, True, 0.1, Boom()])
-def test_a_policy_takes_nothing_else(worker: Any) -> None:
+def test_a_policy_refuses_what_is_no_worker(worker: Any) -> None:
     with pytest.raises(TypeError, match=r"^worker=.*: write Worker\(\)"):
         Retry(worker=worker)
 
@@ -84,7 +84,7 @@ def test_policies_with_equal_workers_are_equal() -> None:
     assert "worker=Worker(" in repr(Retry(worker=Worker()))
 
 
-# ---------------------------------------------------------------------- where it is used
+# ------------------------------------------------------------------------- calls
 
 
 CALLS = {name: shape for name, shape in SHAPES.items() if name != "loop"}
@@ -93,7 +93,7 @@ CALLS = {name: shape for name, shape in SHAPES.items() if name != "loop"}
 @pytest.mark.parametrize("colour", SYNC)
 @pytest.mark.parametrize("shape", CALLS.values(), ids=CALLS)
 def test_attempts_run_on_another_thread(colour: str, shape: Shape) -> None:
-    """Rules, observers and delays stay in the caller's."""
+    """Rules, observers and delays stay in the caller's thread."""
     attempts, others = set[threading.Thread](), set[threading.Thread]()
     fails = [Boom("1"), Boom("2")]
 
@@ -121,8 +121,8 @@ def test_attempts_run_on_another_thread(colour: str, shape: Shape) -> None:
 
 @pytest.mark.parametrize("colour", ASYNC)
 @pytest.mark.parametrize("shape", ASYNC_SHAPES.values(), ids=ASYNC_SHAPES)
-def test_async_functions_do_without(colour: str, shape: AsyncShape) -> None:
-    """One policy may serve both: what is async is cut where it runs."""
+def test_async_functions_use_no_worker(colour: str, shape: AsyncShape) -> None:
+    """One policy may serve both: async functions can be cancelled."""
     threads: list[threading.Thread] = []
 
     async def work() -> None:
@@ -135,7 +135,7 @@ def test_async_functions_do_without(colour: str, shape: AsyncShape) -> None:
     assert threads == [threading.current_thread()] * 2
 
 
-def test_methods_partials_and_builtins() -> None:
+def test_methods_and_builtins_run_on_a_worker() -> None:
     class Client:
         name = "it"
 
@@ -149,17 +149,17 @@ def test_methods_partials_and_builtins() -> None:
 
 
 def test_arguments_of_any_name() -> None:
-    """The names of the library's own parameters do not collide with the function's."""
+    """The names of the library's own parameters do not collide with those of the function."""
 
-    def work(**said: object) -> dict[str, object]:
-        return said
+    def work(**given: object) -> dict[str, object]:
+        return given
 
-    names = {"fn": 1, "run": 2, "worker": 3, "self": 4, "policy": 5, "args": 6, "kwargs": 7, "ring": 8}
+    names = {"fn": 1, "run": 2, "worker": 3, "self": 4, "policy": 5, "args": 6, "kwargs": 7, "wake": 8}
     assert Retry(worker=Worker()).call(work, **names) == names
     assert Retry(worker=Worker())(work)(**names) == names
 
 
-def test_something_to_await_from_a_worker_is_a_mistake() -> None:
+def test_a_worker_refuses_an_awaitable_result() -> None:
     async def fetch(url: str) -> None: ...
 
     def work() -> object:

@@ -1,4 +1,4 @@
-"""Dates as HTTP writes them: three forms, and nothing else."""
+"""The three date formats of HTTP, and no other."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def at(year: int, month: int, day: int, hour: int = 0, minute: int = 0, second: 
         ("Sun Nov  6 08:49:37 1994", THEN),
         ("Wed Nov 16 08:49:37 1994", THEN + 10 * 86400),
         ("sUN, 06 nOV 1994 08:49:37 gmt", THEN),
-        ("Fri, 06 Nov 1994 08:49:37 GMT", THEN),  # it was a Sunday
+        ("Fri, 06 Nov 1994 08:49:37 GMT", THEN),  # the wrong day of the week is ignored
         ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
         ("Wed, 31 Dec 1969 23:59:59 GMT", -1),
         ("Mon, 01 Jan 0001 00:00:00 GMT", -62135596800),
@@ -36,7 +36,7 @@ def at(year: int, month: int, day: int, hour: int = 0, minute: int = 0, second: 
         ("Sat, 31 Dec 2016 23:59:60 GMT", at(2017, 1, 1)),  # a leap second
     ],
 )
-def test_the_three_forms(text: str, expected: float) -> None:
+def test_the_three_formats(text: str, expected: float) -> None:
     assert parse_http_date(text, NOW) == expected
 
 
@@ -106,8 +106,8 @@ def test_a_short_year_is_at_most_fifty_years_ahead(text: str, now: float, year: 
 
 
 @pytest.mark.parametrize("now", [-1e308, 1e308, float("nan"), float("inf"), -float("inf"), -62135596801.0])
-def test_a_short_year_at_the_ends_of_time(now: float) -> None:
-    """There may be no such year; there is an answer in any case."""
+def test_a_short_year_with_an_extreme_clock(now: float) -> None:
+    """Such a year may not exist; the result is a valid time or None."""
     for year in ("00", "01", "50", "52", "99"):
         found = parse_http_date(f"Monday, 16-Nov-{year} 08:00:00 GMT", now)
         assert found is None or at(1, 1, 1) <= found <= at(9999, 12, 31)
@@ -120,7 +120,7 @@ MOMENTS = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31)).map(
 
 @given(MOMENTS)
 @example(datetime(1, 1, 1, tzinfo=UTC))
-def test_what_is_written_is_read(when: datetime) -> None:
+def test_a_formatted_date_is_parsed(when: datetime) -> None:
     text = format_datetime(when, usegmt=True)
     expected = (when - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()
     assert parse_http_date(text, NOW) == expected
@@ -128,8 +128,8 @@ def test_what_is_written_is_read(when: datetime) -> None:
 
 
 @given(MOMENTS, MOMENTS)
-def test_a_short_year_that_is_written_is_read(when: datetime, now: datetime) -> None:
-    """The same day, never more than 50 years ahead, and never longer ago than it has to be."""
+def test_a_formatted_date_with_a_short_year_is_parsed(when: datetime, now: datetime) -> None:
+    """The result is never more than 50 years ahead, and no longer ago than necessary."""
     seconds = (now - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()
     found = parse_http_date(f"{when:%A, %d-%b}-{when.year % 100:02} {when:%H:%M:%S} GMT", seconds)
     if found is None:
@@ -139,7 +139,7 @@ def test_a_short_year_that_is_written_is_read(when: datetime, now: datetime) -> 
 
 
 @given(st.text(), st.floats())
-def test_any_text_is_a_date_or_none(text: str, now: float) -> None:
+def test_random_text_is_no_date(text: str, now: float) -> None:
     assert parse_http_date(text, now) is None
 
 
@@ -157,7 +157,7 @@ SIGNS = st.sampled_from([*"0123456789 ,:-+GMTSunNov", "٣", "\n", "\x00"])
     st.lists(st.tuples(st.integers(0, 40), SIGNS), max_size=4),
     st.floats(),
 )
-def test_damaged_dates_are_dates_or_none(text: str, damage: list[tuple[int, str]], now: float) -> None:
+def test_a_damaged_date_is_a_date_or_none(text: str, damage: list[tuple[int, str]], now: float) -> None:
     for place, sign in damage:
         text = text[:place] + sign + text[place + 1 :]
     found = parse_http_date(text, now)

@@ -1,4 +1,4 @@
-"""Errors that misbehave when they are inspected: each is raised as itself."""
+"""Errors that raise when they are inspected: the policy raises them unchanged."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Locked(Exception):
 
 
 class Untraced(Exception):
-    """Has its own idea of tracebacks."""
+    """An error whose ``with_traceback`` raises."""
 
     def with_traceback(self, tb: object, /) -> Any:
         raise RuntimeError("no tracebacks")
@@ -56,7 +56,7 @@ class Odd(Exception):
 
 
 class Noted(Odd):
-    """Its notes are no list."""
+    """An exception whose notes are no list."""
 
     def __init__(self) -> None:
         super().__init__(3)
@@ -101,8 +101,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "no time": {"on": Exception, "give_up_after": 2},
     "wrapped": {"on": Exception, "attempts": 3, "wrap": True},
     "busy": {"on": Exception, "attempts": 3, "timeout": 99},
-    "told": {"on": Exception, "attempts": 3, "on_failure": id, "on_give_up": id},
-    "judged": {"on": always(True), "attempts": 3},
+    "observed": {"on": Exception, "attempts": 3, "on_failure": id, "on_give_up": id},
+    "rule": {"on": always(True), "attempts": 3},
     "nested": {"on": Exception, "attempts": 3, "nested": "stop"},
 }
 
@@ -110,8 +110,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("kind", [Mute, Closed, Locked, Untraced, Noted])
 @pytest.mark.parametrize("colour", ["sync", "asyncio", "trio"])
-def test_what_errors_do_to_themselves(colour: str, kind: type[Exception], options: str) -> None:
-    """Whether they can be written on or not, and retried or not."""
+def test_errors_that_cannot_be_inspected_are_raised_unchanged(
+    colour: str, kind: type[Exception], options: str
+) -> None:
+    """Whether a stamp and a note can be added or not, and whether they are retried or not."""
     error = kind()
     policy = Retry(backoff=[1, 2], clock=Virtual(), **OPTIONS[options])
     operation = failing(error)
@@ -141,7 +143,7 @@ def test_what_errors_do_to_themselves(colour: str, kind: type[Exception], option
 @pytest.mark.parametrize(
     "error",
     [
-        OSError({"a": 1}, "x"),  # what should be its number cannot even be a key
+        OSError({"a": 1}, "x"),  # the errno is not hashable
         errors.Rejected("closed", retry_after=inf),
         errors.Rejected("closed", retry_after=nan),
         errors.Rejected("closed", retry_after=-1),
@@ -149,7 +151,7 @@ def test_what_errors_do_to_themselves(colour: str, kind: type[Exception], option
     ids=repr,
 )
 def test_malformed_contents_do_not_replace_the_error(error: Exception) -> None:
-    """Under the default policy, which looks into it."""
+    """With the default policy, which reads these attributes."""
     with pytest.raises(type(error)) as caught:
         Retry(clock=Virtual()).call(failing(error))
     assert caught.value is error
@@ -158,7 +160,9 @@ def test_malformed_contents_do_not_replace_the_error(error: Exception) -> None:
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("kind", [Mute, Closed, Locked, Untraced, Noted])
-def test_errors_that_come_with_odd_ones(kind: type[Exception], options: str) -> None:
+def test_causes_and_members_that_cannot_be_inspected_change_nothing(
+    kind: type[Exception], options: str
+) -> None:
     """As the cause, or as members of a group."""
     chained, grouped = ValueError(), ExceptionGroup("several", [kind(), ValueError()])
     chained.__cause__ = kind()

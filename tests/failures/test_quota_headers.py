@@ -1,18 +1,16 @@
-"""Exhausted quotas: the time until the reset that the headers contain."""
+"""Exhausted quotas: the time until the reset, from the headers."""
 
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from redouble._failures.retry_after import retry_after
+from tests.support.failures.quota_headers import EPOCH, NAMES, NOW, VALUES
 
-NOW = datetime(2026, 11, 16, 8, 0, 0, tzinfo=UTC)
-EPOCH = int(NOW.timestamp())
 NONE = {"x-ratelimit-remaining": "0"}
 
 
@@ -53,7 +51,7 @@ NONE = {"x-ratelimit-remaining": "0"}
         ('"\\' * 512, None),
     ],
 )
-def test_the_field_of_the_draft(text: str, expected: float | None) -> None:
+def test_the_ratelimit_field_of_the_ietf_draft(text: str, expected: float | None) -> None:
     assert retry_after({"RateLimit": text}, NOW) == expected
 
 
@@ -71,7 +69,7 @@ def test_the_field_of_the_draft(text: str, expected: float | None) -> None:
         ("-1", None),
     ],
 )
-def test_a_quota_with_something_left_is_no_reason_to_wait(
+def test_a_quota_that_is_not_exhausted_gives_no_wait(
     prefix: str, remaining: str, expected: float | None
 ) -> None:
     headers = {f"{prefix}-Reset": "30", f"{prefix}-Remaining": remaining}
@@ -137,7 +135,7 @@ def test_a_quota_with_something_left_is_no_reason_to_wait(
         ("tomorrow", None),
     ],
 )
-def test_what_a_reset_may_say(text: str, expected: float | None) -> None:
+def test_the_formats_of_a_reset(text: str, expected: float | None) -> None:
     for headers in ({"x-ratelimit-reset": text, **NONE}, {"anthropic-ratelimit-tokens-reset": text}):
         found = retry_after(headers, NOW)
         assert found == (expected if expected is None else pytest.approx(expected, abs=1e-6))
@@ -154,20 +152,22 @@ def test_what_a_reset_may_say(text: str, expected: float | None) -> None:
         # Discord
         ({"reset": f"{EPOCH + 1}.5", "reset-after": "1.0", "remaining": "0"}, 1.5),
         ({"reset": f"{EPOCH + 1}.5", "reset-after": "1.0", "remaining": "3"}, None),
-        # its own remaining goes before the common one
+        # the remaining number of the same quota has priority over the common one
         ({"reset-day": "9", "remaining-day": "0", "remaining": "3"}, 9),
         ({"reset-day": "9", "remaining-day": "3", "remaining": "0"}, None),
         ({"resets": "9", "reset_after": "9", "limit": "9", "remaining": "0"}, None),
     ],
 )
-def test_several_quotas(headers: dict[str, str], expected: float | None) -> None:
+def test_the_longest_wait_of_several_exhausted_quotas(
+    headers: dict[str, str], expected: float | None
+) -> None:
     assert retry_after({f"x-ratelimit-{name}": text for name, text in headers.items()}, NOW) == expected
 
 
 @pytest.mark.parametrize(
     ("requests", "tokens", "expected"), [("0", "0", 60), ("0", "9", 30), ("9", "9", None)]
 )
-def test_anthropics_quotas(requests: str, tokens: str, expected: float | None) -> None:
+def test_quotas_of_anthropic(requests: str, tokens: str, expected: float | None) -> None:
     headers = {
         "anthropic-ratelimit-requests-reset": "2026-11-16T08:00:30Z",
         "anthropic-ratelimit-requests-remaining": requests,
@@ -177,41 +177,30 @@ def test_anthropics_quotas(requests: str, tokens: str, expected: float | None) -
     assert retry_after(headers, NOW) == expected
 
 
-def test_the_longest_of_all_families() -> None:
+def test_the_longest_wait_of_all_header_families() -> None:
     headers = {"ratelimit": '"a";r=0;t=30', "ratelimit-reset": "31", "x-ratelimit-reset": "32"}
     assert retry_after(headers, NOW) == 32
     assert retry_after({**headers, "ratelimit-reset": "33"}, NOW) == 33
     assert retry_after({**headers, "ratelimit": '"a";r=0;t=34'}, NOW) == 34
 
 
-def test_a_moment_is_judged_by_the_date_of_the_answer() -> None:
+def test_a_reset_time_is_relative_to_the_date_header() -> None:
     headers = {"x-ratelimit-reset": f"{EPOCH + 90}", "Date": "Mon, 16 Nov 2026 08:01:00 GMT"}
     assert retry_after(headers, NOW) == 30
     assert retry_after({**headers, "Date": "Monday"}, NOW) == 90
 
 
-def test_what_is_asked_outright_goes_first() -> None:
+def test_retry_after_has_priority_over_quotas() -> None:
     assert retry_after({"x-ratelimit-reset": "9", "retry-after": "2"}, NOW) == 2
     assert retry_after({"x-ratelimit-reset": "9", "retry-after": "soon"}, NOW) == 9
 
 
-def test_many_quotas_are_read_once_each() -> None:
+def test_thousands_of_quotas_are_parsed() -> None:
     headers = {f"x-ratelimit-reset-{number}": f"{number}" for number in range(3000)}
     assert retry_after(headers, NOW) == 2999
 
 
-NAMES = st.sampled_from(
-    ["ratelimit", "ratelimit-reset", "ratelimit-remaining", "anthropic-ratelimit-x-reset", "date"]
-    + [f"x-ratelimit-{name}" for name in ("reset", "reset-after", "remaining", "reset-", "remaining-x")]
-)
-NUMBERS = ["0", "1", "9" * 20, ".", "e", "-", "+", "ms", "h", "s", "inf", "nan", "٣"]
-LISTED = [";", ",", "=", '"', "\\", "r=0", "t=30", "reset=", " ", "\x00"]
-DATES = ["2026-11-16", "08:00:00", "T", "Z", ":", "Mon, 16 Nov 2026 ", " GMT"]
-PARTS = st.sampled_from([*NUMBERS, *LISTED, *DATES])
-VALUES = st.text() | st.lists(PARTS, max_size=12).map("".join)
-
-
 @given(st.dictionaries(NAMES, VALUES), st.floats())
-def test_whatever_they_say_it_is_a_wait_or_none(headers: dict[str, str], now: float) -> None:
+def test_any_headers_give_a_wait_or_none(headers: dict[str, str], now: float) -> None:
     found = retry_after(headers, now)
     assert found is None or (math.isfinite(found) and found >= 0)

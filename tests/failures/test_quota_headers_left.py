@@ -1,4 +1,4 @@
-"""Quotas with calls remaining: how many, and until when."""
+"""`quota`: the number of calls left, and the time until the reset."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redouble._failures.retry_after import quota
-from tests.failures.test_quota_headers import EPOCH, NAMES, VALUES
+from tests.support.failures.quota_headers import EPOCH, NAMES, VALUES
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from tests.failures.test_quota_headers import EPOCH, NAMES, VALUES
         ({"RateLimit": '"default";r=5;t=30'}, (5, 30)),
         ({"RateLimit": '"default";r=0;t=30'}, (0, 30)),
         ({"RateLimit": "limit=100, remaining=7, reset=30"}, (7, 30)),
-        ({"RateLimit": '"minute";r=30;t=60, "hour";r=10;t=3600'}, (10, 3600)),  # the fewest a second
+        ({"RateLimit": '"minute";r=30;t=60, "hour";r=10;t=3600'}, (10, 3600)),  # the lowest rate per second
         ({"RateLimit": '"second";r=3;t=1, "hour";r=10;t=3600'}, (10, 3600)),
         ({"RateLimit": '"minute";r=3;t=60, "hour";r=1000;t=3600'}, (3, 60)),
         ({"RateLimit": '"minute";r=30;t=60', "x-ratelimit-remaining": "1", "x-ratelimit-reset": "9"}, (1, 9)),
@@ -37,11 +37,13 @@ from tests.failures.test_quota_headers import EPOCH, NAMES, VALUES
         ({}, None),
     ],
 )
-def test_what_is_left_and_for_how_long(headers: dict[str, str], expected: tuple[int, float] | None) -> None:
+def test_the_calls_left_and_the_time_to_the_reset(
+    headers: dict[str, str], expected: tuple[int, float] | None
+) -> None:
     assert quota({**headers, "Date": "Mon, 16 Nov 2026 08:00:00 GMT"}) == expected
 
 
-def test_without_a_date_it_is_judged_by_the_clock_on_the_wall() -> None:
+def test_without_a_date_header_the_system_clock_is_used() -> None:
     ahead = int(datetime.now(UTC).timestamp()) + 100_000
     found = quota({"x-ratelimit-remaining": "8", "x-ratelimit-reset": f"{ahead}", "Date": "Monday"})
     assert found is not None
@@ -50,6 +52,6 @@ def test_without_a_date_it_is_judged_by_the_clock_on_the_wall() -> None:
 
 
 @given(st.dictionaries(NAMES, VALUES))
-def test_whatever_they_say_it_is_a_quota_or_none(headers: dict[str, str]) -> None:
+def test_any_headers_give_a_quota_or_none(headers: dict[str, str]) -> None:
     found = quota(headers)
     assert found is None or (found[0] >= 0 and math.isfinite(found[0]) and 0 < found[1] < math.inf)

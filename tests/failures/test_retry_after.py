@@ -1,4 +1,4 @@
-"""`retry_after`: the wait that the server asks for, in each of its forms."""
+"""`retry_after`: the delay that the server asks for, in each of its formats."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ IN_90 = "Mon, 16 Nov 2026 08:01:30 GMT"
     ],
 )
 def test_a_number_of_seconds(text: str, expected: float | None) -> None:
-    """Strictly the documented syntax: what Python parses beyond that is no value."""
+    """Only the documented syntax: other numbers that Python would parse are no value."""
     assert retry_after({"retry-after": text}, NOW) == expected
     assert retry_after({"Retry-After": text.encode("utf-8")}, NOW) == expected
     assert retry_after([("RETRY-AFTER", text)], NOW) == expected
@@ -84,7 +84,7 @@ def test_a_number_of_seconds(text: str, expected: float | None) -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_values_that_are_no_text(value: object, expected: float | None) -> None:
+def test_values_that_are_not_strings(value: object, expected: float | None) -> None:
     assert retry_after({"retry-after": value}, NOW) == expected
 
 
@@ -104,7 +104,7 @@ def test_values_that_are_no_text(value: object, expected: float | None) -> None:
         ("Mon, 16 Nov 2026 08:01:30 PST", None),
     ],
 )
-def test_a_date(text: str, expected: float | None) -> None:
+def test_a_date_gives_the_time_until_then(text: str, expected: float | None) -> None:
     assert retry_after({"retry-after": text}, NOW) == expected
 
 
@@ -121,13 +121,13 @@ def test_a_date(text: str, expected: float | None) -> None:
         ("1794816060", 90),
     ],
 )
-def test_a_date_is_judged_by_the_date_of_the_answer(date: str, expected: float) -> None:
-    """So it does not matter that our clock is wrong."""
+def test_a_date_is_relative_to_the_date_header(date: str, expected: float) -> None:
+    """So that a wrong local clock does not matter."""
     assert retry_after({"Retry-After": IN_90, "Date": date}, NOW) == expected
 
 
 class Nowhere(tzinfo):
-    """A zone that does not know how far it is."""
+    """A time zone whose offset cannot be read."""
 
     def utcoffset(self, dt: datetime | None) -> timedelta:
         raise LookupError("where are we?")
@@ -145,14 +145,14 @@ class Nowhere(tzinfo):
         int(NOW.timestamp()),
     ],
 )
-def test_the_time_may_be_given(now: Any) -> None:
+def test_the_current_time_may_be_passed(now: Any) -> None:
     assert retry_after({"Retry-After": IN_90}, now) == 90
 
 
 @pytest.mark.parametrize(
     "now", [None, "noon", math.nan, math.inf, 10**400, datetime(2026, 11, 16, tzinfo=Nowhere())]
 )
-def test_without_a_time_it_is_that_of_the_clock_on_the_wall(now: Any) -> None:
+def test_without_a_valid_time_the_system_clock_is_used(now: Any) -> None:
     soon = datetime.now(UTC) + timedelta(days=1)
     found = retry_after({"Retry-After": f"{soon:%a, %d %b %Y %H:%M:%S} GMT"}, now)
     assert found is not None
@@ -173,13 +173,13 @@ def test_without_a_time_it_is_that_of_the_clock_on_the_wall(now: Any) -> None:
         ("9" * 65, None),
     ],
 )
-def test_amazons_milliseconds(text: str, expected: float | None) -> None:
+def test_the_milliseconds_of_aws(text: str, expected: float | None) -> None:
     assert milliseconds(text) == expected
     assert retry_after({"x-amz-retry-after": text}) == expected
     assert milliseconds(None) is None
 
 
-def test_the_finer_hint_goes_first() -> None:
+def test_headers_in_milliseconds_have_priority() -> None:
     assert retry_after({"retry-after": "2", "retry-after-ms": "1500.5"}) == 1.5005
     assert retry_after({"retry-after": "2", "x-amz-retry-after": "700"}) == 0.7
     assert retry_after({"x-amz-retry-after": "700", "retry-after-ms": "1500"}) == 1.5

@@ -1,4 +1,4 @@
-"""`retry_after`: headers of any type are accepted, and objects that are no headers are ignored."""
+"""`retry_after`: headers of any type are accepted, and other objects are ignored."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ import pytest
 
 from redouble._failures.retry_after import retry_after, should_retry
 
-SOUND = ["retry-after", 3]
 ENDLESS = repeat(("a", "b"))
 
 
 class Joined(dict[str, str]):
-    """Headers like httpx's: repeated ones are joined, except in ``multi_items``."""
+    """Headers like those of httpx: repeated ones are joined, except in ``multi_items``."""
 
     def __init__(self, *pairs: tuple[str, str]) -> None:
         super().__init__()
@@ -30,14 +29,14 @@ class Joined(dict[str, str]):
 
 
 class Listed(dict[str, str]):
-    """As Tornado's."""
+    """Headers like those of Tornado."""
 
     def get_list(self, name: str) -> list[str]:
         return self[name].split(",")
 
 
 class Many:
-    """As multidict's: pairs in order, and a name may come again."""
+    """Headers like those of multidict: pairs in order, with repeated names."""
 
     def __init__(self, *pairs: tuple[str, str]) -> None:
         self.pairs = pairs
@@ -78,7 +77,7 @@ def message(kind: type[Message]) -> Message:
     ],
     ids=lambda headers: type(headers).__name__,
 )
-def test_any_headers_will_do_and_the_first_of_a_name_counts(headers: object) -> None:
+def test_any_type_of_headers_is_accepted_and_the_first_of_a_name_counts(headers: object) -> None:
     assert retry_after(headers) == 3
 
 
@@ -113,13 +112,13 @@ def breaking() -> Iterator[tuple[str, str]]:
     ],
     ids=lambda headers: type(headers).__name__,
 )
-def test_what_are_no_headers_has_no_hint(headers: object) -> None:
-    """Not even when they never end."""
+def test_objects_that_are_no_headers_have_no_hint(headers: object) -> None:
+    """Also if their iteration never ends."""
     assert retry_after(headers) is None
     assert should_retry(headers) is None
 
 
-def test_what_was_read_before_they_broke_counts() -> None:
+def test_headers_read_before_an_error_count() -> None:
     assert retry_after(breaking()) == 3
 
 
@@ -139,6 +138,6 @@ def test_what_was_read_before_they_broke_counts() -> None:
         (None, None),
     ],
 )
-def test_whether_to_come_again(text: object, expected: bool | None) -> None:
+def test_x_should_retry(text: object, expected: bool | None) -> None:
     assert should_retry({"X-Should-Retry": text}) is expected
     assert should_retry({}) is None

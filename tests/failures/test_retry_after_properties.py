@@ -34,25 +34,25 @@ def is_a_wait(found: object) -> bool:
 
 
 @given(HEADERS, TIMES)
-def test_anything_in_a_wait_or_none_out(headers: Any, now: Any) -> None:
+def test_any_object_gives_a_wait_or_none(headers: Any, now: Any) -> None:
     assert is_a_wait(retry_after(headers, now))
     assert should_retry(headers) in {True, False, None}
 
 
 @given(st.sampled_from(NAMES), st.binary() | st.text())
-def test_any_bytes_in_a_wait_or_none_out(name: str, value: bytes | str) -> None:
+def test_any_bytes_give_a_wait_or_none(name: str, value: bytes | str) -> None:
     assert is_a_wait(retry_after({name: value}, NOW))
 
 
 @given(st.sampled_from(GOOD), st.integers(0, 40), st.characters() | st.sampled_from("0123456789.,:- _eE+"))
-def test_damaged_values(good: str, place: int, sign: str) -> None:
+def test_a_damaged_value_gives_a_wait_or_none(good: str, place: int, sign: str) -> None:
     for text in (good[:place] + sign + good[place:], good[:place] + sign + good[place + 1 :], good[:place]):
         assert is_a_wait(retry_after({"retry-after": text, "date": text}, NOW))
         assert is_a_wait(retry_after({"retry-after": good, "date": text}, NOW))
 
 
 @given(st.integers(0, 10**12), st.integers(0, 999))
-def test_a_number_that_is_written_is_read(whole: int, part: int) -> None:
+def test_a_formatted_number_is_parsed(whole: int, part: int) -> None:
     expected = float(f"{whole}.{part:03}")
     assert retry_after({"retry-after": f"{whole}.{part:03}"}) == expected
     assert retry_after({"retry-after-ms": f"{whole}"}) == whole / 1000
@@ -63,7 +63,7 @@ def test_without_ascii_digits_there_is_no_hint(text: str) -> None:
     assert retry_after({"retry-after": text, "retry-after-ms": text}, NOW) is None
 
 
-def test_a_megabyte_is_nothing() -> None:
+def test_a_value_of_a_megabyte_gives_none() -> None:
     for sign in ("9", " ", "9 ", "Mon, ", ".", "\x00"):
         text = sign * (1_000_000 // len(sign))
         assert (

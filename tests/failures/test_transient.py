@@ -1,4 +1,4 @@
-"""`transient`: real errors of the standard library, and the verdict on each."""
+"""`transient`: the verdicts on real errors of the standard library."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def os_error(name: str) -> OSError:
         ("ENOENT EACCES EPERM EEXIST EISDIR ENOTDIR ENOTEMPTY ENOSPC EROFS EMFILE EINVAL EBADF EDOM", None),
     ],
 )
-def test_by_errno(names: str, expected: Verdict | None) -> None:
+def test_os_errors_by_errno(names: str, expected: Verdict | None) -> None:
     for name in names.split():
         assert transient(os_error(name)) == expected, name
 
@@ -119,27 +119,27 @@ def http_error(code: int) -> urllib.error.HTTPError:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_by_type(error: Exception, expected: Verdict | None) -> None:
+def test_errors_by_type(error: Exception, expected: Verdict | None) -> None:
     assert transient(error) == expected
     if isinstance(error, urllib.error.HTTPError):
         error.close()
 
 
 class OwnReset(ConnectionResetError):
-    """A library's own error."""
+    """A subclass that a library might define."""
 
 
 class OwnRead(http.client.IncompleteRead):
-    """Another's, not an OSError."""
+    """Another one, which is no OSError."""
 
 
 @pytest.mark.parametrize("error", [OwnReset(), OwnRead(b"")])
-def test_subclasses_are_what_their_parents_are(error: Exception) -> None:
+def test_a_subclass_has_the_verdict_of_its_parent(error: Exception) -> None:
     assert transient(error) == NETWORK
 
 
-def test_a_database_that_is_locked(tmp_path: Path) -> None:
-    """The lock of another connection is transient; a mistake in the SQL is not."""
+def test_a_locked_database_is_transient(tmp_path: Path) -> None:
+    """Another connection holds the lock. A mistake in the SQL is not transient."""
     path = tmp_path / "one.db"
     holder, other = sqlite3.connect(path, timeout=0), sqlite3.connect(path, timeout=0)
     try:
@@ -162,7 +162,7 @@ def test_a_database_that_is_locked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "kind", [errors.Rejected, errors.CircuitOpen, errors.BulkheadFull, errors.RateLimited]
 )
-def test_rejections_come_with_their_hint(kind: type[errors.Rejected]) -> None:
+def test_rejections_have_their_hint(kind: type[errors.Rejected]) -> None:
     expected = Verdict.retry(kind=Kind.throttled, sent=False, reason="rejected")
     assert transient(kind("closed")) == expected
     hinted = transient(kind("closed", retry_after=2.5))
@@ -196,19 +196,19 @@ def group(*members: Exception) -> ExceptionGroup[Exception]:
         (group(RESET, group(rejected(3), rejected(0))), Kind.unknown, None, 3),
     ],
 )
-def test_a_group_of_nothing_else(
+def test_a_group_of_transient_errors_is_transient(
     error: Exception, kind: Kind, sent: bool | None, after: float | None
 ) -> None:
-    """It is retried; the longest hint is obeyed; unsent only if all of it is."""
+    """The longest hint counts; it is unsent only if all members are."""
     assert transient(error) == Verdict.retry(kind=kind, after=after, sent=sent, reason="group")
 
 
 @pytest.mark.parametrize("error", [group(BAD), group(RESET, BAD), group(RESET, group(RESET, group(BAD)))])
-def test_one_bad_member_spoils_a_group(error: Exception) -> None:
+def test_a_group_with_one_other_error_is_not_transient(error: Exception) -> None:
     assert transient(error) is None
 
 
-def test_it_is_the_default_and_stands_in_lists() -> None:
+def test_transient_is_the_default_and_works_in_lists() -> None:
     assert Retry().on is transient
     calls: list[int] = []
 
@@ -232,15 +232,15 @@ def test_it_is_the_default_and_stands_in_lists() -> None:
         (ValueError, Kind.unknown),
     ],
 )
-def test_the_kind_of_a_type_alone(error: type[Exception] | None, kind: Kind) -> None:
+def test_kind_of_a_type(error: type[Exception] | None, kind: Kind) -> None:
     assert kind_of(error) is kind
 
 
-def test_a_timeout_has_many_names() -> None:
+def test_all_timeout_errors_are_one_class() -> None:
     assert TimeoutError is asyncio.TimeoutError is concurrent.futures.TimeoutError is socket.timeout
 
 
-def test_it_imports_nothing() -> None:
+def test_transient_imports_no_library() -> None:
     script = (
         "import sys, redouble\n"
         "assert redouble.transient(OSError()) is None\n"

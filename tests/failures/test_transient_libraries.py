@@ -1,6 +1,6 @@
-"""`transient`: the libraries' errors, by look-alikes of the same name.
+"""`transient`: errors of libraries, by fake classes of the same name.
 
-The real ones are judged in tests/libraries, in an environment where they are installed.
+The real ones are tested in tests/libraries, in an environment where the libraries are installed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from redouble import Kind, Verdict, transient
+from tests.support.failures.library_errors import alike, named
 
 UNSENT = Verdict.retry(kind=Kind.network, sent=False, reason="network")
 NETWORK = Verdict.retry(kind=Kind.network, reason="network")
@@ -27,22 +28,8 @@ CONFLICT = Verdict.retry(kind=Kind.server, sent=True, reason="conflict")
 FULL = Verdict.retry(kind=Kind.throttled, sent=False, reason="too_many_connections")
 
 
-def named(name: str, *bases: type) -> type[Exception]:
-    """Make a class of this name, as its library would."""
-    module, _, own = name.rpartition(".")
-    return type(own, bases or (Exception,), {"__module__": module})
-
-
-def alike(name: str, *args: object, base: type = Exception, **attributes: object) -> Exception:
-    """Make an error that looks like one of the library's."""
-    error = named(name, base)(*args)
-    for attribute, value in attributes.items():
-        setattr(error, attribute, value)
-    return error
-
-
 class Thing:
-    """Something with attributes, such as an answer."""
+    """An object with these attributes, such as a response."""
 
     def __init__(self, **attributes: object) -> None:
         self.__dict__.update(attributes)
@@ -70,7 +57,7 @@ def aiohttp_error(status: object, **headers: str) -> Exception:
 
 
 @pytest.mark.parametrize("made", [httpx_error, aiohttp_error])
-def test_statuses(made: Callable[..., Exception]) -> None:
+def test_errors_by_http_status(made: Callable[..., Exception]) -> None:
     assert transient(made(429, **{"retry-after": "3"})) == after(RATE_LIMIT, 3)
     assert transient(made(429, **{"retry-after": "9" * 400})) == RATE_LIMIT
     assert transient(made(408)) == Verdict.retry(kind=Kind.timeout, sent=True, reason="timeout")
@@ -85,19 +72,19 @@ def test_statuses(made: Callable[..., Exception]) -> None:
 
 
 class Falsy(Thing):
-    """As the answers of requests are when they are errors."""
+    """A falsy response: error responses of requests are."""
 
     def __bool__(self) -> bool:
         return False
 
 
-def test_an_answer_that_is_false_is_an_answer() -> None:
+def test_a_falsy_response_is_read() -> None:
     answer = Falsy(status_code=503, headers={"Retry-After": "1"})
     assert transient(alike("requests.exceptions.HTTPError", response=answer)) == after(HTTP_5XX, 1)
     assert transient(alike("requests.exceptions.HTTPError", response=None)) is None
 
 
-def test_a_proxy_that_says_no() -> None:
+def test_an_error_status_of_a_proxy_is_unsent() -> None:
     name = "aiohttp.client_exceptions.ClientHttpProxyError"
     found = transient(alike(name, status=503, headers={"retry-after": "4"}))
     assert found == Verdict.retry(kind=Kind.server, after=4, sent=False, reason="http_5xx")
@@ -126,8 +113,8 @@ CONNECTING = [
 
 
 @pytest.mark.parametrize(("cause", "expected"), CONNECTING, ids=repr)
-def test_connecting(cause: Exception, expected: Verdict | None) -> None:
-    """What could not be connected was not sent; some of it never will be."""
+def test_connection_errors_are_unsent(cause: Exception, expected: Verdict | None) -> None:
+    """Some of their causes are permanent."""
     inner = alike("httpcore.ConnectError", cause)
     assert transient(caused(alike("httpx.ConnectError", "no"), inner)) == expected
     assert transient(caused(alike("httpx2.ConnectError", "no"), inner)) == expected
@@ -139,14 +126,14 @@ def test_connecting(cause: Exception, expected: Verdict | None) -> None:
     assert transient(alike("httpx.ConnectError")) == UNSENT
 
 
-def test_the_context_is_not_asked() -> None:
+def test_the_context_of_an_error_is_ignored() -> None:
     """An unknown host was being handled when the connection was refused: that context is not the cause."""
     error = alike("httpx.ConnectError", "refused")
     error.__context__ = NO_HOST
     assert transient(error) == UNSENT
 
 
-def test_errors_made_of_errors() -> None:
+def test_errors_that_contain_another_error() -> None:
     refused = caused(alike("urllib3.exceptions.NewConnectionError", "no"), REFUSED)
     gave_up = alike("urllib3.exceptions.MaxRetryError", "too often", reason=refused)
     assert transient(gave_up) == UNSENT
@@ -169,7 +156,7 @@ def test_errors_made_of_errors() -> None:
 
 
 @pytest.mark.parametrize("library", ["openai", "anthropic"])
-def test_connections_of_language_models(library: str) -> None:
+def test_connection_errors_of_language_models(library: str) -> None:
     connection, timeout = f"{library}.APIConnectionError", f"{library}.APITimeoutError"
     read = alike("httpx2.ReadTimeout")
     assert transient(caused(alike(connection, "no"), alike("httpx.ConnectError"))) == UNSENT
@@ -180,27 +167,27 @@ def test_connections_of_language_models(library: str) -> None:
     assert transient(alike(timeout, "slow")) == TIMEOUT
 
 
-def test_errors_in_a_circle() -> None:
+def test_a_cycle_of_errors_ends() -> None:
     one, other = alike("urllib3.exceptions.MaxRetryError"), alike("urllib3.exceptions.ProxyError")
     one.reason, other.original_error = other, one  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
     assert transient(one) is None
-    itself = alike("sqlalchemy.exc.DBAPIError")
-    itself = alike("sqlalchemy.exc.StatementError", orig=itself)
-    itself.orig = itself  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
-    assert transient(itself) is None
+    cyclic = alike("sqlalchemy.exc.DBAPIError")
+    cyclic = alike("sqlalchemy.exc.StatementError", orig=cyclic)
+    cyclic.orig = cyclic  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    assert transient(cyclic) is None
     connecting = alike("httpx.ConnectError")
     connecting.__cause__ = connecting
     assert transient(connecting) == UNSENT
 
 
-def test_an_inner_exit_is_not_judged() -> None:
+def test_an_inner_base_exception_is_not_transient() -> None:
     assert transient(alike("sqlalchemy.exc.DBAPIError", orig=KeyboardInterrupt())) is None
 
 
 # ------------------------------------------------------------------------- OSErrors
 
 
-def test_the_number_of_an_error_in_sending() -> None:
+def test_an_error_of_sending_by_errno() -> None:
     name = "aiohttp.client_exceptions.ClientOSError"
     assert transient(alike(name, errno.EPIPE, "broken pipe", base=OSError)) == NETWORK
     assert transient(alike(name, errno.ENOENT, "a file that was to be sent", base=OSError)) is None
@@ -213,16 +200,16 @@ def test_the_number_of_an_error_in_sending() -> None:
         (f"Multiple exceptions: [Errno {errno.ECONNREFUSED}] a, [Errno {errno.ECONNREFUSED}] b", UNSENT),
         (f"Multiple exceptions: [Errno {errno.ECONNREFUSED}] a, [Errno {errno.ENETUNREACH}] b", UNSENT),
         (f"Multiple exceptions: [Errno {errno.ECONNREFUSED}] a, [Errno {errno.EACCES}] b", None),
-        ("Multiple exceptions: who knows", None),
+        ("Multiple exceptions: unknown", None),
         ("All connection attempts failed", None),
     ],
 )
-def test_several_addresses(text: str, expected: Verdict | None) -> None:
-    """Of asyncio only texts are left; AnyIO keeps the errors."""
+def test_errors_of_several_addresses(text: str, expected: Verdict | None) -> None:
+    """Of asyncio only their texts are left; AnyIO keeps the errors."""
     assert transient(OSError(text)) == expected
 
 
-def test_several_addresses_of_anyio() -> None:
+def test_errors_of_several_addresses_of_anyio() -> None:
     error = OSError("All connection attempts failed")
     assert transient(caused(error, ExceptionGroup("all", [REFUSED, REFUSED]))) is not None
     assert transient(caused(error, ExceptionGroup("all", [REFUSED, PermissionError(13, "no")]))) is None
@@ -252,7 +239,7 @@ def test_several_addresses_of_anyio() -> None:
     ],
 )
 @pytest.mark.parametrize("library", ["openai", "anthropic"])
-def test_language_models(
+def test_errors_of_language_models(
     library: str, status: int, headers: dict[str, str], words: dict[str, Any], expected: Verdict | None
 ) -> None:
     error = alike(f"{library}.APIError", status_code=status, response=Thing(headers=headers), **words)
@@ -302,7 +289,7 @@ def test_mysql() -> None:
         assert transient(alike(name)) is None
 
 
-def test_sqlalchemy_calls_a_connection_broken() -> None:
+def test_sqlalchemy_invalidated_connections() -> None:
     name = "sqlalchemy.exc.StatementError"
     assert transient(alike(name, orig=ValueError(), connection_invalidated=True)) == NETWORK
     assert transient(alike(name, orig=REFUSED, connection_invalidated=True)) == UNSENT
@@ -327,7 +314,7 @@ def test_redis(text: str, expected: Verdict | None) -> None:
     assert transient(named("redis.exceptions.AuthenticationError", connection)(text)) is None
 
 
-def test_redis_is_late() -> None:
+def test_redis_timeouts() -> None:
     assert (
         transient(alike("redis.exceptions.TimeoutError", "Timeout connecting to server")) == CONNECT_TIMEOUT
     )

@@ -1,4 +1,4 @@
-"""The page about `transient` and the tables in the code agree."""
+"""The page about `transient` agrees with the tables in the code."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CODES = sorted(name for name in _codes.__all__ if isinstance(getattr(_codes, nam
 
 
 def tables(kind: str) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """Return the tables after a comment of this kind: the text of the comment, and the rows."""
+    """Return the tables after a comment of this kind: the words of the comment, and the rows."""
     for words, table in re.findall(rf"<!-- {kind}:? ?(.*?) ?-->\n\|.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE):
         rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
         yield words.split(), rows
@@ -67,7 +67,7 @@ def errors() -> dict[str, list[str]]:
     return found
 
 
-def spelled(entry: Entry) -> list[str]:
+def cells_of(entry: Entry) -> list[str]:
     if entry is None:
         return ["no", "", "", ""]
     if not isinstance(entry, Verdict):
@@ -79,23 +79,23 @@ def spelled(entry: Entry) -> list[str]:
 EVERYTHING: dict[str, Entry] = {**TABLE, **BUILTIN}
 
 
-def test_every_error_is_there_and_no_other() -> None:
+def test_the_page_lists_exactly_the_known_errors() -> None:
     assert errors().keys() == EVERYTHING.keys()
 
 
 @pytest.mark.parametrize("name", EVERYTHING)
-def test_what_is_said_of_an_error(name: str) -> None:
-    expected = spelled(EVERYTHING[name])
+def test_the_page_describes_the_verdict_of_each_error(name: str) -> None:
+    expected = cells_of(EVERYTHING[name])
     assert errors()[name][: len(expected)] == expected
 
 
-def test_no_words_are_left_over() -> None:
-    looks = {e.__name__ for e in EVERYTHING.values() if e is not None and not isinstance(e, Verdict)}
-    assert looks == WORDS.keys()
+def test_every_description_is_used() -> None:
+    readers = {e.__name__ for e in EVERYTHING.values() if e is not None and not isinstance(e, Verdict)}
+    assert readers == WORDS.keys()
 
 
 @pytest.mark.parametrize("name", CODES)
-def test_codes(name: str) -> None:
+def test_the_page_lists_the_codes(name: str) -> None:
     found: dict[str, Verdict] = {}
     for words, rows in tables("codes"):
         for codes, kind, sent, reason in rows if words == [name] else []:
@@ -105,5 +105,5 @@ def test_codes(name: str) -> None:
 
 
 @pytest.mark.parametrize("word", sorted(_codes.QUOTA))
-def test_spent_accounts_are_named(word: str) -> None:
+def test_the_page_names_the_words_for_exhausted_quotas(word: str) -> None:
     assert f"`{word}`" in PAGE

@@ -27,11 +27,11 @@ BUSY = Verdict.retry(kind=Kind.server, reason="mine")
 
 
 class Busy(Exception):
-    """A library's own."""
+    """An error of a library."""
 
 
 class Refused(Busy):
-    """It will not change its mind."""
+    """A subclass of it."""
 
 
 NAME = f"{__name__}.Busy"
@@ -45,7 +45,7 @@ def seventeen(error: Exception) -> bool | None:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("answer", "expected"),
     [
         (True, Verdict.retry()),
         (False, Verdict.stop()),
@@ -61,8 +61,8 @@ def seventeen(error: Exception) -> bool | None:
     ],
 )
 @pytest.mark.parametrize("key", [Busy, NAME])
-def test_answers(key: Any, told: Any, expected: Verdict | None) -> None:
-    rule = transient.with_({key: told})
+def test_every_form_of_an_answer(key: Any, answer: Any, expected: Verdict | None) -> None:
+    rule = transient.with_({key: answer})
     for _ in range(2):
         assert rule(Busy()) == expected
         assert rule(Refused()) == expected
@@ -77,13 +77,13 @@ def test_the_nearest_class_decides() -> None:
     assert rule(Refused()) == Verdict.stop()
 
 
-def test_yours_goes_before_ours() -> None:
+def test_the_users_table_has_priority() -> None:
     assert transient.with_({Exception: False})(ConnectionResetError()) == Verdict.stop()
     assert transient.with_({OSError: BUSY})(ConnectionResetError()) == BUSY
     assert transient.with_({"builtins.OSError": BUSY})(PermissionError()) == BUSY
 
 
-def test_a_function_without_an_opinion_leaves_it_to_the_next() -> None:
+def test_a_function_that_returns_none_leaves_the_verdict_to_the_next() -> None:
     assert transient.with_({OSError: always(None)})(ConnectionResetError()) == transient(
         ConnectionResetError()
     )
@@ -93,7 +93,7 @@ def test_a_function_without_an_opinion_leaves_it_to_the_next() -> None:
     assert transient.with_({OSError: always(None)})(OSError(11, "again")) is not None
 
 
-def test_the_last_table_is_asked_first() -> None:
+def test_the_last_table_has_priority() -> None:
     rule = transient.with_({Refused: True}).with_({Busy: False})
     assert rule(Refused()) == Verdict.stop()
     rule = transient.with_({Busy: 1}).with_({Refused: seventeen})
@@ -101,7 +101,7 @@ def test_the_last_table_is_asked_first() -> None:
     assert rule(Refused()) == Verdict.retry(after=1)
 
 
-def test_what_is_inside_is_judged_by_the_same_rule() -> None:
+def test_inner_errors_get_the_verdict_of_the_same_rule() -> None:
     rule = transient.with_({Busy: 7})
     kind = type("StatementError", (Exception,), {"__module__": "sqlalchemy.exc"})
     wrapped = kind("statement")
@@ -116,7 +116,7 @@ def test_what_is_inside_is_judged_by_the_same_rule() -> None:
     assert transient.with_({Busy: False})(group) is None
 
 
-def test_it_works_as_a_rule() -> None:
+def test_an_extended_transient_works_as_a_rule() -> None:
     assert (
         Retry(on=transient.with_({Busy: True}), attempts=3, backoff=[0, 0])
         .run(raising(Busy()))
@@ -136,7 +136,7 @@ def raising(error: Exception) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_a_function_that_fails_is_heard(nested: bool) -> None:
+def test_the_error_of_a_function_is_raised(nested: bool) -> None:
     def broken(error: Exception) -> bool:
         raise LookupError("mine")
 
@@ -180,15 +180,15 @@ async def coroutine(error: Exception) -> bool:
         ({NAME: partial(coroutine)}, TypeError, "is given a coroutine function"),
     ],
 )
-def test_what_makes_no_sense_is_refused(table: Any, kind: type[Exception], message: str) -> None:
+def test_invalid_tables_are_refused(table: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         transient.with_(table)
 
 
-# ----------------------------------------------------------------------------- a value
+# ------------------------------------------------------- repr, equality and pickling
 
 
-def test_its_repr() -> None:
+def test_the_repr_of_transient() -> None:
     assert repr(transient) == "transient"
     rule = transient.with_({Busy: True, "mylib.Full": 2.5}).with_({OSError: seventeen})
     assert repr(rule) == "transient.with_({Busy: True, 'mylib.Full': 2.5}).with_({OSError: seventeen})"
@@ -197,13 +197,13 @@ def test_its_repr() -> None:
     assert repr(Retry(on=transient)) == "Retry()"
 
 
-def test_it_is_equal_by_value_and_hashable() -> None:
+def test_transient_is_equal_by_value_and_hashable() -> None:
     one, other = transient.with_({Busy: True}), transient.with_({Busy: True})
     assert one == other
     assert hash(one) == hash(other)
     assert Retry(on=one) == Retry(on=other)
     assert one != transient
-    assert one != transient.with_({Busy: 1})  # True is "retry", 1 is a second
+    assert one != transient.with_({Busy: 1})  # True means retry, 1 means one second
     assert transient.with_({Busy: True}).with_({OSError: 1}) != transient.with_({OSError: 1}).with_(
         {Busy: True}
     )
@@ -231,12 +231,12 @@ def test_the_table_is_copied() -> None:
     assert repr(rule) == "transient.with_({Busy: True})"
 
 
-def sent(thing: object) -> Any:
+def pickled(thing: object) -> Any:
     return pickle.loads(pickle.dumps(thing))
 
 
-@pytest.mark.parametrize("copied", [sent, copy.copy, copy.deepcopy])
-def test_it_travels(copied: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize("copied", [pickled, copy.copy, copy.deepcopy])
+def test_transient_can_be_pickled_and_copied(copied: Callable[[Any], Any]) -> None:
     assert copied(transient) is transient
     rule = transient.with_({Busy: 2.5}).with_({NAME: seventeen, Refused: False})
     assert copied(rule) == rule
@@ -244,10 +244,10 @@ def test_it_travels(copied: Callable[[Any], Any]) -> None:
     assert copied(Retry(on=rule)) == Retry(on=rule)
 
 
-# ------------------------------------------------------------------------------ memory
+# ------------------------------------------------------------------------------- cache
 
 
-def test_it_keeps_no_class_alive() -> None:
+def test_the_cache_keeps_no_class_alive() -> None:
     rule = transient.with_({Busy: True})
     kind = type("Fleeting", (Busy,), {})
     assert rule(kind()) == Verdict.retry()
@@ -259,8 +259,8 @@ def test_it_keeps_no_class_alive() -> None:
     assert len(rule._cache) == known - 1
 
 
-def test_a_new_class_in_the_place_of_an_old_one() -> None:
-    """Found by address, but never taken for the class that was there before."""
+def test_a_new_class_at_the_address_of_an_old_one_is_not_confused() -> None:
+    """The cache is keyed by address."""
     rule = transient.with_({Refused: True})
     assert rule(Refused()) == Verdict.retry()
     for error in (Busy(), ExceptionGroup("one", [Busy()])):
@@ -268,7 +268,7 @@ def test_a_new_class_in_the_place_of_an_old_one() -> None:
         assert rule(error) is None
 
 
-def test_from_many_threads() -> None:
+def test_verdicts_on_many_threads() -> None:
     kinds = [type(f"Reset{n}", (ConnectionResetError,), {}) for n in range(200)]
     rule, wrong = transient.with_({Busy: True}), list[object]()
     start = threading.Barrier(8)
@@ -286,17 +286,17 @@ def test_from_many_threads() -> None:
     assert len(rule._cache) == len(kinds)
 
 
-def test_the_table_is_loaded_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A built-in error needs no file to be opened; what could not be loaded is loaded the next time."""
+def test_the_table_of_libraries_is_loaded_lazily(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A built-in error opens no file; a table that could not be loaded is loaded the next time."""
     monkeypatch.setattr(_transient, "_full", {})
     imported, broken = builtins.__import__, True
 
-    def refuse(name: str, *args: Any) -> ModuleType:
+    def fail_to_import(name: str, *args: Any) -> ModuleType:
         if name == "redouble._failures.known_errors" and broken:
             raise OSError(24, "Too many open files")
         return imported(name, *args)
 
-    monkeypatch.setattr(builtins, "__import__", refuse)
+    monkeypatch.setattr(builtins, "__import__", fail_to_import)
     rule = Transient()
     timeout = type("TimeoutException", (TimeoutError,), {"__module__": "httpx"})
     read = type("ReadTimeout", (timeout,), {"__module__": "httpx"})
@@ -329,7 +329,7 @@ class Closed(OSError):
 
 
 class Strange(type):
-    """Classes whose name cannot be read."""
+    """A metaclass whose classes have no readable name."""
 
     def __getattribute__(cls, name: str) -> Any:
         if name == "__qualname__":
@@ -338,7 +338,7 @@ class Strange(type):
 
 
 class Nameless(ConnectionError, metaclass=Strange):
-    """Its name cannot be read."""
+    """An error whose class has no readable name."""
 
 
 class Unhashed(type):
@@ -349,7 +349,7 @@ class Unhashed(type):
 
 
 class Placeless(ConnectionError, metaclass=Unhashed):
-    """It can be no key."""
+    """An error whose class is not hashable."""
 
 
 @pytest.mark.parametrize("made", [Unreadable, Mute, Closed, Nameless], ids=["errno", "str", "all", "name"])
@@ -359,12 +359,12 @@ def test_errors_that_cannot_be_read_are_not_transient(made: Callable[[], Excepti
         assert transient(ExceptionGroup("one", [made()])) is None
 
 
-def test_a_class_that_has_no_hash() -> None:
+def test_a_class_without_a_hash_has_the_verdict_of_its_parent() -> None:
     assert transient(Placeless()) == transient(ConnectionError())
     assert transient.with_({ConnectionError: 3})(Placeless()) == Verdict.retry(after=3)
 
 
-def test_groups_of_any_depth() -> None:
+def test_groups_may_be_of_any_depth_and_width() -> None:
     deep: ExceptionGroup[Exception] = ExceptionGroup("one", [ConnectionResetError()])
     for _ in range(5000):
         deep = ExceptionGroup("one more", [deep])
@@ -377,20 +377,20 @@ def test_groups_of_any_depth() -> None:
     assert transient(wide) == found
 
 
-def test_what_is_no_exception_is_not_judged() -> None:
-    leaving: Any = KeyboardInterrupt()
-    assert transient(leaving) is None
+def test_a_base_exception_is_not_transient() -> None:
+    interrupt: Any = KeyboardInterrupt()
+    assert transient(interrupt) is None
 
 
 class Own(ExceptionGroup[Exception]):
-    """A group of its own kind is a member like others."""
+    """A subclass of ExceptionGroup."""
 
 
-def test_groups_of_another_kind() -> None:
+def test_subclasses_of_groups_are_searched() -> None:
     error: Exception = ConnectionResetError()
     for _ in range(5):
         error = Own("one", [error])
     assert transient(error) is not None
     for _ in range(500):
-        error = Own("one", [error, error])  # each member is judged once, however often it occurs
+        error = Own("one", [error, error])  # each member is inspected once, however often it occurs
     assert transient(error) is not None

@@ -26,8 +26,8 @@ class Gone(Exception):
 
 
 @dataclass
-class Says:
-    """A judge: an object that is shown how the attempt ended."""
+class Judge:
+    """A rule object that records the ends of attempts it was called with."""
 
     answer: Any
     shown: list[Ended] = field(default_factory=list[Ended])
@@ -37,7 +37,7 @@ class Says:
         return self.answer
 
 
-def says(answer: Any) -> Callable[[object], Any]:
+def answering(answer: Any) -> Callable[[object], Any]:
     return lambda _: answer
 
 
@@ -70,33 +70,33 @@ RETRIED, STOPPED = [1.0, 1.0], list[float]()
         ((Busy, Gone), Gone(), RETRIED),
         ((Busy, (Gone, OSError)), ConnectionError(), RETRIED),
         ([Busy], Busy(), RETRIED),
-        ([Busy, says(False)], Busy(), RETRIED),
-        ([says(False), Busy], Busy(), STOPPED),
-        ([says(None), Busy], Busy(), RETRIED),
-        ([says(None), says(None)], Busy(), STOPPED),
-        ([Gone, [says(None), [Says(None), (OSError, Busy)]]], Busy(), RETRIED),
-        ([Gone, [says(None), [Says(False), Busy]]], Busy(), STOPPED),
-        (Says(True), Busy(), RETRIED),
-        (Says(None), Busy(), STOPPED),
-        (says(True), Busy(), RETRIED),
-        (says(False), Busy(), STOPPED),
-        (says(None), Busy(), STOPPED),
-        (says(0), Busy(), RETRIED),
-        (says(5), Busy(), [5.0, 5.0]),
-        (says(2.5), Busy(), [2.5, 2.5]),
-        (says(0.5), Busy(), RETRIED),
-        (says(-3), Busy(), RETRIED),
-        (says(timedelta(seconds=4)), Busy(), [4.0, 4.0]),
-        (says(timedelta(seconds=-4)), Busy(), RETRIED),
-        (says(Verdict.retry()), Busy(), RETRIED),
-        (says(Verdict.retry(after=7)), Busy(), [7.0, 7.0]),
-        (says(Verdict.stop()), Busy(), STOPPED),
-        (says(Verdict("retry", Kind.server, 6)), Busy(), [6.0, 6.0]),
-        (says(10**400), Busy(), STOPPED),  # it is asked to wait longer than there is time
+        ([Busy, answering(False)], Busy(), RETRIED),
+        ([answering(False), Busy], Busy(), STOPPED),
+        ([answering(None), Busy], Busy(), RETRIED),
+        ([answering(None), answering(None)], Busy(), STOPPED),
+        ([Gone, [answering(None), [Judge(None), (OSError, Busy)]]], Busy(), RETRIED),
+        ([Gone, [answering(None), [Judge(False), Busy]]], Busy(), STOPPED),
+        (Judge(True), Busy(), RETRIED),
+        (Judge(None), Busy(), STOPPED),
+        (answering(True), Busy(), RETRIED),
+        (answering(False), Busy(), STOPPED),
+        (answering(None), Busy(), STOPPED),
+        (answering(0), Busy(), RETRIED),
+        (answering(5), Busy(), [5.0, 5.0]),
+        (answering(2.5), Busy(), [2.5, 2.5]),
+        (answering(0.5), Busy(), RETRIED),
+        (answering(-3), Busy(), RETRIED),
+        (answering(timedelta(seconds=4)), Busy(), [4.0, 4.0]),
+        (answering(timedelta(seconds=-4)), Busy(), RETRIED),
+        (answering(Verdict.retry()), Busy(), RETRIED),
+        (answering(Verdict.retry(after=7)), Busy(), [7.0, 7.0]),
+        (answering(Verdict.stop()), Busy(), STOPPED),
+        (answering(Verdict("retry", Kind.server, 6)), Busy(), [6.0, 6.0]),
+        (answering(10**400), Busy(), STOPPED),  # the hint exceeds the time left
         (Busy, errors.AttemptTimeout(), RETRIED),
-        (says(None), errors.AttemptTimeout(), RETRIED),
-        (says(False), errors.AttemptTimeout(), STOPPED),
-        ([errors.RedoubleError, says(False)], errors.AttemptTimeout(), RETRIED),
+        (answering(None), errors.AttemptTimeout(), RETRIED),
+        (answering(False), errors.AttemptTimeout(), STOPPED),
+        ([errors.RedoubleError, answering(False)], errors.AttemptTimeout(), RETRIED),
     ],
 )
 def test_every_form_of_on_and_every_answer(on: Any, error: Exception, expected: list[float]) -> None:
@@ -117,14 +117,14 @@ def test_rules_after_the_first_answer_are_not_called() -> None:
     assert asked == ["first Busy", "second Busy"]
 
 
-def test_rules_are_asked_about_the_last_attempt_too() -> None:
-    judge = Says(True)
+def test_rules_are_called_for_the_last_attempt_too() -> None:
+    judge = Judge(True)
     waits(judge, Busy())
     assert [ended.attempt for ended in judge.shown] == [1, 2, 3]
 
 
-def test_a_judge_is_shown_how_the_attempt_ended() -> None:
-    clock, judge, error = Virtual(), Says(True), Busy()
+def test_a_judge_gets_the_end_of_the_attempt() -> None:
+    clock, judge, error = Virtual(), Judge(True), Busy()
 
     def operation() -> None:
         clock.time += 2
@@ -141,7 +141,7 @@ def test_a_judge_is_shown_how_the_attempt_ended() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind", "said"),
+    ("answer", "kind", "message"),
     [
         ("yes", TypeError, "answered 'yes': write True, False, None, a number of seconds or a Verdict"),
         ([True], TypeError, "answered [True]"),
@@ -149,20 +149,20 @@ def test_a_judge_is_shown_how_the_attempt_ended() -> None:
         (nan, ValueError, "after=nan: write a number of seconds"),
     ],
 )
-@pytest.mark.parametrize("form", [says, Says])
-def test_an_answer_that_is_none(
-    form: Callable[[Any], Any], answer: Any, kind: type[Exception], said: str
+@pytest.mark.parametrize("form", [answering, Judge])
+def test_an_invalid_answer_is_an_error_of_the_rule(
+    form: Callable[[Any], Any], answer: Any, kind: type[Exception], message: str
 ) -> None:
-    """It is an error of the rule, and loses nothing: the operation's error is its context."""
+    """The operation's error is its context."""
     error = Busy("mine")
     with pytest.raises(kind) as caught:
         Retry(on=form(answer)).call(failing(error))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert caught.value.__context__ is error
 
 
 @pytest.mark.parametrize("attempts", [1, 2])
-def test_a_rule_that_raises_loses_nothing(attempts: int) -> None:
+def test_a_rule_that_raises_keeps_the_failure_as_its_context(attempts: int) -> None:
     error, mistake = Busy("mine"), ZeroDivisionError("the rule's")
     left = attempts
 
@@ -177,22 +177,22 @@ def test_a_rule_that_raises_loses_nothing(attempts: int) -> None:
         Retry(on=rule, backoff=[0, 0, 0]).call(failing(error))
     assert caught.value is mistake
     assert mistake.__context__ is error
-    told = report(mistake)
-    assert told is not None
-    assert (told.reason, told.attempts, len(told.history)) == ("stopped", attempts, attempts)
+    reported = report(mistake)
+    assert reported is not None
+    assert (reported.reason, reported.attempts, len(reported.history)) == ("stopped", attempts, attempts)
 
 
 # ----------------------------------------------------------------------------- results
 
 
-UNTIL: list[tuple[Callable[[Any], object] | Says, int, list[float]]] = [
+UNTIL: list[tuple[Callable[[Any], object] | Judge, int, list[float]]] = [
     (lambda value: value == 3, 3, [1.0, 1.0]),
     (lambda value: "not empty", 1, []),
     (lambda value: value > 1 or (), 2, [1.0]),
     (lambda value: Verdict.accept() if value == 2 else Verdict.retry(after=8), 2, [8.0]),
     (lambda value: None if value < 3 else 1, 3, [1.0, 1.0]),
-    (Says(True), 1, []),
-    (Says(Verdict.accept()), 1, []),
+    (Judge(True), 1, []),
+    (Judge(Verdict.accept()), 1, []),
     (bool, 1, []),
 ]
 
@@ -207,9 +207,9 @@ def test_every_form_of_until(until: Any, calls: int, wait: list[float]) -> None:
 
 @pytest.mark.parametrize(
     ("until", "reason"),
-    [(says(False), "attempts"), (says(None), "attempts"), (Says(Verdict.stop()), "stopped")],
+    [(answering(False), "attempts"), (answering(None), "attempts"), (Judge(Verdict.stop()), "stopped")],
 )
-def test_a_result_that_is_never_accepted(until: Any, reason: str) -> None:
+def test_a_result_that_is_never_accepted_raises_not_accepted(until: Any, reason: str) -> None:
     with pytest.raises(errors.NotAccepted) as caught:
         Retry(until=until, attempts=2, backoff=[0]).call(lambda: "result")
     assert caught.value.last == "result"
@@ -217,16 +217,16 @@ def test_a_result_that_is_never_accepted(until: Any, reason: str) -> None:
     assert caught.value.__cause__ is None
 
 
-def test_none_is_a_fine_result() -> None:
-    judge = Says(True)
+def test_none_is_a_valid_result() -> None:
+    judge = Judge(True)
     assert Retry().call(lambda: None) is None
     assert Retry(until=lambda value: value is None).call(lambda: None) is None
     assert Retry(until=judge).run(lambda: None).ok
     assert (judge.shown[0].error, judge.shown[0].value, judge.shown[0].attempt) == (None, None, 1)
 
 
-def test_an_exception_can_be_the_success() -> None:
-    """Wait until it is gone: `call` raises the error unchanged, `run` returns an outcome that is ok."""
+def test_an_accepted_error_is_a_success() -> None:
+    """`call` raises the error unchanged, `run` returns an outcome that is ok."""
     left = [None, None, Gone("at last")]
 
     def operation(script: list[Any]) -> str:
@@ -237,7 +237,7 @@ def test_an_exception_can_be_the_success() -> None:
     def gone(error: Exception) -> Verdict | None:
         return Verdict.accept() if isinstance(error, Gone) else None
 
-    policy = Retry(on=gone, until=says(False), backoff=[0, 0], wrap=True)
+    policy = Retry(on=gone, until=answering(False), backoff=[0, 0], wrap=True)
     with pytest.raises(Gone, match="at last") as caught:
         policy.call(operation, left.copy())
     assert not hasattr(caught.value, "__notes__")

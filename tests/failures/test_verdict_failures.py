@@ -13,14 +13,14 @@ import pytest
 
 from redouble import CircuitBreaker, Hints, Kind, Retry, TokenBucket, Verdict, errors, testing, transient
 from redouble._failures.verdict import FailureFilter, with_retry_after
-from tests.conftest import Drive
+from tests.support.drivers.scripted_calls import Drive
 from tests.support.fakes import Boom, Call, Panic, Script, UnhashableRule, Virtual, always, in_colour, ok
 
 SHUT = errors.Rejected("shut", retry_after=7)
 
 
 class Shut(errors.Rejected):
-    """A user's rejection, with any ``retry_after``."""
+    """A user's rejection with any ``retry_after``."""
 
     def __init__(self, retry_after: Any) -> None:
         super().__init__("shut")
@@ -41,7 +41,7 @@ class Shut(errors.Rejected):
         transient,
     ],
 )
-def test_what_a_gate_asks_for_is_waited_for(drive: Drive, on: Any) -> None:
+def test_the_retry_after_of_a_rejection_is_waited_for(drive: Drive, on: Any) -> None:
     assert drive([SHUT, ok(3)], on=on) == Call(3, attempts=2, sleeps=[7])
 
 
@@ -49,12 +49,12 @@ def test_what_a_gate_asks_for_is_waited_for(drive: Drive, on: Any) -> None:
     ("on", "sleeps"),
     [(always(2.5), [2.5]), (always(Verdict.retry(after=3)), [3]), (always(0), [])],
 )
-def test_what_a_rule_asks_for_comes_first(drive: Drive, on: Callable[..., Any], sleeps: list[float]) -> None:
+def test_the_hint_of_a_rule_has_priority(drive: Drive, on: Callable[..., Any], sleeps: list[float]) -> None:
     assert drive([SHUT, ok(3)], on=on) == Call(3, attempts=2, sleeps=sleeps)
 
 
 @pytest.mark.parametrize("on", [always(False), always(None), KeyError, always(Verdict.stop())])
-def test_what_is_not_retried_is_not_waited_for(drive: Drive, on: Any) -> None:
+def test_a_rejection_that_is_not_retried_is_not_waited_for(drive: Drive, on: Any) -> None:
     script: Script = [SHUT, ok(3)]
     assert drive(script, on=on) == Call(raises=errors.Rejected, reason="stopped", attempts=1, sleeps=[])
 
@@ -71,18 +71,18 @@ def test_hints_may_be_too_long(drive: Drive) -> None:
 
 @pytest.mark.parametrize("odd", [None, nan, "soon", True, -1, -inf])
 @pytest.mark.parametrize("on", [errors.Rejected, always(True)])
-def test_what_cannot_be_waited_for_is_no_hint(drive: Drive, on: Any, odd: Any) -> None:
+def test_an_invalid_retry_after_is_no_hint(drive: Drive, on: Any, odd: Any) -> None:
     """The error is retried as any other, and not replaced by one about the hint."""
     assert drive([Shut(odd), ok(3)], on=on, backoff=[1]) == Call(3, attempts=2, sleeps=[1])
 
 
-def test_one_that_asks_for_ever(drive: Drive) -> None:
+def test_an_infinite_retry_after_ends_the_call(drive: Drive) -> None:
     given_up = drive([Shut(inf), ok(3)], on=errors.Rejected, backoff=[1])
     assert given_up == Call(raises=Shut, reason="timeout", attempts=1, sleeps=[])
 
 
-def test_other_errors_ask_for_nothing(drive: Drive) -> None:
-    """The meaning of ``retry_after`` is known for rejections only; a rule may know more."""
+def test_the_retry_after_of_other_errors_is_ignored(drive: Drive) -> None:
+    """Its meaning is known for rejections only; a rule may know more."""
 
     class Busy(Exception):
         retry_after = 7
@@ -90,8 +90,8 @@ def test_other_errors_ask_for_nothing(drive: Drive) -> None:
     assert drive([Busy(), ok(3)], on=Busy) == Call(3, attempts=2, sleeps=[])
 
 
-def test_retries_that_a_gate_refuses_cost_nothing(colour: str) -> None:
-    """However many retries are rejected: the function was not called, so the budget is not charged."""
+def test_retries_that_a_gate_rejects_cost_nothing(colour: str) -> None:
+    """The function was not called, so that the budget is not charged."""
     clock, budget = Virtual(), TokenBucket()
     retry = Retry(on=Exception, backoff=[0] * 3, hints=Hints(mode="ignore"), budget=budget, clock=clock)
     pipeline = retry | CircuitBreaker(failures=1, clock=clock)
@@ -102,12 +102,12 @@ def test_retries_that_a_gate_refuses_cost_nothing(colour: str) -> None:
     assert budget.snapshot()["tokens"] == 500
 
 
-# ---------------------------------------------------------------------- what counts, and as what
+# ------------------------------------------------------------- what counts as a failure
 
 BUSY = Verdict.retry(kind=Kind.throttled, after=3)
 
 # a rule, an error, the verdict of the rules, and whether it counts
-SAYINGS: list[tuple[Any, Exception, str | None, bool | None]] = [
+ROWS: list[tuple[Any, Exception, str | None, bool | None]] = [
     (Boom, Boom(), "retry", True),
     (Exception, Boom(), "retry", True),
     ((KeyError, Boom), Boom(), "retry", True),
@@ -130,8 +130,10 @@ SAYINGS: list[tuple[Any, Exception, str | None, bool | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("on", "error", "action", "counts"), SAYINGS)
-def test_what_an_error_counts_for(on: Any, error: Exception, action: str | None, counts: bool | None) -> None:
+@pytest.mark.parametrize(("on", "error", "action", "counts"), ROWS)
+def test_whether_an_error_counts_as_a_failure(
+    on: Any, error: Exception, action: str | None, counts: bool | None
+) -> None:
     failures = FailureFilter(on, "Gate")
     verdict = failures.verdict(error)
     assert (verdict and verdict.action) == action
@@ -146,8 +148,8 @@ def test_a_verdict_has_a_kind_and_a_hint() -> None:
 
 
 @pytest.mark.parametrize("on", [Exception, errors.Rejected, always(True), always(False)])
-def test_how_a_call_ended_is_heard_of_errors_of_the_other_side_alone(on: Any) -> None:
-    """Success is no failure; a cancellation, or a rejection by an inner gate, has no verdict."""
+def test_only_errors_of_the_other_side_count(on: Any) -> None:
+    """A success is no failure; a cancellation, or a rejection by an inner gate, has no verdict."""
     failures = FailureFilter(on, "Gate")
     assert failures.is_failure(None) is False
     neutral = [Panic(), KeyboardInterrupt(), GeneratorExit(), SHUT, errors.CircuitOpen("open")]
@@ -155,7 +157,7 @@ def test_how_a_call_ended_is_heard_of_errors_of_the_other_side_alone(on: Any) ->
 
 
 @pytest.mark.parametrize(
-    ("on", "error", "says"),
+    ("on", "error", "message"),
     [
         ((), ValueError, r"Gate on=\(\) is empty, so nothing would count: name an exception type"),
         ([], ValueError, r"Gate on=\[\] is empty"),
@@ -165,8 +167,8 @@ def test_how_a_call_ended_is_heard_of_errors_of_the_other_side_alone(on: Any) ->
         (KeyboardInterrupt, ValueError, "on=KeyboardInterrupt"),
     ],
 )
-def test_what_cannot_count(on: Any, error: type[Exception], says: str) -> None:
-    with pytest.raises(error, match=says):
+def test_invalid_values_of_on_are_refused(on: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         FailureFilter(on, "Gate")
 
 
@@ -188,12 +190,12 @@ RULE = always(True)
         (OSError, Exception, False),
     ],
 )
-def test_whether_all_that_another_names_counts_here_too(on: Any, other: Any, covers: bool) -> None:
+def test_whether_a_filter_covers_another_one(on: Any, other: Any, covers: bool) -> None:
     assert FailureFilter(on, "Gate").covers(other) is covers
 
 
 @pytest.mark.parametrize(
-    ("verdict", "after", "told"),
+    ("verdict", "after", "expected"),
     [
         (Verdict.retry(), 7, 7),
         (Verdict.retry(), 0.5, 0.5),
@@ -202,6 +204,8 @@ def test_whether_all_that_another_names_counts_here_too(on: Any, other: Any, cov
         *((Verdict.retry(after=2), odd, 2) for odd in (None, nan, True, "soon")),
     ],
 )
-def test_the_time_a_gate_asks_for(verdict: Verdict, after: Any, told: float | None) -> None:
-    assert with_retry_after(verdict, Shut(after)).after == told
+def test_the_verdict_gets_the_retry_after_of_a_rejection(
+    verdict: Verdict, after: Any, expected: float | None
+) -> None:
+    assert with_retry_after(verdict, Shut(after)).after == expected
     assert with_retry_after(verdict, Boom()) is verdict

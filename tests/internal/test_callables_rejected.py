@@ -1,4 +1,4 @@
-"""What cannot be retried is refused, when decorating or calling, with what to write instead."""
+"""Objects that cannot be retried are refused, when decorating or calling, with a hint what to write."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def fetch() -> int:
     return 1
 
 
-def forgetful() -> Coroutine[Any, Any, int]:
+def not_awaited() -> Coroutine[Any, Any, int]:
     return fetch()
 
 
@@ -43,13 +43,13 @@ VERBS: dict[str, Callable[[Any], object]] = {"decorate": policy, "call": policy.
 
 
 @pytest.mark.parametrize("fn", GENERATORS)
-def test_the_outcome_of_a_stream(fn: Any) -> None:
+def test_run_refuses_streams(fn: Any) -> None:
     with pytest.raises(TypeError, match="no outcome before its end: iterate over policy"):
         policy.run(fn)
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_coroutine(verb: str) -> None:
+def test_a_coroutine_is_refused(verb: str) -> None:
     """It is closed, so that Python does not warn that it was never awaited."""
     with pytest.raises(TypeError, match=f"cannot {verb} a coroutine, which can run only once"):
         VERBS[verb](fetch())
@@ -57,13 +57,12 @@ def test_a_coroutine(verb: str) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("thing", [3, None, "fetch", [fetch]])
-def test_what_cannot_be_called(verb: str, thing: object) -> None:
+def test_objects_that_are_not_callable_are_refused(verb: str, thing: object) -> None:
     with pytest.raises(TypeError, match=f"cannot {verb} .* it is not callable"):
         VERBS[verb](thing)
 
 
-def test_a_class() -> None:
-    """To call one is fine, to decorate one is a mistake."""
+def test_a_class_can_be_called_but_not_decorated() -> None:
     with pytest.raises(TypeError, match="cannot decorate the class Generator: decorate a method"):
         policy(Generator)
     assert isinstance(policy.call(Generator), Generator)
@@ -71,16 +70,16 @@ def test_a_class() -> None:
 
 
 @pytest.mark.parametrize("extra", [{}, {"timeout": 9}])
-def test_a_function_that_returns_a_coroutine(extra: dict[str, Any]) -> None:
-    """Nothing in it was retried, and nothing in it is run."""
-    said = "forgetful returned .*, so nothing in it was retried: "
+def test_a_function_that_returns_a_coroutine_is_refused(extra: dict[str, Any]) -> None:
+    """The coroutine is not run, because nothing in it would be retried."""
+    message = "not_awaited returned .*, so nothing in it was retried: "
     strict = Retry(on=Boom, **extra)
-    fn: Any = forgetful
-    with pytest.raises(TypeError, match=said):
+    fn: Any = not_awaited
+    with pytest.raises(TypeError, match=message):
         strict(fn)()
-    with pytest.raises(TypeError, match=said):
+    with pytest.raises(TypeError, match=message):
         strict.call(fn)
-    with pytest.raises(TypeError, match=said):
+    with pytest.raises(TypeError, match=message):
         strict.run(fn)
 
 
@@ -88,8 +87,8 @@ def test_a_function_that_returns_a_coroutine(extra: dict[str, Any]) -> None:
     "extra", [{}, {"timeout": 9}, {"until": always(True)}, {"budget": Ledger()}, {"wrap": True}]
 )
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_function_that_returns_a_coroutine_later(verb: str, extra: dict[str, Any]) -> None:
-    """On a later attempt it is rejected too: it is no success."""
+def test_a_coroutine_returned_by_a_later_attempt_is_refused(verb: str, extra: dict[str, Any]) -> None:
+    """It does not count as a success."""
     fails = [Boom()]
 
     def fetching() -> Coroutine[Any, Any, int]:
@@ -108,8 +107,8 @@ def test_a_function_that_returns_a_coroutine_later(verb: str, extra: dict[str, A
     assert not fails
 
 
-def test_something_else_to_await() -> None:
-    """It need not be a coroutine, and then there is nothing to close."""
+def test_other_awaitables_are_refused() -> None:
+    """An awaitable that is no coroutine cannot be closed."""
 
     class Later:
         def __await__(self) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""The wrapper with the exact signature: arguments arrive as they were sent, and wrong ones are Python's."""
+"""Compiled wrappers have the exact signature: arguments are passed on unchanged, and errors are Python's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ policy = Retry(on=Exception, backoff=[1] * 9, clock=Virtual())
 
 
 def failing_once(fn: Callable[..., Any]) -> tuple[Callable[..., Any], list[Exception]]:
-    """Return the same signature, failing first if asked to."""
+    """Return a function of the same signature, and a list of errors that it raises first."""
     errors: list[Exception] = []
 
     def copy(*args: Any, **kwargs: Any) -> Any:
@@ -32,12 +32,12 @@ def failing_once(fn: Callable[..., Any]) -> tuple[Callable[..., Any], list[Excep
     names = {"fn": copy, "errors": errors}
     body = "{colour}def {name}{signature}:\n    return fn({arguments})\n"
     parameters = inspect.signature(fn).parameters.values()
-    spelled: dict[Any, str] = {
+    formats: dict[Any, str] = {
         inspect.Parameter.VAR_POSITIONAL: "*{0}",
         inspect.Parameter.VAR_KEYWORD: "**{0}",
         inspect.Parameter.KEYWORD_ONLY: "{0}={0}",
     }
-    arguments = ", ".join(spelled.get(p.kind, "{0}").format(p.name) for p in parameters)
+    arguments = ", ".join(formats.get(p.kind, "{0}").format(p.name) for p in parameters)
     plain = inspect.signature(fn).replace(
         parameters=[p.replace(annotation=inspect.Parameter.empty) for p in parameters],
         return_annotation=inspect.Signature.empty,
@@ -47,7 +47,7 @@ def failing_once(fn: Callable[..., Any]) -> tuple[Callable[..., Any], list[Excep
 
 
 def coloured(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a coroutine function that is otherwise the same."""
+    """Return a coroutine function with the same code."""
     code = fn.__code__.replace(co_flags=fn.__code__.co_flags | inspect.CO_COROUTINE)
     same = FunctionType(code, {}, fn.__name__, fn.__defaults__)
     same.__kwdefaults__ = fn.__kwdefaults__
@@ -55,15 +55,15 @@ def coloured(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize(("fn", "args", "kwargs"), CALLS)
-@pytest.mark.parametrize("listening", [False, True])
-def test_arguments_arrive(
-    listening: bool, fn: Callable[..., Any], args: tuple[int, ...], kwargs: dict[str, Any]
+@pytest.mark.parametrize("observed", [False, True])
+def test_arguments_are_passed_on(
+    observed: bool, fn: Callable[..., Any], args: tuple[int, ...], kwargs: dict[str, Any]
 ) -> None:
-    """On the first attempt, on the second, and on the path with observers."""
+    """In the first attempt, in the second, and with observers."""
     copied, errors = failing_once(fn)
     decorated = policy(copied)
     expected = fn(*args, **kwargs)
-    if listening:
+    if observed:
         with observe(lambda _: None):
             assert decorated(*args, **kwargs) == expected
     assert decorated(*args, **kwargs) == expected
@@ -74,7 +74,7 @@ def test_arguments_arrive(
 
 
 @pytest.mark.parametrize(("fn", "args", "kwargs"), CALLS)
-def test_arguments_arrive_async(
+def test_arguments_are_passed_on_async(
     fn: Callable[..., Any], args: tuple[int, ...], kwargs: dict[str, Any]
 ) -> None:
     async def main() -> object:
@@ -106,7 +106,7 @@ BUSY: list[dict[str, Any]] = [
 @pytest.mark.parametrize(("fn", "args", "kwargs"), WRONG)
 @pytest.mark.parametrize("options", BUSY, ids="".join)
 @pytest.mark.parametrize("aio", [False, True])
-def test_wrong_arguments(
+def test_wrong_arguments_raise_pythons_own_error(
     aio: bool,
     options: dict[str, Any],
     fn: Callable[..., Any],
@@ -114,12 +114,12 @@ def test_wrong_arguments(
     kwargs: dict[str, Any],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A wrong call is no failed attempt: Python's own message, and no rule is called."""
+    """A wrong call is no failed attempt, and no rule is called."""
     target: Any = coloured(fn) if aio else fn
     decorated = Retry(on=lambda error: pytest.fail(f"{error!r} was judged"), **options)(target)
     with pytest.raises(TypeError) as by_hand:
         target(*args, **kwargs)
-    with pytest.raises(TypeError) as caught:  # at once: there is nothing to await
+    with pytest.raises(TypeError) as caught:  # raised by the call, without an await
         decorated(*args, **kwargs)
     assert str(caught.value) == str(by_hand.value)
     assert fn.__name__ in str(caught.value)
@@ -149,7 +149,7 @@ def test_the_traceback_shows_the_wrappers_lines() -> None:
     assert caught.value.__traceback__ is not None
 
 
-def test_a_parameter_that_cannot_be_spelled() -> None:
+def test_a_parameter_whose_name_is_no_identifier() -> None:
     """The parameter of a comprehension is called ``.0``; a function with such a name is still callable."""
     code = positional.__code__.replace(co_varnames=(".0", "b"))
     strange = FunctionType(code, {}, "strange", (1, 2))
@@ -159,7 +159,7 @@ def test_a_parameter_that_cannot_be_spelled() -> None:
     assert policy(keyword)(**{"class": 5}) == (5, 2)
 
 
-def test_a_parameter_with_a_name_of_ours() -> None:
+def test_a_parameter_may_have_a_name_that_wrappers_use() -> None:
     @policy
     def fetch(redouble_fn: int, *, redouble_ambient: int = 2) -> tuple[int, int]:
         redouble_run = redouble_fn
@@ -185,7 +185,7 @@ def test_every_layer_has_the_exact_signature(
     args: tuple[int, ...],
     kwargs: dict[str, Any],
 ) -> None:
-    """The locals of an inner wrapper begin with ``redouble_`` too; only its parameters matter."""
+    """The locals of an inner wrapper begin with ``redouble_`` too; only its parameters count."""
     target: Any = coloured(fn) if aio else fn
     flags = target.__code__.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
     names = inspect.getargs(target.__code__)
@@ -200,12 +200,13 @@ def test_every_layer_has_the_exact_signature(
 
 @pytest.mark.parametrize(("source", "times"), [("b", 0), ("aba", 2)])
 def test_a_derived_template_replaces_each_text_once(source: str, times: int) -> None:
-    assert Template("x", "aba").derive("y", ("b", "c")) == Template("y", "aca")
+    derived = Template("x", "aba").derive("y", ("b", "c"))
+    assert (derived.title, derived.source) == ("y", "aca")
     with pytest.raises(ValueError, match=f"template 'x' has 'a' {times} times, not once"):
         Template("x", source).derive("y", ("a", "c"))
 
 
-def test_one_signature_is_compiled_once() -> None:
+def test_wrappers_of_one_signature_share_their_code() -> None:
     def other(a: object, b: object) -> None: ...
 
     first: Any
@@ -215,8 +216,8 @@ def test_one_signature_is_compiled_once() -> None:
     assert first.__code__ is second.__code__
 
 
-def test_tracebacks_do_not_pile_up() -> None:
-    """The source of each template is cached once, however many signatures there are."""
+def test_the_source_of_a_template_is_cached_once() -> None:
+    """However many signatures there are."""
     before = len(linecache.cache)
     for number in range(50):
         names: dict[str, Any] = {}

@@ -12,75 +12,75 @@ import pytest
 from redouble._internal.context_exits import ContextExits, _pending
 
 
-def entered(*ways_out: object) -> ContextExits[object]:
-    """Enter, in a context that is not this one."""
-    ways = ContextExits[object]()
-    for way_out in ways_out:
-        copy_context().run(ways.enter, way_out)
-    return ways
+def entered(*values: object) -> ContextExits[object]:
+    """Enter with these exits, each in another context."""
+    exits = ContextExits[object]()
+    for value in values:
+        copy_context().run(exits.enter, value)
+    return exits
 
 
-def test_each_leaves_as_it_entered_last() -> None:
-    ways = ContextExits[str]()
+def test_each_context_exits_what_it_entered_last() -> None:
+    exits = ContextExits[str]()
     other = copy_context()
-    ways.enter("first")
-    other.run(ways.enter, "other")
-    ways.enter("second")
-    assert [ways.leave(), ways.leave(), other.run(ways.leave)] == ["second", "first", "other"]
+    exits.enter("first")
+    other.run(exits.enter, "other")
+    exits.enter("second")
+    assert [exits.leave(), exits.leave(), other.run(exits.leave)] == ["second", "first", "other"]
 
 
-def test_what_was_entered_elsewhere_is_left_too() -> None:
-    ways = entered("first", "second")
-    assert [ways.leave(), ways.leave()] == ["second", "first"]
+def test_exits_of_other_contexts_are_used_if_there_is_no_own_one() -> None:
+    exits = entered("first", "second")
+    assert [exits.leave(), exits.leave()] == ["second", "first"]
 
 
-def test_nothing_is_left_that_was_not_entered() -> None:
-    ways = ContextExits[str]()
-    ways.enter("once")
-    assert ways.leave() == "once"
+def test_leaving_without_an_entry_raises() -> None:
+    exits = ContextExits[str]()
+    exits.enter("once")
+    assert exits.leave() == "once"
     with pytest.raises(RuntimeError, match=r"^something was left that had not been entered$"):
-        ways.leave()
+        exits.leave()
 
 
-def test_what_was_left_elsewhere_is_not_kept() -> None:
-    ways = ContextExits[int]()
+def test_exits_used_in_another_context_are_not_kept() -> None:
+    exits = ContextExits[int]()
     for number in range(100):
-        ways.enter(number)
-        copy_context().run(ways.leave)
+        exits.enter(number)
+        copy_context().run(exits.leave)
     assert len(_pending.get()) <= 1
 
 
 class Contended(list[Any]):
     """A list from which another thread removes the item just before we do."""
 
-    def __init__(self, items: list[Any], ways: ContextExits[object]) -> None:
+    def __init__(self, items: list[Any], exits: ContextExits[object]) -> None:
         super().__init__(items)
-        self.quicker: list[object] = []
-        self.ways = ways
+        self.taken_first: list[object] = []
+        self.exits = exits
 
-    def remove(self, way: Any, /) -> None:
-        if not self.quicker:
-            self.quicker.append(None)
-            self.quicker.append(copy_context().run(self.ways.leave))
-        super().remove(way)
-
-
-def test_another_thread_removes_the_exit_first() -> None:
-    ways = entered("first", "second")
-    ways._open = open_ = Contended(ways._open, ways)
-    assert ways.leave() == "first"
-    assert open_.quicker == [None, "second"]
+    def remove(self, value: Any, /) -> None:
+        if not self.taken_first:
+            self.taken_first.append(None)
+            self.taken_first.append(copy_context().run(self.exits.leave))
+        super().remove(value)
 
 
-def test_many_threads_leave_at_once() -> None:
+def test_an_exit_that_another_thread_removed_first_is_skipped() -> None:
+    exits = entered("first", "second")
+    exits._open = open_ = Contended(exits._open, exits)
+    assert exits.leave() == "first"
+    assert open_.taken_first == [None, "second"]
+
+
+def test_each_exit_is_used_by_one_of_many_threads() -> None:
     many, threads = 400, 8
-    ways, together = entered(*range(many)), Barrier(threads)
+    exits, together = entered(*range(many)), Barrier(threads)
 
     def leave(_: int) -> list[object]:
         together.wait()
-        return [ways.leave() for _ in range(many // threads)]
+        return [exits.leave() for _ in range(many // threads)]
 
     with ThreadPoolExecutor(threads) as pool:
-        left = [way_out for some in pool.map(leave, range(threads)) for way_out in some]
+        left = [value for some in pool.map(leave, range(threads)) for value in some]
     assert set(left) == set(range(many))
     assert len(left) == many

@@ -14,13 +14,13 @@ from redouble._internal.extras import missing_extra
 
 SOURCE = str(Path(redouble.__file__).parent.parent)
 
-COME_WITH_A_CLIENT = ("anyio", "httpcore", "multidict", "urllib3", "yarl")
+CLIENT_DEPENDENCIES = ("anyio", "httpcore", "multidict", "urllib3", "yarl")
 
 
 @pytest.mark.parametrize("library", ["aiohttp", "httpx", "httpx2", "requests"])
-def test_it_says_what_to_install(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (library, *COME_WITH_A_CLIENT):
-        monkeypatch.setitem(sys.modules, name, None)  # as if it were not there
+def test_a_missing_client_library_names_its_extra(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (library, *CLIENT_DEPENDENCIES):
+        monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
     for name in [name for name in sys.modules if name.startswith(("redouble.http._", f"redouble.{library}"))]:
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(ModuleNotFoundError) as caught:
@@ -33,25 +33,27 @@ def test_it_says_what_to_install(library: str, monkeypatch: pytest.MonkeyPatch) 
     ("module", "library"),
     [("structlog", "structlog"), ("prometheus", "prometheus_client"), ("opentelemetry", "opentelemetry")],
 )
-def test_an_instrument_says_so_too(module: str, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the name of the extra, which is that of the instrument."""
+def test_a_missing_instrument_library_names_its_extra(
+    module: str, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The extra has the name of the instrument."""
     for name in [name for name in sys.modules if name.partition(".")[0] == library]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, library, None)  # as if it were not there
+    monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
     monkeypatch.delitem(sys.modules, f"redouble.instruments.{module}", raising=False)
     with pytest.raises(ModuleNotFoundError) as caught:
         importlib.import_module(f"redouble.instruments.{module}")
-    says = f"redouble.instruments.{module} needs {library}: pip install 'redouble[{module}]'"
-    assert (str(caught.value), caught.value.name) == (says, library)
+    message = f"redouble.instruments.{module} needs {library}: pip install 'redouble[{module}]'"
+    assert (str(caught.value), caught.value.name) == (message, library)
 
 
-def test_other_instruments_need_nothing() -> None:
+def test_other_instruments_need_no_library() -> None:
     code = f"import sys; sys.path.append({SOURCE!r}); from redouble.instruments import logging, memory"
-    command = [sys.executable, "-I", "-S", "-W", "error", "-c", code]  # without anything that is installed
+    command = [sys.executable, "-I", "-S", "-W", "error", "-c", code]  # without installed packages
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  our own code
     assert done.returncode == 0, done.stderr
 
 
-def test_what_the_library_itself_lacks_is_its_own_business() -> None:
+def test_a_missing_dependency_of_the_library_is_reported_unchanged() -> None:
     error = ModuleNotFoundError("No module named 'h11'", name="h11")
     assert missing_extra("httpx", error) is error

@@ -19,7 +19,7 @@ EVERY = pytest.mark.parametrize("make", MAKERS, ids=["budget", "bucket", "breake
 
 
 @EVERY
-def test_a_copy_is_the_thing_itself(make: Callable[[], object]) -> None:
+def test_a_copy_is_the_same_object(make: Callable[[], object]) -> None:
     shared = make()
     assert copy.copy(shared) is copy.deepcopy(shared) is shared
     assert copy.deepcopy({"a": [shared]})["a"] == [shared]
@@ -27,26 +27,26 @@ def test_a_copy_is_the_thing_itself(make: Callable[[], object]) -> None:
 
 @EVERY
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_it_is_not_sent_to_another_process(make: Callable[[], object], protocol: int) -> None:
+def test_a_shared_object_cannot_be_pickled(make: Callable[[], object], protocol: int) -> None:
     shared = make()
     name = type(shared).__name__
     with pytest.raises(TypeError, match=f"a {name} is shared by the calls of one process .*: make one there"):
         pickle.dumps(shared, protocol)
 
 
-def test_nor_is_a_policy_that_has_one() -> None:
+def test_a_policy_with_a_shared_object_cannot_be_pickled() -> None:
     with pytest.raises(TypeError, match="a RetryBudget is shared by the calls of one process"):
         pickle.dumps(Retry(budget=RetryBudget()))
 
 
 @EVERY
-def test_two_that_were_made_alike_are_two(make: Callable[[], object]) -> None:
+def test_objects_with_equal_options_are_not_equal(make: Callable[[], object]) -> None:
     one, other = make(), make()
     assert one != other
     assert len({one, other}) == 2
 
 
-def test_policies_that_share_one_are_equal_and_can_be_keys() -> None:
+def test_policies_that_share_a_budget_are_equal_and_hashable() -> None:
     budget = RetryBudget()
     assert Retry(budget=budget) == Retry(budget=budget) != Retry(budget=RetryBudget())
     assert hash(Retry(budget=budget)) == hash(Retry(budget=budget))
@@ -57,11 +57,11 @@ def test_policies_that_share_one_are_equal_and_can_be_keys() -> None:
 START = '''
 import gc, os, threading, warnings
 from redouble import Kind, RetryBudget, TokenBucket
-warnings.simplefilter("ignore", DeprecationWarning)  # there are threads, which is the point
+warnings.simplefilter("ignore", DeprecationWarning)  # a fork with threads, on purpose
 held, release = threading.Event(), threading.Event()
 
 class Held(float):
-    """A time that takes long to reckon with."""
+    """A time whose arithmetic blocks until `release` is set."""
 
 def holding(name):
     def hold(self, *others):
@@ -93,7 +93,7 @@ def in_a_child(check):
 
 
 def program(script: str) -> list[str]:
-    """Run a program; return the lines it printed."""
+    """Run a script in another process; return the lines that it printed."""
     command = [sys.executable, "-c", START + script]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
     assert (done.returncode, done.stderr) == (0, "")
@@ -114,7 +114,7 @@ FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 
 @FORKS
 def test_a_fork_while_a_budget_counts_on_another_thread() -> None:
-    """The child has neither that thread nor the lock it holds; its budget continues to count."""
+    """The child has neither that thread nor the lock that it holds; its budget continues to count."""
     script = """
 budget = RetryBudget(ratio=1, per_second=0)
 budget.credit(None, Held(5.0))
@@ -142,8 +142,8 @@ print(in_a_child(check))
 
 
 @FORKS
-def test_a_child_goes_on_from_what_there_was() -> None:
-    """And the child's state does not affect its parent."""
+def test_a_forked_child_continues_from_the_state_of_its_parent() -> None:
+    """The child's state does not affect its parent."""
     script = """
 budget, bucket = RetryBudget(ratio=0, per_second=1), TokenBucket(20)
 dropped = RetryBudget()
@@ -161,8 +161,8 @@ print(in_a_child(check), budget.snapshot()["granted"], bucket.snapshot()["tokens
 
 
 @FORKS
-def test_forks_in_the_middle_of_everything() -> None:
-    """A child can use what its parent's threads were using."""
+def test_a_fork_at_any_moment_leaves_shared_objects_usable() -> None:
+    """The child uses the objects that the threads of its parent were using."""
     script = """
 import signal, sys
 sys.setswitchinterval(1e-6)

@@ -45,7 +45,7 @@ def taken(lock: ForkSafeLock) -> Generator[None]:
 
 
 class Busy(Exception):
-    """Something to be registered."""
+    """An error type to register."""
 
 
 USES: dict[str, tuple[ForkSafeLock, Callable[[], object]]] = {
@@ -56,13 +56,13 @@ USES: dict[str, tuple[ForkSafeLock, Callable[[], object]]] = {
 
 
 @pytest.mark.parametrize("use", USES)
-def test_a_lock_that_another_thread_had_is_free_in_a_child(use: str) -> None:
+def test_a_lock_held_by_another_thread_is_free_in_a_child(use: str) -> None:
     lock, work = USES[use]
     with taken(lock):
         work()
 
 
-def test_so_is_that_of_metrics() -> None:
+def test_the_lock_of_metrics_is_free_in_a_child() -> None:
     with memory.instrument() as metrics:
         metrics._lock.acquire()
         _after_fork()
@@ -72,7 +72,7 @@ def test_so_is_that_of_metrics() -> None:
     assert metrics.counter("calls", name="forked") == 1
 
 
-class Whose:
+class Recorder:
     """An object with a method."""
 
     def __init__(self) -> None:
@@ -83,12 +83,12 @@ class Whose:
 
 
 def test_a_weak_method_is_called_while_its_object_lives() -> None:
-    somebody = Whose()
-    see = weak_method(somebody.see)
+    recorder = Recorder()
+    see = weak_method(recorder.see)
     see(1)
-    assert somebody.seen == [1]
-    gone = weakref.ref(somebody)
-    del somebody
+    assert recorder.seen == [1]
+    gone = weakref.ref(recorder)
+    del recorder
     assert gone() is None
     see(2)
 

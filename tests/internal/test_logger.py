@@ -18,27 +18,27 @@ HOOKS = ("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up")
 
 
 class Broken(logging.Filter):
-    """A filter with a mistake in it."""
+    """A filter that raises."""
 
-    asked = 0
+    calls_made = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        self.asked += 1
+        self.calls_made += 1
         raise ZeroDivisionError("a bug in the filter")
 
 
 @pytest.fixture
 def broken() -> Iterator[Broken]:
-    """Make every record of ours raise."""
-    logger, spoiler = logging.getLogger("redouble"), Broken()
-    logger.addFilter(spoiler)
-    yield spoiler
-    logger.removeFilter(spoiler)
+    """Add a filter that raises for every record of the logger."""
+    logger, failing_filter = logging.getLogger("redouble"), Broken()
+    logger.addFilter(failing_filter)
+    yield failing_filter
+    logger.removeFilter(failing_filter)
 
 
 def policy(**options: Any) -> Retry:
-    said: dict[str, Any] = {"on": Boom, "attempts": 2, "backoff": [1], "clock": Virtual()}
-    return Retry(**said | options)
+    given: dict[str, Any] = {"on": Boom, "attempts": 2, "backoff": [1], "clock": Virtual()}
+    return Retry(**given | options)
 
 
 def once_failing() -> tuple[Callable[[], int], Callable[[], Any]]:
@@ -56,7 +56,7 @@ def once_failing() -> tuple[Callable[[], int], Callable[[], Any]]:
     return work, awork
 
 
-def test_a_filter_that_fails_costs_no_call_with_a_failing_observer(
+def test_a_failing_filter_does_not_fail_a_call_with_a_failing_observer(
     colour: str, broken: Broken, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_watch, "_logged", set[object]())  # the observer is the same code in every colour
@@ -67,10 +67,10 @@ def test_a_filter_that_fails_costs_no_call_with_a_failing_observer(
     retrying = policy(**dict.fromkeys(HOOKS, fails))
     work, awork = once_failing()
     assert in_colour(colour, lambda: retrying.call(work), lambda: retrying.call(awork)) == 3
-    assert broken.asked == 4
+    assert broken.calls_made == 4
 
 
-def test_a_filter_that_fails_costs_no_nested_call(colour: str, broken: Broken) -> None:
+def test_a_failing_filter_does_not_fail_nested_calls(colour: str, broken: Broken) -> None:
     inner, outer = policy(), policy()
     calls: list[None] = []
 
@@ -83,23 +83,23 @@ def test_a_filter_that_fails_costs_no_nested_call(colour: str, broken: Broken) -
 
     with pytest.raises(Boom):
         in_colour(colour, lambda: outer.call(inner(work)), lambda: outer.call(inner(awork)))
-    assert (len(calls), broken.asked) == (4, 1)
+    assert (len(calls), broken.calls_made) == (4, 1)
 
 
-def test_two_lambdas_are_two_places(caplog: pytest.LogCaptureFixture) -> None:
-    """Though they have the same name: each is logged, and each once."""
+def test_two_failing_lambdas_are_logged_separately(caplog: pytest.LogCaptureFixture) -> None:
+    """They have the same name; each is logged once per event."""
     empty: dict[str, int] = {}
     first: Callable[[Event], object] = lambda event: 1 / 0
     second: Callable[[Event], object] = lambda event: empty["missing"]
     for _ in range(3):
         with observe(first), observe(second):
             policy(attempts=1).call(lambda: 1)
-    said = [record.exc_info[0] for record in caplog.records if record.exc_info]
-    assert sorted(str(kind) for kind in said) == sorted([str(ZeroDivisionError), str(KeyError)] * 2)
+    kinds = [record.exc_info[0] for record in caplog.records if record.exc_info]
+    assert sorted(str(kind) for kind in kinds) == sorted([str(ZeroDivisionError), str(KeyError)] * 2)
 
 
-def test_what_is_bound_to_an_observer_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """It may be a password."""
+def test_arguments_bound_to_an_observer_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """They may contain a password."""
 
     class Sender:
         def __init__(self, token: str) -> None:
@@ -129,8 +129,8 @@ def test_what_is_bound_to_an_observer_is_not_logged(caplog: pytest.LogCaptureFix
     ]
 
 
-def test_what_is_said_and_how_loud(caplog: pytest.LogCaptureFixture) -> None:
-    """A mistake of an observer's is an error, with its traceback; nesting is a warning."""
+def test_the_levels_of_log_messages(caplog: pytest.LogCaptureFixture) -> None:
+    """A failing observer is an error, with its traceback; nested retries are a warning."""
 
     def fails(event: Event) -> None:
         raise ValueError("a bug")
@@ -147,8 +147,10 @@ def test_what_is_said_and_how_loud(caplog: pytest.LogCaptureFixture) -> None:
     assert not nesting.exc_info
 
 
-def test_complaints_come_to_an_end(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Observers created for each call have different locations; at most a thousand of them are logged."""
+def test_the_number_of_logged_observer_failures_is_limited(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Observers created for each call have different locations."""
     monkeypatch.setattr(_watch, "_logged", set[object]())
     monkeypatch.setattr(_watch, "MAX_LOGGED_FAILURES", 3)
     for number in range(9):
@@ -159,11 +161,13 @@ def test_complaints_come_to_an_end(caplog: pytest.LogCaptureFixture, monkeypatch
 
 
 @pytest.mark.parametrize("limit", ["give_up_after", "timeout", "work_timeout"])
-def test_giving_up_before_any_attempt_is_logged(limit: str) -> None:
-    """There was no attempt to have a verdict on."""
-    heard: list[Event] = []
-    outcome = policy(**{limit: 0, "before_attempt": heard.append, "on_give_up": heard.append}).run(lambda: 1)
+def test_giving_up_before_any_attempt_is_emitted(limit: str) -> None:
+    """No attempt was made, so that there is no verdict."""
+    events: list[Event] = []
+    outcome = policy(**{limit: 0, "before_attempt": events.append, "on_give_up": events.append}).run(
+        lambda: 1
+    )
     assert (outcome.ok, outcome.report.attempts) == (False, 0)
-    assert [(event.what, event.attempt, event.verdict, event.kind) for event in heard] == [
+    assert [(event.what, event.attempt, event.verdict, event.kind) for event in events] == [
         ("give_up", 0, None, None)
     ]

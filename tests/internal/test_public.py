@@ -19,6 +19,7 @@ class Price:
 
     usual: ClassVar[Decimal] = Decimal(1)
     amount: Decimal = usual
+    _scale: ClassVar[Decimal] = Decimal(2)
 
 
 @public("elsewhere")
@@ -44,13 +45,13 @@ def doubled(value: int | Decimal) -> int | Decimal:
 
 
 @pytest.mark.parametrize("thing", [Price, Point, Bare, doubled])
-def test_the_module(thing: type) -> None:
+def test_public_sets_the_module(thing: type) -> None:
     assert thing.__module__ == "elsewhere"
     assert thing.__qualname__ in ("Price", "Point", "Bare", "doubled")
 
 
-def test_annotations_are_evaluated_where_they_are_written() -> None:
-    """Also for what `dataclass` and `NamedTuple` have made before."""
+def test_annotations_are_evaluated_in_the_defining_module() -> None:
+    """Also those that `dataclass` and `NamedTuple` have created before."""
     assert get_type_hints(Price) == {"usual": ClassVar[Decimal], "amount": Decimal}
     assert get_type_hints(Price.__init__) == {"amount": Decimal, "return": type(None)}
     assert get_type_hints(Point) == {"x": Decimal, "y": int | None}
@@ -58,13 +59,13 @@ def test_annotations_are_evaluated_where_they_are_written() -> None:
     assert get_type_hints(doubled)["return"] == int | Decimal
 
 
-def test_annotations_that_are_no_text_stay() -> None:
+def test_annotations_that_are_not_strings_are_kept() -> None:
     kind = type("Kind", (), {"__annotations__": {"size": int, "price": "Decimal"}, "__module__": __name__})
     assert public("elsewhere")(kind).__annotations__["size"] is int
     assert get_type_hints(kind) == {"size": int, "price": Decimal}
 
 
-def test_overloads_are_found() -> None:
+def test_overloads_are_kept() -> None:
     assert [inspect.signature(stub).return_annotation for stub in get_overloads(doubled)] == [
         "int",
         "Decimal",

@@ -13,81 +13,81 @@ from redouble._internal.reentrancy import SerialExecutor
 from tests.support.fakes import Boom
 
 
-class Office:
-    """An executor, and the log of its calls."""
+class Recorder:
+    """An executor and the log of its calls."""
 
     def __init__(self) -> None:
-        self.done: list[str] = []
-        self.desk = SerialExecutor(lambda: self.done.append("after"))
+        self.log: list[str] = []
+        self.executor = SerialExecutor(lambda: self.log.append("after"))
 
-    def deed(self, name: str) -> str:
-        assert self.desk.busy
-        self.done += [f"{name} begins", f"{name} ends"]
+    def call(self, name: str) -> str:
+        assert self.executor.busy
+        self.log += [f"{name} begins", f"{name} ends"]
         return name.upper()
 
 
-def test_a_deed_and_what_it_returns() -> None:
-    office = Office()
-    assert office.desk.run(office.deed, "a") == "A"
-    assert office.done == ["a begins", "a ends", "after"]
-    assert not office.desk.busy
+def test_run_returns_the_result_of_the_call() -> None:
+    recorder = Recorder()
+    assert recorder.executor.run(recorder.call, "a") == "A"
+    assert recorder.log == ["a begins", "a ends", "after"]
+    assert not recorder.executor.busy
 
 
-def test_one_in_the_middle_of_another_comes_after_it() -> None:
-    office = Office()
+def test_a_re_entrant_call_runs_after_the_outer_one() -> None:
+    recorder = Recorder()
 
     def outer(name: str) -> str:
-        office.done.append(f"{name} begins")
-        assert office.desk.run(office.deed, "inner") is None
-        office.done.append(f"{name} ends")
+        recorder.log.append(f"{name} begins")
+        assert recorder.executor.run(recorder.call, "inner") is None
+        recorder.log.append(f"{name} ends")
         return name
 
-    assert office.desk.run(outer, "outer") == "outer"
-    assert office.done == ["outer begins", "outer ends", "inner begins", "inner ends", "after"]
+    assert recorder.executor.run(outer, "outer") == "outer"
+    assert recorder.log == ["outer begins", "outer ends", "inner begins", "inner ends", "after"]
 
 
-def test_one_that_fails_does_not_keep_the_others_out() -> None:
-    office = Office()
+def test_a_failing_call_does_not_block_later_ones() -> None:
+    recorder = Recorder()
 
     def fail(_: str) -> None:
-        office.desk.run(office.deed, "left")
+        recorder.executor.run(recorder.call, "left")
         raise Boom
 
     with pytest.raises(Boom):
-        office.desk.run(fail, "x")
-    assert not office.desk.busy
-    assert office.desk.run(office.deed, "next") == "NEXT"
-    assert office.done == ["after", "left begins", "left ends", "next begins", "next ends", "after"]
+        recorder.executor.run(fail, "x")
+    assert not recorder.executor.busy
+    assert recorder.executor.run(recorder.call, "next") == "NEXT"
+    assert recorder.log == ["after", "left begins", "left ends", "next begins", "next ends", "after"]
 
 
-def test_interrupted_at_every_line() -> None:
-    """Each call runs once and completely, and the outermost caller gets the result of its own."""
+def test_a_call_may_be_interrupted_at_every_line() -> None:
+    """Each call runs once and completely, and the outer caller gets its own result."""
     for line in count(1):
-        office, left = Office(), [line]
+        recorder, left = Recorder(), [line]
 
         def interrupt(
-            frame: FrameType, what: str, _: object, office: Office = office, left: Any = left
+            frame: FrameType, what: str, _: object, recorder: Recorder = recorder, left: Any = left
         ) -> Any:
             if frame.f_code is not SerialExecutor.run.__code__:
                 return None
             left[0] -= what == "line"
             if what == "line" and not left[0]:
                 sys.settrace(None)
-                office.desk.run(office.deed, "inner")
+                recorder.executor.run(recorder.call, "inner")
             return interrupt
 
         before = sys.gettrace()
         sys.settrace(interrupt)
         try:
-            returned = office.desk.run(office.deed, "outer")
+            returned = recorder.executor.run(recorder.call, "outer")
         finally:
             sys.settrace(before)
         if left[0] > 0:
             assert line > 5
             return
         assert returned == "OUTER"
-        whole = [word for word in office.done if word != "after"]
+        whole = [word for word in recorder.log if word != "after"]
         assert whole[0].split()[0] == whole[1].split()[0]
         assert sorted(whole) == ["inner begins", "inner ends", "outer begins", "outer ends"]
-        assert office.done[-1] == "after"
-        assert not office.desk.busy
+        assert recorder.log[-1] == "after"
+        assert not recorder.executor.busy

@@ -1,4 +1,4 @@
-"""Errors of options name the option, the value and what to write instead, always at construction."""
+"""Errors of options name the option, the value and what to write instead, at construction."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ WRONG: list[tuple[Callable[..., object], tuple[Any, ...], type[Exception], str]]
 ]
 
 
-@pytest.mark.parametrize(("make", "args", "kind", "said"), WRONG)
-def test_what_is_wrong_is_said(
-    make: Callable[..., object], args: tuple[Any, ...], kind: type[Exception], said: str
+@pytest.mark.parametrize(("make", "args", "kind", "message"), WRONG)
+def test_invalid_values_are_refused(
+    make: Callable[..., object], args: tuple[Any, ...], kind: type[Exception], message: str
 ) -> None:
-    with pytest.raises(kind, match=said):
+    with pytest.raises(kind, match=message):
         make(*args)
 
 
@@ -99,7 +99,7 @@ def test_seconds_are_floats(value: object, expected: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "kind", "said"),
+    ("value", "kind", "message"),
     [
         (True, TypeError, "timeout=True: write seconds as a number, or a timedelta"),
         (None, TypeError, "timeout=None: write seconds as a number, or a timedelta"),
@@ -114,14 +114,14 @@ def test_seconds_are_floats(value: object, expected: float) -> None:
         (10**400, ValueError, "timeout is too large for a float: write a number of seconds"),
     ],
 )
-def test_what_is_no_duration_is_refused(value: object, kind: type[Exception], said: str) -> None:
+def test_invalid_durations_are_refused(value: object, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind) as caught:
         seconds(value, "timeout")
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
     assert caught.value.__cause__ is None
 
 
-def test_numbers_that_python_does_not_spell() -> None:
+def test_numbers_that_python_cannot_format_are_refused() -> None:
     """An integer with so many digits cannot be formatted, but it is rejected nevertheless."""
     huge = 10**5000
     with pytest.raises(ValueError, match="attempts=a huge integer: write a whole number"):
@@ -133,7 +133,7 @@ def test_numbers_that_python_does_not_spell() -> None:
     assert Retry(attempts=huge).attempts == huge
 
 
-def test_numbers_have_ends_and_both_belong() -> None:
+def test_bounds_are_inclusive() -> None:
     assert [number(n, "spread", 0, 1, "0 to 1") for n in (0, 0.5, 1)] == [0.0, 0.5, 1.0]
     assert type(number(1, "spread", 0, 1, "0 to 1")) is float
     assert [integer(n, "attempts", 1, "1 or more") for n in (1, 10**400)] == [1, 10**400]
@@ -146,7 +146,7 @@ class Budget:
 
 
 @pytest.mark.parametrize(
-    ("check", "said"),
+    ("check", "message"),
     [
         (partial(number, "1", "spread", 0, 1, "0 to 1"), "spread='1': write 0 to 1"),
         (partial(integer, 1.0, "attempts", 1, "1 or more"), "attempts=1.0: write 1 or more"),
@@ -157,13 +157,13 @@ class Budget:
         (partial(methods, Budget(), "budget", ("spend", "started")), "it has no method started()"),
     ],
 )
-def test_what_is_none_of_it_is_refused(check: Callable[[], object], said: str) -> None:
+def test_values_of_the_wrong_type_are_refused(check: Callable[[], object], message: str) -> None:
     with pytest.raises(TypeError) as caught:
         check()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_what_has_the_methods_will_do() -> None:
+def test_objects_with_the_methods_are_accepted() -> None:
     methods(Budget(), "budget", ("spend",))
     instance(None, "name", str | None, "a text")
 

@@ -1,4 +1,4 @@
-"""What can be an observer: a plain function of one event, and nothing that would never run."""
+"""Observers must be plain functions of one event; functions that would never run are refused."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_hook_is_a_function_of_one_event(good: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "message"),
     [
         (3, "on_retry=3: write a function of one event"),
         ("log", "on_retry='log': write a function of one event"),
@@ -97,29 +97,29 @@ def test_a_hook_is_a_function_of_one_event(good: object) -> None:
         (keyword, "on_retry=keyword takes (*, event: 'object') -> 'None': write a function of one event"),
     ],
 )
-def test_other_hooks_are_refused(bad: object, said: str) -> None:
+def test_invalid_hooks_are_refused(bad: object, message: str) -> None:
     with pytest.raises(TypeError) as caught:
         hook(bad, "on_retry")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "on_retry" in str(caught.value)
     with pytest.raises(TypeError):
         observe(bad)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     for option in HOOKS:
         with pytest.raises(TypeError) as caught:
             Retry(**options(**{option: bad}))
-        assert said.replace("on_retry", option) in str(caught.value)
+        assert message.replace("on_retry", option) in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "bad", [partial(Awaited()), partial(generated), partial(partial(Generated()))], ids=stable_repr
 )
-def test_partials_are_looked_through(bad: Any) -> None:
+def test_a_partial_of_an_invalid_hook_is_refused(bad: Any) -> None:
     with pytest.raises(TypeError, match=r"on_retry=\w+ is an? \w+ function and would never run"):
         Retry(on_retry=bad)
 
 
 @pytest.mark.parametrize("option", ["on", "until"])
 @pytest.mark.parametrize("bad", [generated, agenerated, Generated(), partial(Awaited())], ids=stable_repr)
-def test_rules_that_would_never_run(option: str, bad: Any) -> None:
+def test_rules_that_would_never_run_are_refused(option: str, bad: Any) -> None:
     with pytest.raises(TypeError, match=f"{option}=.* function: rules are plain functions"):
         Retry(**options(**{option: bad}))

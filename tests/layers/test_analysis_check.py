@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from typing import Any
 
@@ -25,8 +24,8 @@ from redouble import (
     presets,
     transient,
 )
-from tests.layers.test_analysis_explain import UNHINTED, Own, Patient
 from tests.support.fakes import Ledger, UnhashableRule, always
+from tests.support.layers.analysis import UNHINTED, Own, Patient, checked
 
 FULL = Backoff.exponential(0.2).maximum(2).full_jitter()
 ONCE = Retry(attempts=1)
@@ -71,14 +70,7 @@ def twice(kind: str) -> str:
     return rf"the same {kind} is there twice: every call counts twice, and may wait for itself"
 
 
-def checked(layers: Layer, expected: list[str]) -> None:
-    said = Pipeline(layers).check()
-    assert len(said) == len(expected), said
-    for one, pattern in zip(said, expected, strict=True):
-        assert re.fullmatch(pattern, one), one
-
-
-HURT: list[tuple[Layer, list[str]]] = [
+PROBLEMS: list[tuple[Layer, list[str]]] = [
     # the attempt's timeout is not below the total
     (Retry(attempt_timeout=5, timeout=5), [ATTEMPT, TOO_LONG]),
     (Retry(attempt_timeout=9, timeout=5), [ATTEMPT, TOO_LONG]),
@@ -110,7 +102,10 @@ HURT: list[tuple[Layer, list[str]]] = [
         Retry(budget=LEDGER) | Retry(attempts=2, give_up_after=5, budget=LEDGER),
         [RETRY_INSIDE, twice("Ledger")],
     ),
-    (Retry(budget=Ledger()) | Retry(attempts=2, give_up_after=5, budget=Ledger()), [RETRY_INSIDE]),  # equal
+    (
+        Retry(budget=Ledger()) | Retry(attempts=2, give_up_after=5, budget=Ledger()),
+        [RETRY_INSIDE],
+    ),  # equal, and not the same
     # a fallback that leaves nothing to retry
     (Retry() | Fallback(value=1), [FALLBACK_INSIDE]),
     (Retry(on=OSError) | Own() | Fallback(print, on=OSError), [FALLBACK_INSIDE]),
@@ -158,12 +153,12 @@ HURT: list[tuple[Layer, list[str]]] = [
             *(BULKHEAD_INSIDE, FALLBACK_HIDES, FALLBACK_INSIDE),
         ],
     ),
-    (presets.finagle(), [NO_JITTER]),  # as its docstring says
+    (presets.finagle(), [NO_JITTER]),  # as its docstring states
 ]
 
 
-@pytest.mark.parametrize(("pipeline", "expected"), HURT)
-def test_known_problems(pipeline: Layer, expected: list[str]) -> None:
+@pytest.mark.parametrize(("pipeline", "expected"), PROBLEMS)
+def test_known_problems_are_reported(pipeline: Layer, expected: list[str]) -> None:
     checked(pipeline, expected)
 
 
@@ -181,7 +176,7 @@ FINE: list[Layer] = [
     Timeout(10) | Retry() | Timeout(2),
     Timeout(5.001) | Timeout(5),
     Timeout(5) | Bulkhead(2, wait=60),
-    BULKHEAD | Bulkhead(2) | CircuitBreaker() | CircuitBreaker(),  # alike, and not the same
+    BULKHEAD | Bulkhead(2) | CircuitBreaker() | CircuitBreaker(),  # equal, and not the same
     Timeout(5) | Own() | Timeout(4),
     Retry(budget=BUDGET) | ONCE,
     ONCE | Retry(),
@@ -193,7 +188,7 @@ FINE: list[Layer] = [
     Fallback(value=1) | Retry(),
     Timeout(2) | BREAKER | Timeout(1),
     Timeout(2) | CircuitBreaker(slow=1),
-    Timeout(30) | Retry() | BREAKER,  # that is the limit of the whole
+    Timeout(30) | Retry() | BREAKER,  # a limit of the whole call
     Fallback(value=1) | BREAKER,
     CircuitBreaker(OSError) | Fallback(value=1, on=KeyError),
     BREAKER | Fallback(value=1, on=OSError),
@@ -220,11 +215,11 @@ FINE: list[Layer] = [
 
 
 @pytest.mark.parametrize("pipeline", FINE)
-def test_arrangements_without_problems(pipeline: Layer) -> None:
+def test_arrangements_without_problems_are_accepted(pipeline: Layer) -> None:
     checked(pipeline, [])
 
 
-def test_pipelines_in_pipelines_are_looked_through() -> None:
+def test_nested_pipelines_are_checked() -> None:
     inner = Retry() | BULKHEAD
     for whole in (
         Pipeline(inner),
@@ -237,7 +232,7 @@ def test_pipelines_in_pipelines_are_looked_through() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pipeline", "said"),
+    ("pipeline", "text"),
     [
         (Retry(attempt_timeout=9, timeout=5.5), "attempt_timeout=9 is not below the 5.5 s of the whole call"),
         (Timeout(5) | Timeout(7.5), "Timeout(7.5) inside a limit of 5 s"),
@@ -250,20 +245,20 @@ def test_pipelines_in_pipelines_are_looked_through() -> None:
         (Retry(attempts=None), "Retry with no limit of attempts and no budget"),
     ],
 )
-def test_the_numbers_that_are_named(pipeline: Layer, said: str) -> None:
-    [one] = [one for one in Pipeline(pipeline).check() if said in one]
+def test_problems_name_their_numbers(pipeline: Layer, text: str) -> None:
+    [one] = [one for one in Pipeline(pipeline).check() if text in one]
     assert one
 
 
-@pytest.mark.parametrize(("pipeline", "expected"), HURT)
+@pytest.mark.parametrize(("pipeline", "expected"), PROBLEMS)
 def test_each_reason_is_one_sentence(pipeline: Layer, expected: Any) -> None:
     """The problem, a colon, and the reason: on one line, without a full stop."""
-    for said in Pipeline(pipeline).check():
-        assert ": " in said
-        assert "\n" not in said
-        assert "  " not in said
-        assert not said.endswith(".")
-        assert ". " not in said
+    for text in Pipeline(pipeline).check():
+        assert ": " in text
+        assert "\n" not in text
+        assert "  " not in text
+        assert not text.endswith(".")
+        assert ". " not in text
 
 
 def test_a_gate_of_your_own_is_shared_too() -> None:

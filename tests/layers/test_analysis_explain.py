@@ -12,7 +12,6 @@ from redouble import (
     CircuitBreaker,
     Fallback,
     Gate,
-    Hints,
     Kind,
     Layer,
     Pipeline,
@@ -24,21 +23,13 @@ from redouble import (
     presets,
 )
 from tests.support.fakes import stable_repr
+from tests.support.layers.analysis import UNHINTED, Own, Patient
 
 POLICY = Retry(on=OSError, backoff=Backoff.exponential(0.1).maximum(5).full_jitter())
-UNHINTED = Hints(mode="ignore")
-
-
-class Own(Layer):
-    """A user's own."""
 
 
 class Turnstile(Gate):
     def admit(self, now: float, /) -> None: ...
-
-
-class Patient(Retry):
-    """A policy by another name."""
 
 
 def test_a_pipeline_of_many_layers() -> None:
@@ -56,7 +47,7 @@ at worst: 4 calls, 30 s"""
     )
 
 
-def test_a_pipeline_of_nothing() -> None:
+def test_an_empty_pipeline() -> None:
     assert Pipeline().explain() == "your function\n\nat worst: 1 call, for as long as your function takes"
 
 
@@ -65,7 +56,7 @@ def test_a_pipeline_of_one_layer() -> None:
     assert Pipeline(Timeout(2)).explain() == drawn
 
 
-def test_layers_of_a_users_own() -> None:
+def test_a_users_own_layers() -> None:
     """They are drawn by the name of their class, and do not change the worst case."""
     drawn = """\
 Own
@@ -135,7 +126,7 @@ MANY = [
 
 
 @pytest.mark.parametrize("pipeline", MANY, ids=stable_repr)
-def test_how_it_is_laid_out(pipeline: Pipeline) -> None:
+def test_the_layout(pipeline: Pipeline) -> None:
     """Layers are indented, descriptions are aligned, and the worst case follows an empty line."""
     *rows, blank, worst = pipeline.explain().splitlines()
     names = [type(layer).__name__ for layer in pipeline.layers]
@@ -152,7 +143,7 @@ def test_how_it_is_laid_out(pipeline: Pipeline) -> None:
     assert "e+" not in "".join(rows)
 
 
-def test_to_ask_changes_nothing() -> None:
+def test_explain_and_check_change_no_state() -> None:
     """No slot is acquired, nothing is spent or drawn; and a second call returns the same."""
 
     class Untouched:
@@ -169,15 +160,15 @@ def test_to_ask_changes_nothing() -> None:
 
 def test_a_value_is_never_shown() -> None:
     pipeline = Fallback(value="secret") | Retry(name="secret", labels={"key": "secret"})
-    told = pipeline.explain() + " ".join(pipeline.check())
-    assert "secret" not in told
+    text = pipeline.explain() + " ".join(pipeline.check())
+    assert "secret" not in text
 
 
 @pytest.mark.parametrize(
     "endless", [{"give_up_after": 10}, {"give_up_after": None, "work_timeout": 10}], ids=str
 )
-def test_without_an_end_of_attempts(endless: dict[str, Any]) -> None:
-    said = Pipeline(Retry(attempts=None, hints=UNHINTED, **endless)).explain()
-    assert said.splitlines()[-1].startswith(
+def test_any_number_of_attempts_is_limited_by_time(endless: dict[str, Any]) -> None:
+    text = Pipeline(Retry(attempts=None, hints=UNHINTED, **endless)).explain()
+    assert text.splitlines()[-1].startswith(
         "at worst: calls until time is up, for as long as your function takes"
     )

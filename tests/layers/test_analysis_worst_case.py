@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
@@ -16,7 +16,6 @@ from redouble import (
     Kind,
     Layer,
     Pipeline,
-    Retry,
     RetryBudget,
     Timeout,
     TokenBucket,
@@ -25,24 +24,10 @@ from redouble import (
 )
 from redouble._layers.analysis import WorstCase
 from tests.support.fakes import Ledger
-from tests.support.fakes import options as defaults
+from tests.support.layers.analysis import plain, worst_of
 
-UNHINTED = Hints(mode="ignore")
 OPEN = "for as long as your function takes"
 ENDLESS = f"calls until time is up, {OPEN}"
-
-
-def worst_of(pipeline: Pipeline) -> WorstCase:
-    worst = WorstCase()
-    for layer in reversed(pipeline.layers):
-        worst = layer.worst_case(worst)
-    return worst
-
-
-def plain(**options: Any) -> Retry:
-    """Make a policy without a limit, of 3 attempts, which waits for 1 s and 2 s."""
-    said = defaults(attempts=3, backoff=[1, 2], give_up_after=None, hints=UNHINTED, on=Exception)
-    return Retry(**said | options)
 
 
 def bucket(when_empty: Literal["refuse", "wait"]) -> TokenBucket:
@@ -74,15 +59,15 @@ ROWS: list[tuple[Layer, str]] = [
     (plain() | Bulkhead(1, wait=4), f"3 calls, {OPEN} and 15 s of waiting"),
     (Bulkhead(1, wait=4) | plain(), f"3 calls, {OPEN} and 7 s of waiting"),
     (plain() | plain() | Timeout(2), "9 calls, 30 s"),
-    (plain(backoff=[1]) | Timeout(2), "2 calls, 5 s"),  # a backoff that ends, ends it
+    (plain(backoff=[1]) | Timeout(2), "2 calls, 5 s"),  # a finite backoff limits the attempts
     (plain(backoff=[]) | Timeout(2), "1 call, 2 s"),
     (plain(attempts=5000, backoff=Backoff.constant(1)) | Timeout(1), "5000 calls, 9999 s"),
-    # chance at its worst
+    # the longest random delays
     (plain(backoff=Backoff.exponential(1).full_jitter()) | Timeout(2), "3 calls, 9 s"),
     (plain(backoff=Backoff.constant(1).jitter(0.5)) | Timeout(2), "3 calls, 9 s"),
     (plain(backoff=Backoff.random(1, 3)) | Timeout(2), "3 calls, 12 s"),
     (plain(backoff=Backoff.decorrelated(1, 5)) | Timeout(2), "3 calls, 14 s"),
-    # each kind has delays of its own, which a call may meet in any order
+    # each kind has its own delays, which a call may meet in any order
     (plain(backoff={Kind.throttled: [9, 0], None: [5, 0]}) | Timeout(2), "3 calls, 20 s"),
     # limits
     (plain(give_up_after=2) | Timeout(2), "3 calls, 4 s"),
@@ -132,8 +117,8 @@ def test_the_summary_of_the_worst_case(layer: Layer, worst: str) -> None:
     assert Pipeline(layer).explain().splitlines()[-1] == f"at worst: {worst}"
 
 
-def test_numbers_for_programs() -> None:
-    """Nothing is known of a budget of one's own: it may ask for any wait."""
+def test_the_worst_case_as_numbers() -> None:
+    """A user's own budget may ask for any wait."""
     assert worst_of(plain() | Bulkhead(1, wait=4) | Timeout(2)) == WorstCase(3, 21, 15)
     assert worst_of(Pipeline(plain(budget=Ledger(wait=99)))) == WorstCase(3, inf, inf)
     assert worst_of(Pipeline()) == WorstCase(1, inf, 0)

@@ -26,9 +26,8 @@ from redouble import (
 )
 from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock, virtual_time
-from tests.layers.test_analysis_worst_case import worst_of
-from tests.support.limited_calls import in_virtual_time
-from tests.support.virtual_time import unwaiting
+from tests.support.layers.analysis import worst_of
+from tests.support.virtual_time import in_virtual_time, unwaiting
 
 pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(unwaiting.__name__)]
 
@@ -37,7 +36,7 @@ SECONDS = st.integers(1, 12)
 
 
 class Worse(Exception):
-    """Of some kind, and asks for some wait."""
+    """An error of some kind, which may ask for a wait."""
 
     def __init__(self, kind: Kind, after: float | None) -> None:
         super().__init__(kind)
@@ -94,16 +93,16 @@ LIMIT = st.none() | SECONDS
 
 
 @st.composite
-def policies(draw: st.DrawFn, *, cut: bool) -> Retry:
-    """Make a policy; where calls can be ``cut``, it may have an attempt timeout."""
-    limits: dict[str, Any] = {"give_up_after": draw(LIMIT), "timeout": draw(LIMIT) if cut else None}
-    some = st.integers(1, 4)  # where only work is limited, a gate that rejects would be retried without end
+def policies(draw: st.DrawFn, *, cancellable: bool) -> Retry:
+    """Return a policy; if calls are ``cancellable``, it may have timeouts."""
+    limits: dict[str, Any] = {"give_up_after": draw(LIMIT), "timeout": draw(LIMIT) if cancellable else None}
+    some = st.integers(1, 4)  # with only a work timeout, a rejection by a gate would be retried without end
     return Retry(
         on=judged,
         attempts=draw(some if set(limits.values()) == {None} else st.none() | some),
         backoff=draw(RECIPES | st.fixed_dictionaries({Kind.throttled: RECIPES, None: RECIPES})),
-        attempt_timeout=draw(LIMIT) if cut else None,
-        work_timeout=draw(LIMIT) if cut else None,
+        attempt_timeout=draw(LIMIT) if cancellable else None,
+        work_timeout=draw(LIMIT) if cancellable else None,
         hints=draw(HINTS),
         budget=draw(st.none() | BUDGETS | WAITING),
         nested="allow",
@@ -120,14 +119,14 @@ def breaker(failures: int, cooldown: int) -> CircuitBreaker:
 
 
 @st.composite
-def pipelines(draw: st.DrawFn, *, cut: bool) -> Pipeline:
-    """Make any pipeline; where calls can be ``cut``, of layers that do so too."""
+def pipelines(draw: st.DrawFn, *, cancellable: bool) -> Pipeline:
+    """Return a pipeline of any layers; with `Timeout` only if calls are ``cancellable``."""
     layers = (
-        policies(cut=cut)
+        policies(cancellable=cancellable)
         | st.builds(bulkhead, st.just(0) | SECONDS)
         | st.builds(breaker, st.integers(1, 4), SECONDS)
         | st.just(Fallback(value=7, on=KeyError))
-        | (st.builds(Timeout, SECONDS) if cut else st.nothing())
+        | (st.builds(Timeout, SECONDS) if cancellable else st.nothing())
     )
     return Pipeline(*draw(st.lists(layers, max_size=4)))
 
@@ -138,9 +137,6 @@ ENDINGS = st.lists(
     min_size=1,
     max_size=6,
 )
-
-
-TAKES = st.sampled_from([0.25, 3.25, 40])
 
 
 class Calls:
@@ -166,8 +162,8 @@ def fill(pipeline: Pipeline, full: bool) -> None:
             layer.admit(0)
 
 
-@given(pipeline=pipelines(cut=False), endings=ENDINGS, full=st.booleans())
-def test_a_blocking_call_never_comes_to_more(
+@given(pipeline=pipelines(cancellable=False), endings=ENDINGS, full=st.booleans())
+def test_a_blocking_call_never_exceeds_the_worst_case(
     pipeline: Pipeline, endings: list[Exception], full: bool
 ) -> None:
     """The function takes no time here: the rest is waiting."""
@@ -178,15 +174,18 @@ def test_a_blocking_call_never_comes_to_more(
             pipeline.call(calls)
         assert calls.count <= worst.calls
         assert clock.now() <= worst.waiting + EPSILON
-    assert all(": " in said for said in pipeline.check())
+    assert all(": " in problem for problem in pipeline.check())
 
 
 @pytest.mark.parametrize("place", ["asyncio around", "trio around jumping"])
 @settings(deadline=None)
 @given(
-    pipeline=pipelines(cut=True), endings=ENDINGS, full=st.booleans(), takes=st.sampled_from([0.25, 3.25, 40])
+    pipeline=pipelines(cancellable=True),
+    endings=ENDINGS,
+    full=st.booleans(),
+    takes=st.sampled_from([0.25, 3.25, 40]),
 )
-def test_an_async_call_never_comes_to_more(
+def test_an_async_call_never_exceeds_the_worst_case(
     place: str, pipeline: Pipeline, endings: list[Exception], full: bool, takes: float
 ) -> None:
     fill(pipeline, full)
@@ -200,4 +199,4 @@ def test_an_async_call_never_comes_to_more(
         assert clock.now() <= worst.waiting + calls.count * takes + EPSILON
 
     in_virtual_time(place, waiting)
-    assert all(": " in said for said in pipeline.check())
+    assert all(": " in problem for problem in pipeline.check())

@@ -1,4 +1,4 @@
-"""Gates around streams: passed once, held while the stream is open, left exactly once."""
+"""Gates around streams: each stream is admitted once, and its admission ends once, with the stream."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from redouble import SYSTEM, Gate, Retry, errors, report
-from tests.support.fakes import ASYNC, Boom, Panic, Virtual, in_colour
+from redouble import SYSTEM, Retry, errors, report
+from tests.support.fakes import ASYNC, Boom, Virtual, in_colour
+from tests.support.layers.gates import BOOM, PANIC, read_gated
 from tests.support.streams import Reader, RecordingGate, Returns, ScriptedSource
 
 
@@ -32,24 +33,6 @@ class Timed(RecordingGate):
         super().ended(ticket, error, now)
 
 
-def play(colour: str, gate: Gate, script: list[Any], reader: Reader = Reader()) -> list[object]:  # noqa: B008  frozen
-    """Read a gated stream; return its items, and its error if there is one."""
-    tape, taken = ScriptedSource([script], Virtual(), []), list[object]()
-
-    async def waiting() -> None:
-        await reader.aread(gate(tape.aitems), taken)
-
-    try:
-        in_colour(colour, lambda: reader.read(gate(tape.items), taken), waiting)
-    except BaseException as error:
-        taken.append(error)
-    assert tape.trail.count("open:1") == tape.trail.count("close:1") == tape.opened
-    return taken
-
-
-BOOM, PANIC = Boom("x"), Panic()
-
-
 @pytest.mark.parametrize(
     ("script", "reader", "taken", "left"),
     [
@@ -60,7 +43,7 @@ BOOM, PANIC = Boom("x"), Panic()
         ([1, BOOM], Reader(), [1, BOOM], [BOOM]),
         ([PANIC], Reader(), [PANIC], [PANIC]),
         ([1, PANIC], Reader(), [1, PANIC], [PANIC]),
-        # leaving early is a good end
+        # closing early counts as success
         *(([1, 2], Reader(way), [1], [None]) for way in ("break", "close", "drop")),
         *(([1, 2, 3], Reader(way, 2), [1, 2], [None]) for way in ("break", "close", "drop")),
         ([1, 2], Reader("raise", 1, BOOM), [1, BOOM], [None]),
@@ -73,17 +56,17 @@ BOOM, PANIC = Boom("x"), Panic()
         ([1, 2], Reader("throw", 1, PANIC), [1, PANIC], [PANIC]),
     ],
 )
-def test_one_stream(
+def test_how_the_admission_of_a_stream_ends(
     colour: str, script: list[Any], reader: Reader, taken: list[Any], left: list[Any]
 ) -> None:
     gate = RecordingGate()
-    assert play(colour, gate, script, reader) == taken
+    assert read_gated(colour, gate, script, reader) == taken
     assert gate.left == left
     assert gate.inside == 0
 
 
-def test_held_while_it_is_open(colour: str) -> None:
-    """From the first item asked for until the end, by the gate's own clock."""
+def test_an_admission_lasts_while_the_stream_is_open(colour: str) -> None:
+    """From the request of the first item until the end, by the gate's own clock."""
     gate = Timed()
 
     def steps() -> Iterator[int]:
@@ -111,8 +94,8 @@ def test_held_while_it_is_open(colour: str) -> None:
     assert gate.times == [5, 8]
 
 
-def test_turned_away(colour: str) -> None:
-    """Then nothing is opened; and once there is room, another one may pass."""
+def test_a_rejected_stream_is_not_opened(colour: str) -> None:
+    """When the admitted stream has ended, another one is admitted."""
     gate, tape = Timed(), ScriptedSource([[1, 2]], Virtual(), [])
 
     def blocking() -> None:
@@ -140,7 +123,7 @@ def test_turned_away(colour: str) -> None:
     assert gate.left == [None, None]
 
 
-def test_retried_through_a_gate(colour: str) -> None:
+def test_a_retried_stream_through_gates(colour: str) -> None:
     """Inside the policy, the gate sees every attempt; outside, one stream. A late error is committed."""
     late = Boom("late")
     outer, inner = RecordingGate(), RecordingGate()
@@ -158,13 +141,13 @@ def test_retried_through_a_gate(colour: str) -> None:
         in_colour(colour, blocking, waiting)
     assert [type(error) for error in inner.left] == [Boom] * 3
     assert outer.left == [late]
-    said = report(late)
-    assert said is not None
-    assert (said.reason, said.attempts) == ("committed", 3)
+    found = report(late)
+    assert found is not None
+    assert (found.reason, found.attempts) == ("committed", 3)
 
 
 def test_a_rejection_is_retried(colour: str) -> None:
-    """A gate that is closed when the stream begins is worth another attempt."""
+    """A gate that rejects a stream when it begins causes another attempt."""
     gate = Timed()
     policy = Retry(backoff=[0] * 9, attempts=3, clock=gate.virtual)
     tape = ScriptedSource([[1]], Virtual(), [])
@@ -179,26 +162,25 @@ def test_a_rejection_is_retried(colour: str) -> None:
 
     with pytest.raises(errors.Rejected) as caught:
         in_colour(colour, blocking, waiting)
-    said = report(caught.value)
-    assert said is not None
-    assert said.attempts == 3
+    found = report(caught.value)
+    assert found is not None
+    assert found.attempts == 3
     assert tape.opened == 0
     assert all(2 <= wait <= 2.2 for wait in gate.virtual.waits)
 
 
 @pytest.mark.parametrize("after", [1, 2])
-def test_a_source_that_cannot_be_closed(colour: str, after: int) -> None:
-    """No slot is lost."""
+def test_a_stream_whose_close_raises_ends_its_admission(colour: str, after: int) -> None:
     gate = RecordingGate()
 
-    def spoilt() -> Generator[int]:
+    def failing() -> Generator[int]:
         try:
             yield 1
             yield 2
         finally:
             raise Boom
 
-    async def aspoilt() -> AsyncGenerator[int]:
+    async def afailing() -> AsyncGenerator[int]:
         try:
             yield 1
             yield 2
@@ -206,16 +188,16 @@ def test_a_source_that_cannot_be_closed(colour: str, after: int) -> None:
             raise Boom
 
     async def waiting() -> None:
-        await Reader("close", after).aread(gate(aspoilt), [])
+        await Reader("close", after).aread(gate(afailing), [])
 
     with pytest.raises(Boom) as caught:
-        in_colour(colour, lambda: Reader("close", after).read(gate(spoilt), []), waiting)
+        in_colour(colour, lambda: Reader("close", after).read(gate(failing), []), waiting)
     assert gate.inside == 0
     assert gate.left == [caught.value]
 
 
-def test_a_layer_of_one_s_own(colour: str) -> None:
-    """A gate may override one method for streams; the others are not affected."""
+def test_a_gate_may_override_one_method_for_streams(colour: str) -> None:
+    """The other methods are not affected."""
     log: list[str] = []
 
     class Own(RecordingGate):
@@ -227,5 +209,5 @@ def test_a_layer_of_one_s_own(colour: str) -> None:
             return wrapped
 
     gate = Own()
-    assert play(colour, gate, [1]) == [1]
+    assert read_gated(colour, gate, [1]) == [1]
     assert (log, len(gate.left)) == (([], 1) if colour in ASYNC else (["own"], 0))

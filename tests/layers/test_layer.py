@@ -1,4 +1,4 @@
-"""Layers, gates and pipelines written by a user, used in every possible way."""
+"""Gates written by a user, used in every possible way."""
 
 from __future__ import annotations
 
@@ -11,44 +11,11 @@ import pytest
 import trio
 
 from redouble import SYSTEM, Gate, errors
-from tests.support.fakes import Panic, Virtual, in_colour
+from tests.support.fakes import Panic, in_colour
+from tests.support.layers.gates import AtMost, aadd, add
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class AtMost(Gate):
-    """At most this many calls at once: an example of a user's own gate."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.inside = 0
-        self.clock = self.virtual = Virtual()
-        self.log: list[tuple[int, BaseException | None, float]] = []
-
-    def admit(self, now: float, /) -> int:
-        if self.inside == self.limit:
-            raise errors.Rejected(f"{self.limit} are inside", retry_after=2)
-        self.inside += 1
-        return self.inside
-
-    def ended(self, ticket: int, error: BaseException | None, now: float, /) -> None:
-        self.inside -= 1
-        self.log.append((ticket, error, now))
-
-    def __repr__(self) -> str:
-        return f"AtMost({self.limit})"
-
-
-def add(one: int, *, two: int = 2) -> int:
-    """Add them."""
-    return one + two
-
-
-async def aadd(one: int, *, two: int = 2) -> int:
-    """Add them."""
-    await SYSTEM.asleep(0)
-    return one + two
 
 
 # ------------------------------------------------------------------------------- gates
@@ -77,7 +44,7 @@ def test_a_gate_as_decorator_by_call_and_by_with(colour: str) -> None:
 
 @pytest.mark.parametrize("error", [ValueError("x"), KeyboardInterrupt(), Panic()], ids=repr)
 @pytest.mark.parametrize("form", ["decorator", "with"])
-def test_a_gate_learns_how_it_ended(form: str, error: BaseException, colour: str) -> None:
+def test_a_gate_records_the_error_of_a_call(form: str, error: BaseException, colour: str) -> None:
     gate = AtMost(1)
 
     def blocking() -> None:
@@ -94,9 +61,9 @@ def test_a_gate_learns_how_it_ended(form: str, error: BaseException, colour: str
         with gate:
             await waiting()
 
-    ways = (gate(blocking), gate(waiting)) if form == "decorator" else (within, awithin)
+    functions = (gate(blocking), gate(waiting)) if form == "decorator" else (within, awithin)
     with pytest.raises(type(error)):
-        in_colour(colour, *ways)
+        in_colour(colour, *functions)
     assert gate.log == [(1, error, 0)]
     assert gate.inside == 0
 
@@ -125,8 +92,8 @@ def test_gates_inside_gates() -> None:
     assert [ticket for ticket, _, _ in inner.log] == [1]
 
 
-def test_gates_left_in_any_order() -> None:
-    """A generator may be closed while its caller is inside another gate: each gate ends its own passage."""
+def test_gates_may_end_in_any_order() -> None:
+    """A generator may be closed while its caller is inside another gate: each gate ends its own admission."""
     one, other = AtMost(1), AtMost(1)
 
     def items() -> Iterator[int]:
@@ -142,8 +109,8 @@ def test_gates_left_in_any_order() -> None:
     assert other.log == [(1, None, 0)]
 
 
-def test_a_gate_left_in_another_context_loses_no_place() -> None:
-    """Frameworks enter and leave what yields in contexts of their own."""
+def test_a_gate_exited_in_another_context_ends_its_admission() -> None:
+    """Frameworks may enter and exit a context manager in different contexts."""
     gate = AtMost(1)
     copy_context().run(gate.__enter__)
     assert gate.inside == 1
@@ -154,8 +121,8 @@ def test_a_gate_left_in_another_context_loses_no_place() -> None:
 
 
 @pytest.mark.parametrize("colour", ["asyncio", "trio"])
-def test_each_task_has_its_own_passage(colour: str) -> None:
-    """Tasks that are inside at the same time leave in any order, each with its own ticket."""
+def test_each_task_has_its_own_admission(colour: str) -> None:
+    """Admitted tasks end in any order, each with its own ticket."""
     gate, seen = AtMost(3), list[tuple[int, int]]()
 
     async def one(turns: int) -> None:

@@ -1,4 +1,4 @@
-"""The hooks of a layer: one that a user writes describes itself, is linted and is listed as ours are."""
+"""The hooks of a user's own layer: it is described, linted and listed as the built-in layers are."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PUT_OUTSIDE = "Turnstile inside Retry: a coin is paid for each attempt; put it o
 
 
 class Again(Layer):
-    """Calls a second time after a pause: a user's own retry."""
+    """A user's own retry: it calls a second time after an error."""
 
     def __init__(self, pause: float = 0.5, on: type[Exception] = Exception) -> None:
         self.pause, self.on = pause, on
@@ -72,7 +72,7 @@ class Again(Layer):
 
 
 class Turnstile(Gate):
-    """Admits this many calls: a user's own gate."""
+    """A user's own gate: it admits as many calls as there are ``coins``."""
 
     def __init__(self, coins: int, name: str | None = None) -> None:
         self.coins, self.name, self.passed = coins, name, 0
@@ -99,7 +99,7 @@ class Turnstile(Gate):
         return {"passed": self.passed, "coins": self.coins}
 
 
-def said(layer: Layer) -> list[str]:
+def problems_of(layer: Layer) -> list[str]:
     """Return the problems that a pipeline reports, without the reasons."""
     return [sentence.partition(":")[0] for sentence in Pipeline(layer).check()]
 
@@ -133,7 +133,7 @@ at worst: 2 calls, 5 s"""
     ],
     ids=stable_repr,
 )
-def test_its_worst_case_is_a_part_of_that_of_the_pipeline(layer: Layer, worst: WorstCase) -> None:
+def test_its_worst_case_is_part_of_that_of_the_pipeline(layer: Layer, worst: WorstCase) -> None:
     assert Pipeline(layer).worst_case(WorstCase()) == worst
 
 
@@ -162,12 +162,12 @@ def test_it_is_linted() -> None:
     ],
     ids=stable_repr,
 )
-def test_our_layers_ask_about_its_traits(layer: Layer, expected: list[str]) -> None:
-    assert said(layer) == expected
+def test_built_in_layers_use_its_traits(layer: Layer, expected: list[str]) -> None:
+    assert problems_of(layer) == expected
 
 
 class Limit(Layer):
-    """Ends the whole call, or each call of the inner function."""
+    """A layer with the given traits."""
 
     def __init__(self, traits: Traits) -> None:
         self._own = traits
@@ -187,36 +187,36 @@ class Limit(Layer):
         (Traits(time_limit=2), CircuitBreaker(), []),
     ],
 )
-def test_its_limits_are_known_to_ours(traits: Traits, inside: Layer, expected: list[str]) -> None:
-    assert said(Limit(traits) | inside) == expected
-    assert said(Keyed(str, lambda: Limit(traits)) | inside) == expected
+def test_built_in_layers_use_its_limits(traits: Traits, inside: Layer, expected: list[str]) -> None:
+    assert problems_of(Limit(traits) | inside) == expected
+    assert problems_of(Keyed(str, lambda: Limit(traits)) | inside) == expected
 
 
-def test_the_limit_of_each_attempt_is_known_through_a_key() -> None:
+def test_the_attempt_limit_of_a_keyed_policy_is_used() -> None:
     policy = Retry(attempt_timeout=2, attempts=2)
-    assert said(Keyed(str, lambda: policy) | Hedge(3)) == said(policy | Hedge(3))
+    assert problems_of(Keyed(str, lambda: policy) | Hedge(3)) == problems_of(policy | Hedge(3))
 
 
-def test_state_that_stands_twice() -> None:
-    """A gate is shared as a whole; of other layers, what their traits name."""
+def test_shared_state_that_is_there_twice_is_reported() -> None:
+    """A gate is shared state itself; other layers name theirs in their traits."""
     gate, ledger = Turnstile(1), RetryBudget()
-    assert said(gate | gate) == ["the same Turnstile is there twice"]
-    assert said(Limit(Traits(shared=(ledger,))) | Limit(Traits(shared=(ledger,)))) == [
+    assert problems_of(gate | gate) == ["the same Turnstile is there twice"]
+    assert problems_of(Limit(Traits(shared=(ledger,))) | Limit(Traits(shared=(ledger,)))) == [
         "the same RetryBudget is there twice"
     ]
-    assert said(Limit(Traits(shared=(ledger,))) | Retry(budget=ledger)) == [
+    assert problems_of(Limit(Traits(shared=(ledger,))) | Retry(budget=ledger)) == [
         "the same RetryBudget is there twice"
     ]
-    assert said(Turnstile(1) | Turnstile(1)) == []
+    assert problems_of(Turnstile(1) | Turnstile(1)) == []
 
 
-def test_a_client_refuses_one_that_calls_concurrently() -> None:
+def test_a_client_rejects_a_layer_that_calls_concurrently() -> None:
     with pytest.raises(TypeError, match="the attempts of a client share one request"):
         http_plan(Limit(Traits(concurrent=True)), "client", lambda _: None, aio=False)
 
 
-def test_a_pipeline_answers_as_its_layers_together() -> None:
-    """For a layer of yours that holds one."""
+def test_the_hooks_of_a_pipeline_combine_those_of_its_layers() -> None:
+    """A user's own layer that contains a pipeline may call them."""
     gate = Turnstile(3)
     pipeline = Again(on=OSError) | gate | Limit(Traits(concurrent=True, time_limit=3, each_call_limit=2))
     assert pipeline.describe() == "Again (a second call after 0.5 s) | Turnstile (3 coins) | Limit"
@@ -226,7 +226,7 @@ def test_a_pipeline_answers_as_its_layers_together() -> None:
     assert Pipeline().describe() == ""
 
 
-def test_hooks_that_are_not_written_change_nothing() -> None:
+def test_the_default_hooks() -> None:
     class Bare(Layer):
         """No hooks."""
 
@@ -255,7 +255,7 @@ def broken(hook: str, result: Callable[..., Any]) -> Layer:
         return result(*args)
 
     class Broken(Layer):
-        """All other hooks are as they were."""
+        """A layer whose other hooks are the default ones."""
 
     setattr(Broken, hook, own)
     return Broken()
@@ -267,7 +267,7 @@ SENTENCES = r"return a list of sentences, \(\) for none; or yield them$"
 
 
 @pytest.mark.parametrize(
-    ("hook", "returned", "use", "says"),
+    ("hook", "returned", "use", "message"),
     [
         ("describe", None, EXPLAIN, r'^Broken.describe\(\) returned None: return a string, or "" for no'),
         ("describe", 3, EXPLAIN, r"^Broken.describe\(\) returned 3: return a string"),
@@ -283,14 +283,14 @@ SENTENCES = r"return a list of sentences, \(\) for none; or yield them$"
     ],
 )
 @pytest.mark.parametrize("keyed", [False, True], ids=["alone", "by key"])
-def test_a_hook_that_returns_something_else(
-    hook: str, returned: object, use: Callable[[Pipeline], object], says: str, keyed: bool
+def test_a_hook_that_returns_a_wrong_type_is_reported(
+    hook: str, returned: object, use: Callable[[Pipeline], object], message: str, keyed: bool
 ) -> None:
     """The error names the class, the hook, and what to return."""
     layer = broken(hook, lambda *_: returned)
     with pytest.raises(TypeError) as caught:
         use(Timeout(2) | (Keyed(str, lambda: layer) if keyed else layer) | Bulkhead(1))
-    assert re.search(says, str(caught.value))
+    assert re.search(message, str(caught.value))
 
 
 def failing(*_: object) -> Any:
@@ -313,8 +313,10 @@ def failing_late(*_: object) -> Iterator[str]:
         ("lint", failing_late, CHECK),
     ],
 )
-def test_a_hook_that_raises(hook: str, fails: Callable[..., Any], use: Callable[[Pipeline], object]) -> None:
-    """The error is raised, with a note that names the hook; our layers that call it are not named."""
+def test_a_hook_that_raises_is_named_in_a_note(
+    hook: str, fails: Callable[..., Any], use: Callable[[Pipeline], object]
+) -> None:
+    """The error is raised; built-in layers that call the hook are not named."""
     layer = broken(hook, fails)
     with pytest.raises(ZeroDivisionError) as caught:
         use(CircuitBreaker() | layer | Bulkhead(1))
@@ -326,8 +328,8 @@ def test_a_hook_that_raises(hook: str, fails: Callable[..., Any], use: Callable[
     assert second.startswith("raised by Keyed.")
 
 
-def test_an_attribute_of_the_name_of_a_hook() -> None:
-    """It is found when `explain` or `check` is called; calls are not affected."""
+def test_an_attribute_with_the_name_of_a_hook_is_reported() -> None:
+    """It is reported when `explain` or `check` is called; calls are not affected."""
 
     class Tagged(Gate):
         def __init__(self) -> None:
@@ -358,7 +360,7 @@ def test_it_is_listed_while_it_lives() -> None:
     assert listed("hooks gate") == {}
 
 
-def test_one_without_a_name_or_a_snapshot() -> None:
+def test_a_layer_without_a_name_is_not_listed() -> None:
     class Plain(Layer):
         def __init__(self, name: str | None = None) -> None:
             self.name = name
@@ -371,14 +373,14 @@ def test_one_without_a_name_or_a_snapshot() -> None:
     assert layers[0].name is None
 
 
-def test_a_name_that_is_taken_away() -> None:
+def test_a_layer_whose_name_is_removed_is_not_listed() -> None:
     gate = Turnstile(3, name="hooks named")
     gate.name = None
     assert listed("hooks named") == {}
     assert None not in stats()["layers"]
 
 
-def test_a_name_is_an_attribute_of_any_kind() -> None:
+def test_a_name_may_be_any_kind_of_attribute() -> None:
     @dataclass(frozen=True)
     class Valued(Layer):
         limit: int
@@ -409,7 +411,7 @@ def test_a_name_is_an_attribute_of_any_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "section", "error", "says"),
+    ("name", "section", "error", "message"),
     [
         (3, "layers", TypeError, "Own name=3: write a text, or None"),
         ("own", "policies", ValueError, r"Own.register\('policies'\): write one of breakers, bulkheads,"),
@@ -417,13 +419,15 @@ def test_a_name_is_an_attribute_of_any_kind() -> None:
         ("own", "layer", ValueError, r"Own.register\('layer'\)"),
     ],
 )
-def test_what_cannot_be_registered(name: Any, section: Any, error: type[Exception], says: str) -> None:
+def test_wrong_names_and_sections_are_reported(
+    name: Any, section: Any, error: type[Exception], message: str
+) -> None:
     class Own(Layer):
         """Bare."""
 
     layer = Own()
     layer.name = name
-    with pytest.raises(error, match=says):
+    with pytest.raises(error, match=message):
         layer.register(section)
     assert "own" not in stats()["layers"]
 
@@ -438,7 +442,7 @@ def test_a_failing_snapshot_names_its_layer(snapshot: Callable[..., Any]) -> Non
     assert listed("hooks whole") == {"layers": {"type": "Turnstile", **other.snapshot()}}
 
 
-def test_a_sample_that_is_made_for_a_look_is_not_listed() -> None:
+def test_a_sample_layer_that_explain_makes_is_not_listed() -> None:
     keyed = Keyed(str, lambda: Turnstile(3, name="hooks keyed"))
     assert "3 coins" in Pipeline(keyed).explain()
     assert listed("hooks keyed") == {}
@@ -446,7 +450,7 @@ def test_a_sample_that_is_made_for_a_look_is_not_listed() -> None:
     assert listed("hooks keyed").keys() == {"layers"}
 
 
-def test_metrics_and_events_know_it() -> None:
+def test_it_appears_in_metrics_and_events() -> None:
     class Ward(Turnstile):
         def __init__(self) -> None:
             super().__init__(1, name="hooks ward")
@@ -491,7 +495,7 @@ def test_metrics_and_events_know_it() -> None:
     ],
     ids=stable_repr,
 )
-def test_which_of_ours_can_be_reconfigured(old: Any, new: Any, can: bool) -> None:
+def test_which_built_in_objects_can_be_reconfigured(old: Any, new: Any, can: bool) -> None:
     before = repr(old)
     assert old.can_reconfigure(new) is can
     assert repr(old) == before

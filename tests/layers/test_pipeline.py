@@ -1,4 +1,4 @@
-"""Pipelines, layers of a user's own, and what can be wrapped at all."""
+"""Pipelines, a user's own layers, and the functions that can be wrapped."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ import redouble
 from redouble import Layer, Pipeline, Retry, RetryBudget, Timeout, Worker, policy_of
 from redouble._internal.callables import display_name
 from redouble._layers.layer import decoration
-from tests.layers.test_layer import AtMost, aadd, add
 from tests.support.fakes import Virtual, in_colour, stable_repr
+from tests.support.layers.gates import AtMost, aadd, add
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Marked(Layer):
-    """Records the calls that pass: an example of a user's own layer."""
+    """A user's own layer, which records the calls that pass."""
 
     def __init__(self, name: str, passed: list[str]) -> None:
         self.name, self.passed = name, passed
@@ -48,24 +48,24 @@ class Marked(Layer):
 
 
 class Idle(Layer):
-    """Switched off: it wraps nothing around anything."""
+    """A layer that returns every function unchanged."""
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         return fn
 
 
 class Cold(Layer):
-    """Wraps nothing."""
+    """A layer without wrappers: it can wrap no function."""
 
 
 def test_a_retry_around_a_gate(colour: str) -> None:
     """The gate's rejection is transient and its hint is waited for; each attempt passes the gate."""
     gate, clock = AtMost(1), Virtual()
 
-    def leave(_: object) -> None:
+    def free_gate(_: object) -> None:
         gate.inside = 0
 
-    retry = Retry(backoff=[0, 0], hints=redouble.Hints(spread=0), clock=clock, on_retry=leave)
+    retry = Retry(backoff=[0, 0], hints=redouble.Hints(spread=0), clock=clock, on_retry=free_gate)
     pipeline = retry | gate
     gate.inside = 1
     assert in_colour(colour, lambda: pipeline(add)(1, two=4), lambda: pipeline.call(aadd, 1, two=4)) == 5
@@ -102,20 +102,20 @@ def test_outermost_first_and_flat(colour: str) -> None:
     assert passed == ["a", "b", "c", "d"]
 
 
-def test_everybody_in_a_pipeline_knows_the_function_by_its_name() -> None:
+def test_the_report_of_a_pipeline_names_the_function() -> None:
     @(Retry(on=ConnectionError, attempts=2, backoff=[0]) | AtMost(1) | Retry(attempts=1))
     def fetch() -> None:
         raise ConnectionError
 
     with pytest.raises(ConnectionError) as caught:
         fetch()
-    said = redouble.report(caught.value)
-    assert said is not None
-    assert said.name == display_name(fetch)
-    assert said.attempts == 2
+    found = redouble.report(caught.value)
+    assert found is not None
+    assert found.name == display_name(fetch)
+    assert found.attempts == 2
 
 
-def test_a_pipeline_of_nothing_changes_nothing() -> None:
+def test_an_empty_pipeline_returns_the_function_itself() -> None:
     assert Pipeline()(add) is add
     assert Pipeline()(aadd) is aadd
     assert not hasattr(add, "__wrapped__")
@@ -133,7 +133,7 @@ def test_a_pipeline_is_a_value() -> None:
 
 
 def test_limits_in_a_pipeline(colour: str) -> None:
-    """A layer like any other: around the whole call, and around each attempt."""
+    """A timeout is a layer like any other: around the whole call, or around each attempt."""
     inner = Timeout(60, worker=Worker())
     pipeline = Timeout(3600, worker=Worker()) | Retry(attempts=2) | inner
     assert pipeline.layers == (Timeout(3600, worker=Worker()), Retry(attempts=2), inner)
@@ -149,7 +149,7 @@ def test_a_worker_in_the_middle_of_a_pipeline() -> None:
     """Outer layers run here, inner ones on the thread."""
     passed, here = list[str](), get_ident()
 
-    class Told(Marked):
+    class Located(Marked):
         def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
             def marked(*args: P.args, **kwargs: P.kwargs) -> T:
                 passed.append(f"{self.name} {'here' if get_ident() == here else 'there'}")
@@ -157,7 +157,7 @@ def test_a_worker_in_the_middle_of_a_pipeline() -> None:
 
             return marked
 
-    pipeline = Told("a", passed) | Retry(worker=Worker()) | Told("b", passed) | Told("c", passed)
+    pipeline = Located("a", passed) | Retry(worker=Worker()) | Located("b", passed) | Located("c", passed)
     assert pipeline.call(add, 1) == 3
     assert passed == ["a here", "b there", "c there"]
 
@@ -192,7 +192,7 @@ def test_a_class_is_not_its_instance() -> None:
         Pipeline(wrong)
 
 
-def test_a_layer_that_wraps_nothing_raises() -> None:
+def test_a_layer_without_wrappers_raises() -> None:
     with pytest.raises(TypeError, match=r"Cold cannot wrap a plain function, which add is"):
         Cold()(add)
     with pytest.raises(TypeError, match="Cold cannot wrap a coroutine function, which aadd is"):
@@ -201,7 +201,7 @@ def test_a_layer_that_wraps_nothing_raises() -> None:
         (Retry() | Cold())(add)
 
 
-# ---------------------------------------------------------------------- what is decorated
+# -------------------------------------------------------------------- decorated functions
 
 
 class Client:
@@ -221,7 +221,7 @@ class Client:
 
     @layer
     @staticmethod
-    def of_nobody(one: int) -> int:
+    def static(one: int) -> int:
         return one
 
     @classmethod
@@ -249,7 +249,7 @@ def test_a_decorated_function_keeps_its_signature() -> None:
 
 def test_methods_of_every_kind() -> None:
     client = Client()
-    calls = [client.method, client.of_class, Client.of_class, client.of_nobody, Client.of_nobody]
+    calls = [client.method, client.of_class, Client.of_class, client.static, Client.static]
     for call in [*calls, client.inside_out, Client.inside_out]:
         assert call(3) == 3
         assert policy_of(call) is Client.layer
@@ -264,7 +264,7 @@ def test_policy_of() -> None:
     assert policy_of(gate(policy(add))) is gate
     assert policy_of(redouble.retry(add)) == Retry()
     assert policy_of(add) is policy_of(print) is policy_of(Client()) is None
-    assert policy_of(operator.itemgetter(1)) is None  # it can be no key of a weak mapping
+    assert policy_of(operator.itemgetter(1)) is None  # it does not support weak references
     assert decoration(gate(add)) == (gate, add)
     with pytest.raises(TypeError, match="add is not decorated by a policy"):
         decoration(add)
@@ -275,7 +275,7 @@ def test_policy_of() -> None:
     [Retry(), AtMost(1), Retry() | AtMost(1), Timeout(2, worker=Worker()), Retry(worker=Worker())],
     ids=stable_repr,
 )
-def test_a_decorated_function_is_not_kept(layer: Layer) -> None:
+def test_a_decorated_function_is_freed(layer: Layer) -> None:
     """Not even a function that calls itself, and so refers to its own wrapper."""
 
     def make() -> weakref.ref[Callable[[int], int]]:

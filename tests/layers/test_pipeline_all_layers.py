@@ -35,7 +35,7 @@ COOLDOWN = 30.0
 
 @dataclass
 class Guards:
-    """A pipeline of all of them, with its parts at hand; its own clock stands still unless moved."""
+    """A pipeline of all these layers, with its parts; its clock stands still unless a test moves it."""
 
     clock: Virtual = field(default_factory=Virtual)
     limit: int = 1
@@ -55,8 +55,8 @@ class Guards:
     def called(self, colour: str, *steps: Any) -> tuple[object, int]:
         """Call an operation that follows the steps; return the result, and how often it was called."""
         script = Script(*steps)
-        came = in_colour(colour, lambda: self.whole.call(script), lambda: self.whole.call(script.aio))
-        return came, len(script.calls)
+        outcome = in_colour(colour, lambda: self.whole.call(script), lambda: self.whole.call(script.aio))
+        return outcome, len(script.calls)
 
     def left(self) -> tuple[float, float, object]:
         """Return what is left behind: slots in use, tokens, and the state of the breaker."""
@@ -64,7 +64,7 @@ class Guards:
 
 
 @pytest.mark.parametrize(
-    ("steps", "failures", "came", "left"),
+    ("steps", "failures", "outcome", "left"),
     [
         ([ok(3)], 3, (3, 1), (0, 100, "closed")),
         ([Boom(), ok(3)], 3, (3, 2), (0, 100, "closed")),  # a successful retry refunds its cost
@@ -74,14 +74,14 @@ class Guards:
         ([Boom(), Boom(), ok(3)], 2, (errors.CircuitOpen, 2), (0, 90, "open")),
     ],
 )
-def test_one_call(colour: str, steps: list[Any], failures: int, came: Any, left: Any) -> None:
+def test_one_call(colour: str, steps: list[Any], failures: int, outcome: Any, left: Any) -> None:
     """The result, the number of calls of the function, and the state that is left behind."""
     guards = Guards(failures=failures)
-    assert guards.called(colour, *steps) == came
+    assert guards.called(colour, *steps) == outcome
     assert guards.left() == left
 
 
-def test_an_error_that_is_not_named(colour: str) -> None:
+def test_an_error_that_retry_and_fallback_do_not_handle(colour: str) -> None:
     """It is not retried and not replaced; for the breaker it is a failure like any other."""
     guards, wrong = Guards(failures=1), KeyError("x")
     with pytest.raises(KeyError) as caught:
@@ -90,7 +90,7 @@ def test_an_error_that_is_not_named(colour: str) -> None:
     assert guards.left() == (0, 100, "open")
 
 
-def test_a_full_bulkhead(colour: str) -> None:
+def test_the_error_of_a_full_bulkhead_is_replaced(colour: str) -> None:
     guards = Guards()
     with guards.bulkhead:
         assert guards.called(colour, ok(3)) == (errors.BulkheadFull, 0)
@@ -127,7 +127,9 @@ def test_the_budget_runs_out(colour: str) -> None:
         ([["fail"], [1, 2]], Reader("break", 1), [1], (0, 100, "closed")),
     ],
 )
-def test_streams(colour: str, script: list[Any], reader: Reader, taken: list[object], left: Any) -> None:
+def test_streams_through_all_layers(
+    colour: str, script: list[Any], reader: Reader, taken: list[object], left: Any
+) -> None:
     guards = Guards()
     pipeline, tape, seen = (
         Fallback(value="ab") | guards.inner,
@@ -144,7 +146,7 @@ def test_streams(colour: str, script: list[Any], reader: Reader, taken: list[obj
     assert len(tape.trail) == 2 * tape.opened
 
 
-def test_a_place_is_held_while_a_stream_is_open(colour: str) -> None:
+def test_a_slot_is_held_while_a_stream_is_open(colour: str) -> None:
     guards = Guards()
 
     def items() -> Iterator[int]:
@@ -172,7 +174,7 @@ def test_a_place_is_held_while_a_stream_is_open(colour: str) -> None:
     assert guards.left() == (0, 100, "closed")
 
 
-# ------------------------------------------------------------------------ what is decorated
+# ---------------------------------------------------------------------- decorated functions
 
 INNER = Bulkhead(9) | Retry(on=Boom, attempts=2, backoff=[0]) | CircuitBreaker(failures=99)
 GUARDED = Fallback(value=b"", on=OSError) | INNER | Timeout(HOUR, worker=Worker())
@@ -200,7 +202,7 @@ class Client:
 
     @GUARDED
     @staticmethod
-    def of_nobody(url: str) -> bytes:
+    def static(url: str) -> bytes:
         return url.encode()
 
     def answer(self, *parts: str) -> bytes:
@@ -215,7 +217,7 @@ def test_methods_of_every_kind(colour: str) -> None:
     client.fails = 1
 
     def blocking() -> list[bytes]:
-        return [client.get("a", "b", size=2, x=1), Client.of_class("c"), client.of_nobody("d")]
+        return [client.get("a", "b", size=2, x=1), Client.of_class("c"), client.static("d")]
 
     async def waiting() -> list[bytes]:
         return [await client.aget("a", "b", size=2, x=1), b"c", b"d"]
@@ -235,7 +237,7 @@ def test_a_decorated_function_keeps_its_signature() -> None:
 def test_policy_of_and_variant(colour: str) -> None:
     """A variant shares the slots, the budget and the breaker."""
     client = Client()
-    for guarded in (client.get, Client.get, client.aget, client.of_class, client.of_nobody):
+    for guarded in (client.get, Client.get, client.aget, client.of_class, client.static):
         assert policy_of(guarded) is GUARDED
     once, aonce = redouble.variant(client.get, attempts=1), redouble.variant(client.aget, attempts=1)
     layers = policy_of(once)
@@ -250,8 +252,8 @@ def test_policy_of_and_variant(colour: str) -> None:
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-def test_wrong_arguments(colour: str) -> None:
-    """They are an error of the caller's, and leave nothing behind."""
+def test_wrong_arguments_are_raised_and_take_nothing(colour: str) -> None:
+    """No slot stays in use, and no token is spent."""
     guards = Guards()
 
     def fetch(url: str) -> str:
@@ -288,8 +290,8 @@ def test_a_traceback_can_be_read(colour: str) -> None:
     assert {"held", "guarded"} <= {frame.name for frame in frames}
 
 
-def test_a_guarded_coroutine_that_is_never_awaited() -> None:
-    """Nothing is taken before it runs."""
+def test_a_coroutine_that_is_never_awaited_takes_nothing() -> None:
+    """Slots and tokens are taken when it runs."""
     guards = Guards()
 
     async def fetch() -> int:

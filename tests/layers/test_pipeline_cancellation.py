@@ -1,4 +1,4 @@
-"""Calls that are cancelled or cut at every point: the cancellation propagates, and nothing is lost."""
+"""Calls that are cancelled or time out at every point: no slot, no probe and no token is lost."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ import trio
 from redouble import Bulkhead, CircuitBreaker, Fallback, Hints, Retry, Timeout, TokenBucket, errors
 from redouble._runtime.backend import backend, under_trio
 from redouble.testing import VirtualClock
-from tests.runtime.test_cancellation import cancelled
 from tests.support.fakes import ASYNC, Boom, Virtual
-from tests.support.limited_calls import in_virtual_time
-from tests.support.virtual_time import unwaiting
+from tests.support.runtime.cancellation import cancelled
+from tests.support.virtual_time import in_virtual_time, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
 LOOPS = pytest.mark.parametrize("colour", ASYNC)
-EVERYWHERE = ["asyncio around", "asyncio inside", "trio around jumping", "trio inside"]
 PLACES = pytest.mark.parametrize(
     "place", ["asyncio around", "asyncio inside", "trio around jumping", "trio inside"]
 )
@@ -32,7 +30,7 @@ CAPACITY, COST = 1000.0, 5.0
 
 @dataclass
 class Guards:
-    """All layers around an operation that fails so often, and then takes long."""
+    """All layers around an operation that fails ``fails`` times, and then takes ``takes`` seconds."""
 
     fails: int = 0
     limit: int = 1
@@ -61,9 +59,9 @@ class Guards:
         yield await self.work()
 
     def left(self) -> tuple[float, float, float]:
-        """Return what is left behind: slots in use, waiters, and tokens that are gone."""
-        places = self.bulkhead.snapshot()
-        return places["in_use"], places["queued"], CAPACITY - self.budget.snapshot()["tokens"]
+        """Return what is left behind: slots in use, waiters, and spent tokens."""
+        slots = self.bulkhead.snapshot()
+        return slots["in_use"], slots["queued"], CAPACITY - self.budget.snapshot()["tokens"]
 
 
 async def called(guards: Guards) -> object:
@@ -88,7 +86,7 @@ Shape = Callable[[Guards], Awaitable[object]]
 
 @LOOPS
 @pytest.mark.parametrize("shape", [called, streamed, entered])
-def test_while_it_waits_for_a_place(colour: str, shape: Shape) -> None:
+def test_cancelled_while_it_waits_for_a_slot(colour: str, shape: Shape) -> None:
     guards = Guards()
     ticket = guards.bulkhead.admit(0)
     assert cancelled(colour, lambda: shape(guards)) == "cancelled"
@@ -101,8 +99,8 @@ def test_while_it_waits_for_a_place(colour: str, shape: Shape) -> None:
 
 @LOOPS
 @pytest.mark.parametrize("shape", [called, streamed, entered])
-def test_in_an_attempt(colour: str, shape: Shape) -> None:
-    """For the breaker, it never was."""
+def test_cancelled_in_an_attempt(colour: str, shape: Shape) -> None:
+    """The breaker does not count the call."""
     guards = Guards()
     assert cancelled(colour, lambda: shape(guards)) == "cancelled"
     assert (guards.calls, guards.left()) == (1, (0, 0, 0))
@@ -111,7 +109,7 @@ def test_in_an_attempt(colour: str, shape: Shape) -> None:
 
 @LOOPS
 @SHAPES
-def test_in_a_delay(colour: str, shape: Shape) -> None:
+def test_cancelled_in_a_delay(colour: str, shape: Shape) -> None:
     """The retry never starts, so it is refunded."""
     guards = Guards(fails=1)
     assert cancelled(colour, lambda: shape(guards)) == "cancelled"
@@ -120,8 +118,8 @@ def test_in_a_delay(colour: str, shape: Shape) -> None:
 
 @LOOPS
 @SHAPES
-def test_in_a_retry(colour: str, shape: Shape) -> None:
-    """That one has started."""
+def test_cancelled_in_a_retry(colour: str, shape: Shape) -> None:
+    """The retry has started, so it is not refunded."""
     guards = Guards(fails=1, delay=0)
     assert cancelled(colour, lambda: shape(guards)) == "cancelled"
     assert (guards.calls, guards.left()) == (2, (0, 0, COST))
@@ -129,8 +127,8 @@ def test_in_a_retry(colour: str, shape: Shape) -> None:
 
 @LOOPS
 @SHAPES
-def test_in_a_probe(colour: str, shape: Shape) -> None:
-    """Another call may try, and its success closes the breaker."""
+def test_cancelled_in_a_probe(colour: str, shape: Shape) -> None:
+    """Another call may probe, and its success closes the breaker."""
     guards = Guards()
     for _ in range(99):
         guards.breaker.ended(guards.breaker.admit(guards.clock.time), Boom(), guards.clock.time)
@@ -144,7 +142,7 @@ def test_in_a_probe(colour: str, shape: Shape) -> None:
 
 
 @LOOPS
-def test_while_something_else_is_looked_for(colour: str) -> None:
+def test_cancelled_while_the_fallback_runs(colour: str) -> None:
     guards = Guards(fails=99, delay=0)
 
     async def waits(_: Exception) -> str:
@@ -155,12 +153,12 @@ def test_while_something_else_is_looked_for(colour: str) -> None:
     assert (guards.calls, guards.left()) == (4, (0, 0, 3 * COST))
 
 
-# ----------------------------------------------------------------------------------- cut
+# ------------------------------------------------------------------------------ timeouts
 
 
 @PLACES
 @pytest.mark.parametrize(
-    ("fails", "delay", "full", "calls", "gone"),
+    ("fails", "delay", "full", "calls", "spent"),
     [
         (0, HOUR, True, 0, 0),  # while it waits for a slot
         (0, HOUR, False, 1, 0),  # in an attempt
@@ -168,10 +166,10 @@ def test_while_something_else_is_looked_for(colour: str) -> None:
         (1, 1, False, 2, COST),  # in a retry
     ],
 )
-def test_cut_by_a_limit_around_it(
-    place: str, fails: int, delay: float, full: bool, calls: int, gone: float
+def test_a_timeout_outside_all_layers(
+    place: str, fails: int, delay: float, full: bool, calls: int, spent: float
 ) -> None:
-    """The error of that limit is raised at its time, and the layers inside never see it."""
+    """Its error is raised at its time, and the layers inside see a cancellation only."""
     guards = Guards(fails=fails, delay=delay, takes=HOUR)
 
     async def waiting(clock: VirtualClock) -> None:
@@ -183,32 +181,32 @@ def test_cut_by_a_limit_around_it(
             guards.bulkhead.ended(ticket, None, 0)
 
     in_virtual_time(place, waiting)
-    assert guards.left() == (0, 0, gone)
+    assert guards.left() == (0, 0, spent)
     assert guards.breaker.snapshot()["failures"] == fails
 
 
 @PLACES
-def test_a_cut_call_passes_its_slot_on(place: str) -> None:
-    """The next one in the queue has it at once."""
-    guards, came = Guards(takes=3), list[tuple[str, object, float]]()
+def test_a_call_that_timed_out_passes_its_slot_on(place: str) -> None:
+    """The next waiter is admitted at once."""
+    guards, ends = Guards(takes=3), list[tuple[str, object, float]]()
 
     async def one(name: str, limit: float, clock: VirtualClock) -> None:
         try:
             value: object = await (Timeout(limit) | guards.inner).call(guards.work)
         except errors.AttemptTimeout:
-            value = "cut"
-        came.append((name, value, clock.now()))
+            value = "timeout"
+        ends.append((name, value, clock.now()))
 
     async def waiting(clock: VirtualClock) -> None:
         await together(one("a", 2, clock), one("b", 1, clock), one("c", 9, clock), one("d", 4, clock))
 
     in_virtual_time(place, waiting)
-    assert came == [("b", "cut", 1), ("a", "cut", 2), ("d", "cut", 4), ("c", "done", 5)]
+    assert ends == [("b", "timeout", 1), ("a", "timeout", 2), ("d", "timeout", 4), ("c", "done", 5)]
     assert guards.left() == (0, 0, 0)
 
 
 async def together(*coroutines: Any) -> None:
-    """Run them at once, each begun in order."""
+    """Run all coroutines concurrently, started in order."""
     if under_trio():
         async with trio.open_nursery() as nursery:
             for coroutine in coroutines:
@@ -230,18 +228,18 @@ async def _awaited(coroutine: Awaitable[None]) -> None:
 def test_cancelled_at_random(place: str, seed: int) -> None:
     """Whenever calls are cancelled: never one too many is admitted, and no slot or token is lost."""
     chance = random.Random(seed)
-    guards, inside, most = Guards(limit=3, wait=4, delay=1), list[int](), list[int]()
+    guards, in_flight, most = Guards(limit=3, wait=4, delay=1), list[int](), list[int]()
     calls: dict[int, int] = {}
 
     async def fetch(number: int) -> None:
         calls[number] = calls.get(number, 0) + 1
-        inside.append(number)
-        most.append(len(inside))
+        in_flight.append(number)
+        most.append(len(in_flight))
         try:
             await backend().sleep(chance.random() * 2)
             raise Boom
         finally:
-            inside.remove(number)
+            in_flight.remove(number)
 
     async def one(number: int) -> None:
         limit = chance.random() * 12
@@ -265,8 +263,8 @@ def test_cancelled_at_random(place: str, seed: int) -> None:
 
 
 @PLACES
-def test_a_hint_of_the_breaker_is_cut_short(place: str) -> None:
-    """A call that waits for an open breaker holds a slot meanwhile, and releases it when it is cancelled."""
+def test_a_wait_for_an_open_breaker_can_time_out(place: str) -> None:
+    """A call that waits for an open breaker holds a slot meanwhile, and releases it when it times out."""
     guards = Guards(takes=0)
     breaker = CircuitBreaker(failures=1, cooldown=HOUR)
     retry = Retry(hints=Hints(spread=0), give_up_after=None, backoff=[0] * 9, budget=guards.budget)

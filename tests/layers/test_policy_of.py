@@ -35,20 +35,20 @@ class Forgetful(Layer):
 
 
 class Door(Gate):
-    """Admits every call."""
+    """A gate that admits every call."""
 
     def admit(self, now: float, /) -> None: ...
 
 
 class PlainDoor(Door):
-    """A gate with a wrapper of its own that forgets it, for plain functions."""
+    """A gate whose wrappers of plain functions do not refer to it."""
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         return Forgetful().around(fn)
 
 
 class AsyncDoor(Door):
-    """And for coroutine functions."""
+    """A gate whose wrappers of coroutine functions do not refer to it."""
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         return Forgetful().around_async(fn)
@@ -62,11 +62,11 @@ async def awork(n: int = 0) -> int:
     return n
 
 
-# -------------------------------------------------------------------------- is known
+# ----------------------------------------------------------------------------- found
 
 
 @pytest.mark.parametrize("fn", [work, awork])
-def test_a_layer_that_only_its_wrapper_holds(fn: Callable[..., Any]) -> None:
+def test_a_layer_that_nothing_else_refers_to_is_found(fn: Callable[..., Any]) -> None:
     wrapped = Forgetful()(fn)
     doors = [PlainDoor()(fn), AsyncDoor()(fn)]
     piped = (Retry(attempts=2) | Forgetful())(fn)
@@ -79,8 +79,8 @@ def test_a_layer_that_only_its_wrapper_holds(fn: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("fn", [work, awork])
-def test_a_pipeline_that_is_gone(fn: Callable[..., Any]) -> None:
-    """An equal pipeline of the same layers is returned; while the original lives, it is returned itself."""
+def test_a_pipeline_that_nothing_else_refers_to_is_made_again(fn: Callable[..., Any]) -> None:
+    """It is equal, with the same layers; a pipeline that still exists is returned itself."""
     policy, door = Retry(attempts=2), Door()
     wrapped = (policy | door)(fn)
     gc.collect()
@@ -94,21 +94,21 @@ def test_a_pipeline_that_is_gone(fn: Callable[..., Any]) -> None:
     assert policy_of(wrapped) is pipeline
 
 
-def test_policies_that_only_their_wrapper_holds() -> None:
+def test_a_policy_that_nothing_else_refers_to_is_found() -> None:
     assert policy_of(Retry(attempts=7)(work)) == Retry(attempts=7)
     assert isinstance(policy_of(Door()(work)), Door)
 
 
 @pytest.mark.parametrize("thing", [3, [], {}, None, "work", work, awork, print, "".join, Retry(), object()])
-def test_what_nothing_decorates(thing: object) -> None:
+def test_undecorated_objects_have_no_policy(thing: object) -> None:
     assert policy_of(thing) is None
 
 
-# ------------------------------------------------------------------------- is not kept
+# ---------------------------------------------------------------------- not kept alive
 
 
 class Client:
-    """Its policy calls it for retries, and so can reach the function that it decorates."""
+    """An object whose policy refers to it as an observer, and so to the function that it decorates."""
 
     def __init__(self, layers: Callable[[Client], Layer]) -> None:
         self.seen: list[Event] = []
@@ -134,7 +134,7 @@ LAYERS: dict[str, Callable[[Client], Layer]] = {
 
 
 @pytest.mark.parametrize("layers", LAYERS)
-def test_objects_that_decorate_their_own_methods(layers: str) -> None:
+def test_objects_that_decorate_their_own_methods_are_freed(layers: str) -> None:
     gc.collect()
     before = len(_decorated)
     clients = [Client(LAYERS[layers]) for _ in range(200)]
@@ -149,8 +149,8 @@ def test_objects_that_decorate_their_own_methods(layers: str) -> None:
 
 
 @pytest.mark.parametrize("layer", [None, Retry(), Door(), Retry() | Door(), Forgetful()], ids=stable_repr)
-def test_functions_that_call_themselves(layer: Layer | None) -> None:
-    """With a policy of their own (None), or with one for all."""
+def test_functions_that_call_themselves_are_freed(layer: Layer | None) -> None:
+    """Each with its own policy (None), or all with the same one."""
 
     def make() -> weakref.ref[Any]:
         @(layer or Retry(attempts=2))

@@ -1,4 +1,4 @@
-"""What many calls share can be given other values while they run: those change, and its state stays."""
+"""Reconfiguring what many calls share: the settings change while calls run, and the state stays."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import pytest
 from redouble import SYSTEM, Bulkhead, CircuitBreaker, Grant, RateLimit, RetryBudget, TokenBucket, errors
 from redouble._engine.retry_budget import HostBudgets
 from redouble.testing import virtual_time
-from tests.layers.limits.bulkhead.test_bulkhead_waiting import nothing
 from tests.support.bulkhead_callers import A_MINUTE, callers, until
-from tests.support.fakes import COLOURS, Boom, in_colour
+from tests.support.fakes import COLOURS, Boom, in_colour, nothing
 
 
 def spent(budget: Any, times: int) -> int:
@@ -37,21 +36,21 @@ ROWS: list[tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]] = [
 THINGS = pytest.mark.parametrize(("make", "before", "after"), ROWS, ids=lambda x: getattr(x, "__name__", ""))
 
 
-def told(thing: Any) -> object:
-    """Return what describes it, and its settings, if it has any."""
+def described(thing: Any) -> object:
+    """Return the repr, and the settings if there are any."""
     return repr(thing), getattr(thing, "settings", None)
 
 
 @THINGS
-def test_it_takes_over_all_values(
+def test_all_settings_are_replaced(
     make: Callable[..., Any], before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     thing, other = make(**before), make(**after)
-    assert told(thing) != told(other)
+    assert described(thing) != described(other)
     thing.reconfigure(other)
-    assert told(thing) == told(other)
+    assert described(thing) == described(other)
     thing.reconfigure(other)
-    assert told(thing) == told(other)
+    assert described(thing) == described(other)
 
 
 @THINGS
@@ -64,7 +63,7 @@ def test_its_name_stays(make: Callable[..., Any], before: dict[str, Any], after:
 
 
 @pytest.mark.parametrize("make", [RetryBudget, TokenBucket, TokenBucket.grpc])
-def test_a_name_is_a_text(make: Callable[..., Any]) -> None:
+def test_a_name_that_is_not_a_string_is_reported(make: Callable[..., Any]) -> None:
     with pytest.raises(TypeError, match=r"name=5: write a text, or None"):
         make(name=5)
     assert make().name is None
@@ -85,7 +84,7 @@ def test_tokens_stay() -> None:
     assert bucket.snapshot()["tokens"] == 30
 
 
-def test_permits_earned_so_far_stay() -> None:
+def test_tokens_refilled_so_far_stay() -> None:
     with virtual_time() as clock:
         bucket = TokenBucket(100, {None: 100}, refill_per_second=10)
         assert spent(bucket, 1) == 1
@@ -102,7 +101,7 @@ def test_permits_earned_so_far_stay() -> None:
         assert bucket.spend() == Grant(5, 0.5)
 
 
-def test_the_same_share_of_a_throttling_is_there() -> None:
+def test_a_grpc_bucket_keeps_its_share_of_tokens() -> None:
     """As in gRPC, when a service config changes."""
     bucket = TokenBucket.grpc(10, 0.1)
     for _ in range(4):
@@ -115,28 +114,28 @@ def test_the_same_share_of_a_throttling_is_there() -> None:
 
 
 def test_a_bulkhead_that_grows_admits_its_waiters() -> None:
-    with callers(Bulkhead(1, None)) as guests:
-        everybody = [guests.start(colour) for colour in COLOURS]
-        guests.gate.reconfigure(Bulkhead(3, None))
-        until(lambda: len(guests.admitted) == 3)
-        assert set(guests.admitted) == {guest.name for guest in everybody[:3]}
-        assert guests.used() == (3, 2)
+    with callers(Bulkhead(1, None)) as group:
+        all_callers = [group.start(colour) for colour in COLOURS]
+        group.gate.reconfigure(Bulkhead(3, None))
+        until(lambda: len(group.admitted) == 3)
+        assert set(group.admitted) == {caller.name for caller in all_callers[:3]}
+        assert group.used() == (3, 2)
 
 
-def test_a_bulkhead_that_shrinks_admits_no_call_until_enough_have_left() -> None:
-    with callers(Bulkhead(3, None)) as guests:
-        first, second, third, _ = [guests.start(colour) for colour in COLOURS[:4]]
-        guests.gate.reconfigure(Bulkhead(1, 0))
-        for guest in (first, second):
-            guest.finish()
-            assert len(guests.admitted) == 3
-        assert isinstance(guests.start("sync").error, errors.BulkheadFull)
+def test_a_bulkhead_that_shrinks_admits_no_call_until_enough_have_ended() -> None:
+    with callers(Bulkhead(3, None)) as group:
+        first, second, third, _ = [group.start(colour) for colour in COLOURS[:4]]
+        group.gate.reconfigure(Bulkhead(1, 0))
+        for caller in (first, second):
+            caller.finish()
+            assert len(group.admitted) == 3
+        assert isinstance(group.start("sync").error, errors.BulkheadFull)
         third.finish()
-        until(lambda: len(guests.admitted) == 4)
-        assert guests.used() == (1, 0)
+        until(lambda: len(group.admitted) == 4)
+        assert group.used() == (1, 0)
 
 
-def test_functions_that_were_decorated_before_go_by_the_new_limit() -> None:
+def test_functions_decorated_before_use_the_new_limit() -> None:
     gate = Bulkhead(1, 0)
 
     @gate
@@ -152,7 +151,7 @@ def test_functions_that_were_decorated_before_go_by_the_new_limit() -> None:
     assert gate.snapshot() == {"limit": 2, "in_use": 0, "queued": 0}
 
 
-def test_a_bulkhead_that_did_not_wait_does() -> None:
+def test_a_bulkhead_that_did_not_wait_waits_now() -> None:
     gate = Bulkhead(1, 0)
 
     @gate
@@ -184,7 +183,7 @@ def test_a_bulkhead_that_did_not_wait_does() -> None:
         ({"rate": 1}, 0, {"rate": 2, "burst": 3}, [0, 0, 0, 0.5, 1]),
     ],
 )
-def test_what_is_used_of_a_burst_stays_used(
+def test_the_used_part_of_a_burst_stays_used(
     before: dict[str, Any], used: int, after: dict[str, Any], passed: list[float]
 ) -> None:
     gate = RateLimit(**before)
@@ -204,7 +203,7 @@ def test_what_is_used_of_a_burst_stays_used(
         assert [round(time - began, 6) for time in times[used:]] == passed
 
 
-def test_a_pause_that_was_asked_for_stays() -> None:
+def test_a_requested_pause_stays() -> None:
     gate = RateLimit(1, wait=0)
     with virtual_time() as clock:
         gate.follow({"Retry-After": "30"})
@@ -214,22 +213,22 @@ def test_a_pause_that_was_asked_for_stays() -> None:
 
 
 def test_waiters_use_the_new_rate() -> None:
-    """The first one looks again; the others when they are first."""
-    gate, came = RateLimit(1, per=10_000), list[str]()
+    """The head of the queue checks again; the others when they become the head."""
+    gate, passed = RateLimit(1, per=10_000), list[str]()
     gate.admit(SYSTEM.now())
 
-    def come(colour: str) -> None:
+    def make_call(colour: str) -> None:
         async def waiting() -> None:
             await gate.call(nothing)
 
         in_colour(colour, lambda: gate.call(Boom), waiting)
-        came.append(colour)
+        passed.append(colour)
 
-    threads = [Thread(target=come, args=[colour], daemon=True) for colour in COLOURS]
+    threads = [Thread(target=make_call, args=[colour], daemon=True) for colour in COLOURS]
     for thread in threads:
         thread.start()
     until(lambda: gate.snapshot()["queued"] == len(COLOURS))
     gate.reconfigure(RateLimit(1000))
     for thread in threads:
         thread.join(A_MINUTE)
-    assert sorted(came) == sorted(COLOURS)
+    assert sorted(passed) == sorted(COLOURS)

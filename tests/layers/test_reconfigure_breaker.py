@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from redouble import CircuitBreaker, errors
-from tests.support.breaker_scripts import BreakerScript, at_every_line
 from tests.support.fakes import Boom, options
+from tests.support.layers.breaker_scripts import BreakerScript, at_every_line
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from tests.support.fakes import Boom, options
         (options(failures=1, cooldown=10), "bad:open +4", options(cooldown=5), "good:no +1:half_open"),
         (options(failures=1, cooldown=10), "bad:open +4", options(cooldown=3), "+0:half_open good:closed"),
         (options(failures=1, cooldown=10), "bad:open +11:half_open", options(cooldown=20), "+0:open good:no"),
-        # Closed: failures in a row stay, and the next one counts by the new terms.
+        # Closed: failures in a row stay, and the next one counts by the new settings.
         (options(failures=9), "bad bad bad:closed", options(failures=3), "+0:closed bad:open"),
         (options(failures=9), "bad bad bad:closed", options(failures=3), "good bad bad:closed bad:open"),
         (options(failures=3), "bad bad:closed", options(failures=5), "bad bad:closed bad:open"),
@@ -106,15 +106,17 @@ from tests.support.fakes import Boom, options
             options(cooldown=10, reopening=(0.5,)),
             "+8:half_open +2:closed",
         ),
-        # Isolated is isolated.
+        # Isolated: it stays isolated.
         (options(), "isolate:isolated", options(failures=1), "good:no close:closed bad:open"),
     ],
 )
-def test_its_story_goes_on(before: dict[str, Any], script: str, after: dict[str, Any], then: str) -> None:
-    told = BreakerScript(**before)
-    told.run(script)
-    told.breaker.reconfigure(CircuitBreaker(**after))
-    told.run(then)
+def test_the_state_and_the_counts_stay(
+    before: dict[str, Any], script: str, after: dict[str, Any], then: str
+) -> None:
+    breaker_script = BreakerScript(**before)
+    breaker_script.run(script)
+    breaker_script.breaker.reconfigure(CircuitBreaker(**after))
+    breaker_script.run(then)
 
 
 def test_the_observer_and_the_clock_stay() -> None:
@@ -139,7 +141,7 @@ def test_a_breaker_that_closes_by_its_new_settings_emits_it() -> None:
     assert script.events[-1].what == "circuit_closed"
 
 
-def test_what_counts_as_a_failure_is_a_value() -> None:
+def test_the_errors_that_count_can_change() -> None:
     breaker = CircuitBreaker(OSError, failures=1)
 
     @breaker
@@ -156,7 +158,7 @@ def test_what_counts_as_a_failure_is_a_value() -> None:
     assert breaker.traits().handles is Boom
 
 
-def test_functions_that_were_decorated_before_may_be_too_slow_now() -> None:
+def test_functions_decorated_before_use_the_new_limit_of_slow_calls() -> None:
     script = BreakerScript(failures=1)
     breaker, clock = script.breaker, script.clock
 
@@ -166,7 +168,7 @@ def test_functions_that_were_decorated_before_may_be_too_slow_now() -> None:
 
     work(5)
     breaker.reconfigure(CircuitBreaker(failures=1, slow=3))
-    assert breaker._closed_epoch is None, "every call is looked at"
+    assert breaker._closed_epoch is None, "every call is tracked"
     work(2)
     work(3)
     with pytest.raises(errors.CircuitOpen):
@@ -175,10 +177,10 @@ def test_functions_that_were_decorated_before_may_be_too_slow_now() -> None:
     breaker.reconfigure(CircuitBreaker(failures=1))
     work(5)
     work(5)
-    assert breaker._closed_epoch is not None, "nobody is asked"
+    assert breaker._closed_epoch is not None, "calls take the fast path"
 
 
-def test_calls_under_way_when_slow_ones_begin_to_count_and_when_they_no_longer_do() -> None:
+def test_calls_in_flight_while_slow_is_set_or_removed_are_not_slow() -> None:
     script = BreakerScript(failures=1)
     script.run("a>")
     script.breaker.reconfigure(CircuitBreaker(failures=1, slow=3))
@@ -193,7 +195,7 @@ def opened() -> BreakerScript:
     return script
 
 
-def retuned(script: BreakerScript) -> None:
+def reconfigured(script: BreakerScript) -> None:
     script.breaker.reconfigure(CircuitBreaker(failures=2, cooldown=12, probes=2))
 
 
@@ -202,12 +204,15 @@ def called(script: BreakerScript) -> None:
         script.run("good")
 
 
-@pytest.mark.parametrize(("does", "comes"), [(retuned, called), (called, retuned), (retuned, retuned)])
-def test_one_in_the_middle_of_another(
-    does: Callable[[BreakerScript], object], comes: Callable[[BreakerScript], object]
+@pytest.mark.parametrize(
+    ("operation", "interruption"),
+    [(reconfigured, called), (called, reconfigured), (reconfigured, reconfigured)],
+)
+def test_an_operation_may_interrupt_another_at_any_point(
+    operation: Callable[[BreakerScript], object], interruption: Callable[[BreakerScript], object]
 ) -> None:
-    """As by a signal, at any point: the new settings apply in the end, and the circuit works."""
-    for script in at_every_line(opened, does, comes):
+    """As a signal handler does: the new settings apply in the end, and the circuit works."""
+    for script in at_every_line(opened, operation, interruption):
         settings = script.breaker.settings
         assert script.breaker._circuit._settings is settings
         assert (settings.failures, settings.cooldown, settings.probes) == (2, 12, 2)
@@ -215,8 +220,8 @@ def test_one_in_the_middle_of_another(
         script.run("+12 good good:closed bad:closed bad:open")
 
 
-def test_a_change_in_the_middle_of_another_is_done_after_it() -> None:
-    """As by a signal: the change being delivered follows the old settings, later ones the new settings."""
+def test_a_change_that_interrupts_an_operation_is_applied_after_it() -> None:
+    """As a signal handler does: the operation that is running uses the old settings."""
     script = BreakerScript(failures=1, cooldown=10)
     breaker = script.breaker
 
@@ -231,7 +236,7 @@ def test_a_change_in_the_middle_of_another_is_done_after_it() -> None:
     script.run("+49:open +1:half_open")
 
 
-def test_a_rejected_call_knows_how_long_it_is_now() -> None:
+def test_retry_after_follows_the_new_cooldown() -> None:
     script = BreakerScript(failures=1, cooldown=10)
     script.run("bad:open +4")
     script.breaker.reconfigure(CircuitBreaker(cooldown=20))

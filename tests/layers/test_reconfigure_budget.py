@@ -1,4 +1,4 @@
-"""A retry budget with other values: credits and grants stay, and never too much is granted."""
+"""A retry budget with other settings: credits and grants stay, and never too many retries are granted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def credited(budget: RetryBudget, now: float, times: int) -> None:
         budget.credit(None, now)
 
 
-def test_with_another_share_the_same_credits_earn_more_or_less() -> None:
+def test_a_new_ratio_applies_to_earlier_credits() -> None:
     budget = RetryBudget(0.1, 0, 10)
     credited(budget, 1.0, 100)
     assert granted(budget, 1.0, 4) == 4
@@ -40,24 +40,24 @@ def test_with_another_share_the_same_credits_earn_more_or_less() -> None:
     assert granted(budget, 1.0) == 10
 
 
-def test_before_it_was_ever_used() -> None:
+def test_a_budget_may_be_reconfigured_before_its_first_use() -> None:
     budget = RetryBudget(0.1, 0, 10)
     budget.reconfigure(RetryBudget(0.1, 1, 5))
     assert granted(budget, -100.0) == 5
     assert granted(budget, -94.0) == 5
 
 
-@pytest.mark.parametrize(("window", "there"), [(5, 0), (20, 50), (40, 50)])
-def test_with_another_window(window: float, there: int) -> None:
+@pytest.mark.parametrize(("window", "kept"), [(5, 0), (20, 50), (40, 50)])
+def test_a_new_window_applies_to_earlier_counts(window: float, kept: int) -> None:
     """Credits and grants of eight seconds ago count in a window of twenty seconds, and not in one of five."""
     budget = RetryBudget(1, 0, 10)
     credited(budget, 2.0, 50)
     assert granted(budget, 2.0, 20) == 20
     credited(budget, 10.0, 7)
     budget.reconfigure(RetryBudget(1, 0, window))
-    told = budget.snapshot(10.0)
-    assert (told["credits"], told["granted"]) == (there + 7, 20 if there else 0)
-    assert granted(budget, 10.0) == told["available"] == there - 20 * bool(there) + 7
+    snapshot = budget.snapshot(10.0)
+    assert (snapshot["credits"], snapshot["granted"]) == (kept + 7, 20 if kept else 0)
+    assert granted(budget, 10.0) == snapshot["available"] == kept - 20 * bool(kept) + 7
     assert budget.snapshot(10.0 + window * 1.1)["granted"] == 0
 
 
@@ -69,8 +69,8 @@ def test_expired_counts_stay_expired() -> None:
     assert granted(budget, 11.0) == 90
 
 
-def test_grants_do_not_come_to_lie_in_the_future() -> None:
-    """The end of a long slice would be far away for a short window; by the system's clock it is not yet."""
+def test_grants_never_lie_in_the_future() -> None:
+    """The end of a long slice lies in the future, and is far away for a short window."""
     with virtual_time() as clock:
         clock.advance(1000.5)
         budget = RetryBudget(0, 0.01, 1000)
@@ -81,7 +81,7 @@ def test_grants_do_not_come_to_lie_in_the_future() -> None:
         assert granted(budget, clock.now()) == 50
 
 
-def test_a_grant_of_another_window_cannot_be_handed_back() -> None:
+def test_a_grant_of_another_window_cannot_be_refunded() -> None:
     budget = RetryBudget(0, 1, 10)
     grant = budget.spend(KIND, 0.0)
     assert grant is not None
@@ -96,8 +96,8 @@ def test_a_grant_of_another_window_cannot_be_handed_back() -> None:
     assert budget.snapshot()["granted"] == 0
 
 
-def test_a_change_in_the_middle_of_counting_is_made_after_it() -> None:
-    """As by a signal."""
+def test_a_change_that_interrupts_counting_is_applied_after_it() -> None:
+    """A signal handler may do so."""
 
     class Interrupted(RetryBudget):
         def _apply_pending(self) -> None:
@@ -123,9 +123,10 @@ def test_budgets_of_hosts_change_too() -> None:
 
 # ----------------------------------------------------------------------------- properties
 
-TICK = 16  # of a second
+TICK = 16  # ticks per second
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["earn", "spend", "spend", "pass", "retune"]), st.integers(0, 9)), max_size=60
+    st.tuples(st.sampled_from(["earn", "spend", "spend", "pass", "reconfigure"]), st.integers(0, 9)),
+    max_size=60,
 )
 OPTIONS = st.fixed_dictionaries(
     {
@@ -138,27 +139,27 @@ OPTIONS = st.fixed_dictionaries(
 
 @settings(max_examples=50)
 @given(st.lists(OPTIONS, min_size=10, max_size=10), STEPS)
-def test_no_more_is_granted_than_the_values_of_now_allow(
+def test_no_more_is_granted_than_the_current_settings_allow(
     options: list[dict[str, Any]], steps: list[tuple[str, int]]
 ) -> None:
     """At every grant, fewer than the limit had been granted in the window up to then."""
     budget, now = RetryBudget(**options[0]), 0
     earned, known = list[int](), list[int]()
-    for what, number in steps:
-        match what:
+    for action, number in steps:
+        match action:
             case "earn":
                 credited(budget, now / TICK, number)
                 earned += [now] * number
             case "pass":
                 now += number * number
-            case "retune":
+            case "reconfigure":
                 # Counts that left the window do not return with a longer one.
                 known = [when for when in known if now - when < Fraction(str(budget.window)) * TICK]
                 budget.reconfigure(RetryBudget(**options[number]))
             case _:
                 window = Fraction(str(budget.window)) * TICK
-                lately = sum(now - when < window for when in earned)
-                allowed = ceil(Fraction(str(budget.ratio)) * lately)
+                recent = sum(now - when < window for when in earned)
+                allowed = ceil(Fraction(str(budget.ratio)) * recent)
                 allowed += floor(Fraction(str(budget.per_second)) * Fraction(str(budget.window)))
                 if granted(budget, now / TICK, 1):
                     assert sum(now - when < window for when in known) < allowed
@@ -173,10 +174,10 @@ def test_no_more_is_granted_than_the_values_of_now_allow(
     st.sampled_from([0.5, 1, 3, 10, 60]),
     st.booleans(),
 )
-def test_nothing_becomes_younger_or_if_late_older(
+def test_rescaled_counts_never_become_younger_or_if_late_older(
     times: list[int], old: float, new: float, late: bool
 ) -> None:
-    """At any time after a change, no more is counted than really was lately; or no less, if late."""
+    """After a change, no more events are counted than the window really has; or no fewer, if ``late``."""
     recent = SlidingCounter(SLICES + late)
     slices = [(time / TICK, int(time / TICK * SLICES // old)) for time in sorted(times)]
     for _, index in slices:

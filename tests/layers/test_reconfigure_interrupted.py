@@ -38,7 +38,7 @@ class Used:
         """Reconfigure it."""
 
     def left(self) -> object:
-        """Return what is left of it."""
+        """Return how many permits are left or were used."""
 
 
 class Budget(Used):
@@ -110,19 +110,19 @@ class Slots(Used):
         self.thing.reconfigure(Bulkhead(20, 0))
 
     def left(self) -> object:
-        places = self.thing._slots
-        assert not places.queue
-        return places.limit - len(places.leases) + self.times
+        shared = self.thing._slots
+        assert not shared.queue
+        return shared.limit - len(shared.leases) + self.times
 
 
 class Interruption:
     """Calls a function at the n-th point where a signal handler may run."""
 
-    def __init__(self, place: int, action: Callable[[], object]) -> None:
-        self.left, self.action = place, action
+    def __init__(self, point: int, action: Callable[[], object]) -> None:
+        self.left, self.action = point, action
 
-    def __call__(self, frame: FrameType, what: str, _: object) -> None:
-        if what in ("call", "c_return") and frame.f_code.co_filename in FILES:
+    def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        if event in ("call", "c_return") and frame.f_code.co_filename in FILES:
             self.left -= 1
             if not self.left:
                 sys.setprofile(None)
@@ -130,27 +130,29 @@ class Interruption:
 
 
 @pytest.mark.parametrize("make", [Budget, Bucket, Rate, Slots])
-@pytest.mark.parametrize("ways", ["use reconfigure", "reconfigure use", "reconfigure reconfigure"])
-def test_interrupted_operations_neither_lose_nor_create_permits(make: Callable[[], Used], ways: str) -> None:
+@pytest.mark.parametrize("operations", ["use reconfigure", "reconfigure use", "reconfigure reconfigure"])
+def test_interrupted_operations_neither_lose_nor_create_permits(
+    make: Callable[[], Used], operations: str
+) -> None:
     """In the end there are twenty, less those used, wherever one operation interrupts the other."""
     before = sys.getprofile()
-    for place in count(1):
+    for point in count(1):
         used = make()
-        interrupted, action = (getattr(used, way) for way in ways.split())
-        interruption = Interruption(place, action)
+        interrupted, action = (getattr(used, name) for name in operations.split())
+        interruption = Interruption(point, action)
         sys.setprofile(interruption)
         try:
             interrupted()
         finally:
             sys.setprofile(before)
         if interruption.left > 0:
-            assert place > 1, "no code of these modules has run"
+            assert point > 1, "no code of these modules has run"
             break
         used.reconfigure()
-        assert used.left() == 20, place
+        assert used.left() == 20, point
 
 
-def test_a_pacer_that_is_released_during_reconfigure() -> None:
+def test_a_fast_path_that_is_opened_during_reconfigure_is_updated() -> None:
     class Interrupted(GcraPacer):
         __slots__ = ()
 

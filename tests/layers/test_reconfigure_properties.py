@@ -5,8 +5,6 @@ Threads switch every microsecond here.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from itertools import combinations
 from threading import Thread
 from typing import Any
@@ -20,77 +18,72 @@ from redouble._layers.limits.pacing import CLOCK_TOLERANCE, GcraPacer
 from redouble._layers.limits.slots import Lease, WaitableSlots
 from tests.support.bulkhead_callers import A_MINUTE
 from tests.support.fakes import COLOURS, in_colour
+from tests.support.thread_switching import switching
 
-pytestmark = pytest.mark.one_python
+pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(switching.__name__)]
 
 A_THIRD = 1 / 3
 
 
-@pytest.fixture(autouse=True)
-def switching() -> Iterator[None]:
-    """Switch threads every microsecond."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
-
-
-# --------------------------------------------------------------------------------- places
+# ---------------------------------------------------------------------------------- slots
 
 
 @settings(max_examples=50)
 @given(
     st.integers(1, 5),
-    st.lists(st.tuples(st.sampled_from(["come", "come", "leave", "retune"]), st.integers(0, 6)), max_size=60),
+    st.lists(
+        st.tuples(st.sampled_from(["acquire", "acquire", "release", "reconfigure"]), st.integers(0, 6)),
+        max_size=60,
+    ),
 )
-def test_places(limit: int, steps: list[tuple[str, int]]) -> None:
+def test_slots_while_the_limit_changes(limit: int, steps: list[tuple[str, int]]) -> None:
     """A waiter is admitted as soon as there is a slot, in order; no other call is."""
-    places, everybody, rung = WaitableSlots(limit, None, None, None), list[Lease](), list[Lease]()
-    for what, number in steps:
-        before = len(places.leases)
-        if what == "come":
-            ticket = Lease()
-            everybody.append(ticket)
-            if not places.try_acquire(ticket):
-                places.enqueue(ticket, lambda ticket=ticket: rung.append(ticket), 99)  # type: ignore[misc]
-        elif what == "retune":
-            places.reconfigure(number + 1, None, None)
-        elif everybody:
-            gone = everybody.pop(number % len(everybody))
-            places.stop_waiting(gone)
-            places.release(gone)
-        inside = len(places.leases)
-        assert inside <= max(before, places.limit)
-        assert not places.queue or inside >= places.limit
-        assert places.leases <= set(everybody)
-        assert list(places.queue) == [ticket for ticket in everybody if ticket in places.queue]
-    assert len(rung) == len(set(rung))
-    for ticket in everybody:
-        places.release(ticket)
-    assert not places.leases
-    assert not places.queue
+    slots, leases_in_use, woken = WaitableSlots(limit, None, None, None), list[Lease](), list[Lease]()
+    for action, number in steps:
+        before = len(slots.leases)
+        if action == "acquire":
+            lease = Lease()
+            leases_in_use.append(lease)
+            if not slots.try_acquire(lease):
+                slots.enqueue(lease, lambda lease=lease: woken.append(lease), 99)  # type: ignore[misc]
+        elif action == "reconfigure":
+            slots.reconfigure(number + 1, None, None)
+        elif leases_in_use:
+            ended = leases_in_use.pop(number % len(leases_in_use))
+            slots.stop_waiting(ended)
+            slots.release(ended)
+        in_flight = len(slots.leases)
+        assert in_flight <= max(before, slots.limit)
+        assert not slots.queue or in_flight >= slots.limit
+        assert slots.leases <= set(leases_in_use)
+        assert list(slots.queue) == [lease for lease in leases_in_use if lease in slots.queue]
+    assert len(woken) == len(set(woken))
+    for lease in leases_in_use:
+        slots.release(lease)
+    assert not slots.leases
+    assert not slots.queue
 
 
 @pytest.mark.parametrize("colour", COLOURS)
 def test_calls_while_the_limit_goes_up_and_down(colour: str) -> None:
-    gate, inside, most, served = Bulkhead(4, None), set[object](), list[int](), list[int]()
+    gate, in_flight, most, finished = Bulkhead(4, None), set[object](), list[int](), list[int]()
 
     @gate
     def work(number: int) -> None:
         me = object()
-        inside.add(me)
-        most.append(len(inside))
-        inside.discard(me)
-        served.append(number)
+        in_flight.add(me)
+        most.append(len(in_flight))
+        in_flight.discard(me)
+        finished.append(number)
 
     @gate
     async def awork(number: int) -> None:
         me = object()
-        inside.add(me)
+        in_flight.add(me)
         await SYSTEM.asleep(0)
-        most.append(len(inside))
-        inside.discard(me)
-        served.append(number)
+        most.append(len(in_flight))
+        in_flight.discard(me)
+        finished.append(number)
 
     def blocking() -> None:
         for number in range(100):
@@ -109,7 +102,7 @@ def test_calls_while_the_limit_goes_up_and_down(colour: str) -> None:
     for thread in threads:
         thread.join(A_MINUTE)
     assert max(most) <= 4
-    assert len(served) == 600
+    assert len(finished) == 600
     assert gate.snapshot()["in_use"] == gate.snapshot()["queued"] == 0
 
 
@@ -128,19 +121,19 @@ def test_calls_while_the_limit_goes_up_and_down(colour: str) -> None:
         max_size=5,
     )
 )
-def test_permits(terms: list[tuple[float, int, list[float]]]) -> None:
+def test_permits_while_the_rate_changes(changes: list[tuple[float, int, list[float]]]) -> None:
     """Whatever the settings, in any t seconds at most t / interval + burst calls are admitted."""
-    flow, now = GcraPacer(1, 1), 1000.0
-    for interval, burst, waits in terms:
-        flow.reconfigure(interval, burst, now)
-        free = flow.available(now)
+    pacer, now = GcraPacer(1, 1), 1000.0
+    for interval, burst, waits in changes:
+        pacer.reconfigure(interval, burst, now)
+        free = pacer.available(now)
         passed: list[float] = []
-        assert flow.due(now) <= interval + CLOCK_TOLERANCE
+        assert pacer.due(now) <= interval + CLOCK_TOLERANCE
         assert 0 <= free <= burst
         for wait in waits:
             now += wait
-            if not flow.due(now):
-                flow.take(now)
+            if not pacer.due(now):
+                pacer.take(now)
                 passed.append(now)
         assert passed.count(passed[0] if passed else now) <= burst
         for (i, first), (j, last) in combinations(enumerate(passed), 2):
@@ -178,8 +171,8 @@ def test_calls_while_the_rate_goes_up_and_down() -> None:
         (TokenBucket(100, {None: 1}), [TokenBucket(100, {None: 1}), TokenBucket(200, {None: 1})]),
     ],
 )
-def test_spending_while_the_values_change(thing: Any, others: list[Any]) -> None:
-    """However often they do, a hundred are granted: as many as each of the settings allows initially."""
+def test_spending_while_the_settings_change(thing: Any, others: list[Any]) -> None:
+    """However often they change, a hundred retries are granted: none is lost or added."""
     granted: list[object] = []
 
     def spend() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 import redouble
 from redouble import Pipeline, Retry, policy_of, variant
+from tests.support.drivers.flaky_function import CLOCK, answer, policy
 from tests.support.fakes import Boom
-from tests.support.flaky_function import CLOCK, answer, policy
 
 pytestmark = pytest.mark.usefixtures("two_failures")
 
@@ -56,7 +56,7 @@ def test_a_policy_never_changes() -> None:
         policy.attempts = 9  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_variant() -> None:
+def test_a_variant_has_other_options() -> None:
     once = variant(policy(answer), attempts=1)
     with pytest.raises(Boom):
         once()
@@ -83,15 +83,15 @@ def test_variant_of_a_pipeline() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fn", "said"),
+    ("fn", "message"),
     [
         (answer, "answer is not decorated by a policy"),
         ((policy | policy)(answer), "has no single Retry"),
         (redouble.Gate()(answer), "has no single Retry"),
     ],
 )
-def test_no_variant(fn: Callable[..., Any], said: str) -> None:
-    with pytest.raises(TypeError, match=said):
+def test_a_function_without_a_single_retry_has_no_variant(fn: Callable[..., Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
         variant(fn, attempts=1)
     with pytest.raises(TypeError, match="options are keywords"):
         variant(fn, 1)  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue]

@@ -1,4 +1,4 @@
-"""The architecture: the order of the packages, their imports and handlers, what `import redouble` loads."""
+"""The architecture: the order of the packages, imports and handlers, and what `import redouble` loads."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import redouble
 pytestmark = pytest.mark.one_python
 
 SOURCE = Path(redouble.__file__).parent
+TESTS = Path(__file__).parents[1]
 PACKAGE = "redouble"
 
 # Bottom first. A module imports its own row and those above it in this list, never one below.
@@ -224,6 +225,28 @@ def test_no_two_classes_have_one_name() -> None:
 
 # The same public names for two libraries.
 SAME_NAME = {"AsyncTransport": ["httpx", "httpx2"], "Transport": ["httpx", "httpx2"]}
+
+
+def imported_tests(path: Path) -> set[str]:
+    """Return the imports of a file that name a test module or a conftest."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: write imports in full"
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return {
+        name
+        for name in names
+        if any(part == "conftest" or part.startswith("test_") for part in name.split("."))
+    }
+
+
+def test_no_module_imports_a_test_module_or_a_conftest() -> None:
+    """Definitions that several test modules share are in `tests/support`; pytest provides the fixtures."""
+    found = {path.relative_to(TESTS).as_posix(): imported_tests(path) for path in TESTS.rglob("*.py")}
+    assert {path: names for path, names in found.items() if names} == {}
 
 
 def test_the_types_are_shipped() -> None:

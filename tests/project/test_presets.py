@@ -131,7 +131,7 @@ def test_what_help_says(name: str) -> None:
     signature = inspect.signature(preset)
     assert signature.return_annotation is type(preset())
     assert preset.__annotations__ == {"return": type(preset())}
-    assert list(signature.parameters) == [option.name for option in fields(Retry) if option.init]
+    assert list(signature.parameters) == [option.name for option in fields(Retry)]
     assert all(option.kind is option.KEYWORD_ONLY for option in signature.parameters.values())
     usual = first(preset())
     for option in ("attempts", "give_up_after", "timeout", "hints", "backoff"):

@@ -1,4 +1,4 @@
-"""The one flag that every successful call reads, and whom it concerns."""
+"""The ambient flag, which every successful call reads, and the calls that it affects."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from redouble._runtime.ambient import Ambient, ambient
 from redouble._telemetry.events import WHATS
 from redouble.testing import VirtualClock, no_retries, virtual_time
 from redouble.types import What
-from tests.drivers.test_attempt import AT_ONCE, SOON, Stuck
 from tests.support.call_shapes import ASYNC_SHAPES, SHAPES
+from tests.support.drivers.stuck_operations import SOON
+from tests.support.drivers.worker_attempts import AT_ONCE, Stuck
 from tests.support.fakes import Boom, Virtual, in_colour
 
 
@@ -43,7 +44,7 @@ def test_observers_are_counted_apart_from_others() -> None:
 
 
 @pytest.mark.parametrize("only", [("success",), ("before_attempt", "retry"), ()])
-def test_observers_hold_it_up(only: tuple[What, ...]) -> None:
+def test_an_observer_sets_the_flag(only: tuple[What, ...]) -> None:
     before = list(ambient.active)
     first, second = observe(print, only=only), observe(print, only=only)
     assert ambient.active
@@ -53,7 +54,7 @@ def test_observers_hold_it_up(only: tuple[What, ...]) -> None:
     assert ambient.active == before
 
 
-def test_who_only_hears_of_trouble_does_not() -> None:
+def test_an_observer_of_failures_only_does_not_set_the_flag() -> None:
     with observe(print, only=[what for what in WHATS if what not in ("before_attempt", "success")]):
         assert not ambient.active
 
@@ -62,12 +63,12 @@ def test_who_only_hears_of_trouble_does_not() -> None:
 
 
 class Counting(Virtual):
-    """Counts how often the time is asked for, which is more often once a call is seen to."""
+    """A clock that counts its reads: the slow path has more of them."""
 
-    asked = 0
+    reads_made = 0
 
     def now(self) -> float:
-        self.asked += 1
+        self.reads_made += 1
         return super().now()
 
     def anow(self) -> float:
@@ -75,7 +76,7 @@ class Counting(Virtual):
 
 
 def reads(colour: str, shape: str) -> int:
-    """Count the reads of the clock that a call costs which succeeds at once."""
+    """Return the number of clock reads of a call that succeeds at once."""
     clock = Counting()
     policy = Retry(clock=clock)
 
@@ -86,12 +87,12 @@ def reads(colour: str, shape: str) -> int:
         await ASYNC_SHAPES[shape](policy, awork)
 
     in_colour(colour, lambda: SHAPES[shape](policy, lambda: None), waiting)
-    return clock.asked
+    return clock.reads_made
 
 
 @contextmanager
 def elsewhere(block: Callable[[], AbstractContextManager[object]]) -> Generator[None]:
-    """Enter a block in a context that is not this one."""
+    """Enter a block in another context."""
     context, entered = copy_context(), block()
     context.run(entered.__enter__)
     try:
@@ -120,12 +121,12 @@ BESIDE = pytest.mark.parametrize("other", OTHERS)
 
 @BESIDE
 @pytest.mark.parametrize("shape", ["decorator", "loop"])
-def test_what_is_at_work_elsewhere_costs_a_call_nothing(colour: str, other: str, shape: str) -> None:
+def test_what_applies_to_another_context_does_not_slow_a_call(colour: str, other: str, shape: str) -> None:
     alone = reads(colour, shape)
     with OTHERS[other]():
         assert ambient.active
         assert reads(colour, shape) == alone
-    if colour != "thread":  # which has a context of its own
+    if colour != "thread":  # a thread has its own context
         with deadline(60):
             assert reads(colour, shape) > alone
 
@@ -146,9 +147,9 @@ def failing(times: int, clock: VirtualClock | None = None) -> Callable[[], str]:
 
 @BESIDE
 @pytest.mark.parametrize("shape", SHAPES)
-def test_what_is_at_work_here_reaches_every_call_beside_it(other: str, shape: str) -> None:
+def test_what_applies_to_this_context_affects_every_call(other: str, shape: str) -> None:
     call, policy = SHAPES[shape], Retry(on=Boom, backoff=[3600] * 9, give_up_after=10_000)
-    heard: list[object] = []
+    emitted: list[object] = []
     with OTHERS[other]():
         with virtual_time() as clock:
             assert call(policy, failing(2)) == "done"
@@ -161,16 +162,16 @@ def test_what_is_at_work_here_reaches_every_call_beside_it(other: str, shape: st
             assert clock.delays == [3600] * 3
         with no_retries(), pytest.raises(Boom):
             call(Retry(on=Boom, backoff=[0]), failing(1))
-        with observe(lambda event: heard.append(event.what)):
+        with observe(lambda event: emitted.append(event.what)):
             assert call(policy, failing(0)) == "done"
-    assert heard == ["before_attempt", "success"]
+    assert emitted == ["before_attempt", "success"]
 
 
 @BESIDE
 @pytest.mark.parametrize("shape", ASYNC_SHAPES)
-def test_what_is_at_work_here_reaches_every_async_call_beside_it(other: str, shape: str) -> None:
+def test_what_applies_to_this_context_affects_every_async_call(other: str, shape: str) -> None:
     call, policy = ASYNC_SHAPES[shape], Retry(on=Boom, backoff=[3600] * 9, give_up_after=10_000)
-    heard: list[object] = []
+    emitted: list[object] = []
 
     def coloured(work: Callable[[], str]) -> Callable[[], Awaitable[str]]:
         async def awork() -> str:
@@ -190,19 +191,19 @@ def test_what_is_at_work_here_reaches_every_async_call_beside_it(other: str, sha
             assert clock.delays == [3600] * 3
         with no_retries(), pytest.raises(Boom):
             await call(Retry(on=Boom, backoff=[0]), coloured(failing(1)))
-        with observe(lambda event: heard.append(event.what)):
+        with observe(lambda event: emitted.append(event.what)):
             assert await call(policy, coloured(failing(0))) == "done"
 
     with OTHERS[other]():
         asyncio.run(main())
-    assert heard == ["before_attempt", "success"]
+    assert emitted == ["before_attempt", "success"]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_what_is_at_work_here_reaches_calls_that_are_observed(shape: str) -> None:
-    heard: list[str] = []
+def test_what_applies_to_this_context_affects_observed_calls(shape: str) -> None:
+    emitted: list[str] = []
     call, policy = SHAPES[shape], Retry(on=Boom, backoff=[3600], give_up_after=None)
-    with observe(lambda event: heard.append(event.what[0])):
+    with observe(lambda event: emitted.append(event.what[0])):
         with deadline(0), pytest.raises(errors.DeadlineExceeded):
             call(policy, failing(0))
         with no_retries(), pytest.raises(Boom):
@@ -210,4 +211,4 @@ def test_what_is_at_work_here_reaches_calls_that_are_observed(shape: str) -> Non
         with virtual_time() as clock:
             assert call(policy, failing(1)) == "done"
     assert clock.delays == [3600]
-    assert " ".join(heard) == "g b f g b f r b s"
+    assert " ".join(emitted) == "g b f g b f r b s"

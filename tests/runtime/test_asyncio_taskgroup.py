@@ -19,8 +19,8 @@ SHAPES = pytest.mark.parametrize("shape", ASYNC_SHAPES.values(), ids=ASYNC_SHAPE
 
 
 def policy(**options: Any) -> Retry:
-    said: dict[str, Any] = {"on": Exception, "attempts": 3, "backoff": [0] * 9}
-    return Retry(**said | options)
+    given: dict[str, Any] = {"on": Exception, "attempts": 3, "backoff": [0] * 9}
+    return Retry(**given | options)
 
 
 async def failing() -> None:
@@ -43,7 +43,7 @@ async def _once(child: Callable[[], Awaitable[object]]) -> None:
     await child()
 
 
-def asks() -> int:
+def cancelling() -> int:
     """Return the number of cancellation requests of the current task."""
     task = asyncio.current_task()
     assert task is not None
@@ -96,7 +96,7 @@ async def far_down() -> None:
 
 
 async def of_two() -> None:
-    """Leave one by the error of another."""
+    """Exit one group by the error of another."""
     async with asyncio.TaskGroup() as group:
         group.create_task(asyncio.sleep(0))
         await grouped(failing)
@@ -110,7 +110,7 @@ async def one_after_the_other() -> None:
 
 
 async def in_a_child() -> None:
-    """Fail in the group of another task: the request that it left belongs to that task."""
+    """Fail in the group of a child task, which keeps the leftover request."""
     await grouped(as_it_is)
 
 
@@ -133,44 +133,44 @@ EVERY_WAY = pytest.mark.parametrize("work", WAYS, ids=[way.__name__ for way in W
 @EVERY_WAY
 @pytest.mark.parametrize("options", [{}, {"timeout": 60}, {"wrap": True}], ids=str)
 def test_a_group_that_fails_is_retried(shape: AsyncShape, work: AsyncWork, options: dict[str, Any]) -> None:
-    """After the last failed attempt the task has no request left: the next call is retried too."""
+    """After the last failed attempt no cancellation request is left: the next call is retried too."""
 
     async def main() -> None:
         for _ in range(2):
-            with pytest.raises(Exception) as caught:  # noqa: PT011  any: the way says which
+            with pytest.raises(Exception) as caught:  # noqa: PT011  of any type
                 await shape(policy(**options), work)
-            said = report(caught.value)
-            assert said is not None
-            assert (said.reason, said.attempts) == ("attempts", 3)
-            assert asks() == 0
+            reported = report(caught.value)
+            assert reported is not None
+            assert (reported.reason, reported.attempts) == ("attempts", 3)
+            assert cancelling() == 0
 
     asyncio.run(main())
 
 
 @SHAPES
 @EVERY_WAY
-def test_a_group_that_fails_at_first(shape: AsyncShape, work: AsyncWork) -> None:
+def test_a_group_that_fails_twice_is_retried_to_success(shape: AsyncShape, work: AsyncWork) -> None:
     calls: list[int] = []
 
     async def recovering() -> str:
-        calls.append(asks())
+        calls.append(cancelling())
         if len(calls) < 3:
             await work()
         return "done"
 
     async def main() -> None:
         assert await shape(policy(), recovering) == "done"
-        assert (calls, asks()) == ([0, 0, 0], 0)
+        assert (calls, cancelling()) == ([0, 0, 0], 0)
 
     asyncio.run(main())
 
 
 @SHAPES
-def test_one_that_no_rule_retries_leaves_nothing_either(shape: AsyncShape) -> None:
+def test_a_group_that_no_rule_retries_leaves_no_cancellation_request(shape: AsyncShape) -> None:
     async def main() -> None:
         with pytest.raises(ExceptionGroup):
             await shape(policy(on=KeyError), as_it_is)
-        assert asks() == 0
+        assert cancelling() == 0
 
     asyncio.run(main())
 
@@ -181,7 +181,7 @@ def test_one_that_no_rule_retries_leaves_nothing_either(shape: AsyncShape) -> No
 @SHAPES
 @EVERY_WAY
 def test_the_callers_cancellation_is_still_honoured(shape: AsyncShape, work: AsyncWork) -> None:
-    """The request of the group is withdrawn, and no other."""
+    """Only the cancellation request of the group is withdrawn."""
     calls: list[object] = []
 
     async def cancelled() -> None:
@@ -192,12 +192,12 @@ def test_the_callers_cancellation_is_still_honoured(shape: AsyncShape, work: Asy
             cancel()  # like a cancellation by another task at this moment
 
     async def main() -> None:
-        with pytest.raises(Exception) as caught:  # noqa: PT011  any: the way says which
+        with pytest.raises(Exception) as caught:  # noqa: PT011  of any type
             await shape(policy(), cancelled)
-        said = report(caught.value)
-        assert said is not None
-        assert said.reason == "stopped"
-        assert asks() == 1
+        reported = report(caught.value)
+        assert reported is not None
+        assert reported.reason == "stopped"
+        assert cancelling() == 1
         with pytest.raises(asyncio.CancelledError):
             await asyncio.sleep(0)
 
@@ -206,8 +206,8 @@ def test_the_callers_cancellation_is_still_honoured(shape: AsyncShape, work: Asy
 
 
 @SHAPES
-def test_a_group_that_fails_while_it_is_cancelled(shape: AsyncShape) -> None:
-    """The group makes an error of it; it is the caller's cancellation all the same."""
+def test_a_group_that_fails_while_it_is_cancelled_is_not_retried(shape: AsyncShape) -> None:
+    """The group raises an error, but the cancellation request of the caller is still there."""
     calls, begun = list[object](), asyncio.Event()
 
     async def stubborn() -> None:
@@ -245,8 +245,8 @@ def ended(raising: AsyncWork) -> tuple[str | None, int]:
         try:
             await policy().call(raising)
         except Exception as error:
-            said = report(error)
-            seen.append((said and said.reason, task.cancelling()))
+            reported = report(error)
+            seen.append((reported and reported.reason, task.cancelling()))
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(main())
@@ -259,8 +259,8 @@ def cancel() -> None:
     task.cancel()
 
 
-def test_a_task_that_does_not_belong_to_the_group() -> None:
-    """An error of another task's group, raised here: there is nothing to take back."""
+def test_no_request_is_withdrawn_for_the_group_of_another_task() -> None:
+    """The error of another task's group is raised in this task."""
 
     async def raising() -> None:
         other = asyncio.ensure_future(grouped(failing))
@@ -271,8 +271,7 @@ def test_a_task_that_does_not_belong_to_the_group() -> None:
     assert ended(raising) == ("stopped", 1)
 
 
-def test_errors_that_go_round_in_circles() -> None:
-    """Causes are followed, up to a maximum."""
+def test_a_cycle_of_causes_is_followed_a_limited_number_of_times() -> None:
     first, second = Boom(), Boom()
     first.__cause__, second.__cause__ = second, first
 

@@ -1,20 +1,18 @@
-"""Cancellation, Ctrl-C and exits are never judged and never retried, and every wait is a checkpoint."""
+"""Cancellation, Ctrl-C and exits are never retried, no rule is called for them, and waits are checkpoints."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 import trio
-import trio.testing
 
-from redouble import SYSTEM, Clock, Retry, errors, report
+from redouble import SYSTEM, errors, report
 from redouble._runtime.backend import backend
 from tests.support.call_shapes import ASYNC_SHAPES, AsyncShape
 from tests.support.fakes import ASYNC, Boom, Ledger, Virtual, always, in_colour
-from tests.support.fakes import options as defaults
+from tests.support.runtime.cancellation import cancelled, policy
 
 SHAPES = pytest.mark.parametrize("shape", ASYNC_SHAPES.values(), ids=ASYNC_SHAPES)
 LOOPS = pytest.mark.parametrize("colour", ASYNC)
@@ -22,62 +20,16 @@ OPTIONS = pytest.mark.parametrize("options", [{}, {"timeout": 1e9}], ids=["plain
 
 
 def never(error: Exception) -> bool:
-    """Fail the test: nothing of this may be judged."""
+    """Fail the test: no rule may be called."""
     raise AssertionError(f"{error!r} was judged")
-
-
-class Waiting(Clock):
-    """Real checkpoints, and waits that end only by cancellation."""
-
-    def now(self) -> float:
-        return 0.0
-
-    async def asleep(self, seconds: float) -> None:
-        await backend().sleep(1e6 if seconds else 0)
-
-
-def policy(clock: Clock | None = None, **options: Any) -> Retry:
-    """Retry everything that may be."""
-    said = defaults(on=Exception, backoff=[1] * 9, give_up_after=None, clock=clock or Waiting())
-    return Retry(**said | options)
-
-
-def cancelled(colour: str, start: Callable[[], Awaitable[object]]) -> object:
-    """Start it, run it up to its wait, cancel it; return "cancelled" or what it returned or raised."""
-    outcome: list[object] = []
-
-    async def inside() -> None:
-        try:
-            outcome.append(await start())
-        except Exception as error:
-            outcome.append(error)
-        except BaseException:
-            outcome.append("cancelled")
-            raise
-
-    async def in_asyncio() -> None:
-        task = asyncio.ensure_future(inside())
-        while not task.done():  # once is enough, unless something is broken
-            for _ in range(5):
-                await asyncio.sleep(0)
-            task.cancel()
-        await asyncio.wait([task])
-
-    async def in_trio() -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(inside)
-            await trio.testing.wait_all_tasks_blocked()
-            nursery.cancel_scope.cancel()
-
-    in_colour(colour, lambda: None, in_trio if colour == "trio" else in_asyncio)
-    assert len(outcome) == 1
-    return outcome[0]
 
 
 @SHAPES
 @LOOPS
 @OPTIONS
-def test_cancelled_in_an_attempt(colour: str, shape: AsyncShape, options: dict[str, Any]) -> None:
+def test_cancellation_during_an_attempt_is_not_retried(
+    colour: str, shape: AsyncShape, options: dict[str, Any]
+) -> None:
     calls: list[None] = []
 
     async def work() -> None:
@@ -91,24 +43,24 @@ def test_cancelled_in_an_attempt(colour: str, shape: AsyncShape, options: dict[s
 
 @SHAPES
 @LOOPS
-def test_cancelled_in_a_delay(colour: str, shape: AsyncShape) -> None:
-    """The retry never starts, so its budget is refunded; no ``give_up`` is emitted."""
-    ledger, told = Ledger(), list[object]()
+def test_cancellation_during_a_delay_refunds_the_grant(colour: str, shape: AsyncShape) -> None:
+    """The retry never starts, and no ``give_up`` is emitted."""
+    ledger, events = Ledger(), list[object]()
 
     async def work() -> None:
         raise Boom
 
-    retrying = policy(budget=ledger, on_give_up=told.append)
+    retrying = policy(budget=ledger, on_give_up=events.append)
     assert cancelled(colour, lambda: shape(retrying, work)) == "cancelled"
     assert ledger.lines == ["start", "failed unknown", "spend unknown", "refund 1"]
-    assert not told
+    assert not events
 
 
 @SHAPES
 @LOOPS
 @OPTIONS
 @pytest.mark.parametrize("crash", [KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError])
-def test_crashes_are_never_judged(
+def test_base_exceptions_are_raised_without_calling_a_rule(
     colour: str, shape: AsyncShape, options: dict[str, Any], crash: type[BaseException]
 ) -> None:
     raised = crash()
@@ -132,8 +84,10 @@ def test_crashes_are_never_judged(
 @SHAPES
 @pytest.mark.parametrize("colour", ["asyncio", "uvloop"])
 @OPTIONS
-def test_a_cancellation_turned_into_an_error(colour: str, shape: AsyncShape, options: dict[str, Any]) -> None:
-    """Drivers of databases do that. The task was asked to end, so it is not retried."""
+def test_an_error_raised_on_cancellation_is_not_retried(
+    colour: str, shape: AsyncShape, options: dict[str, Any]
+) -> None:
+    """Database drivers raise such errors. A task whose cancellation was requested is not retried."""
     lost = OSError("connection lost")
     calls: list[None] = []
 
@@ -146,12 +100,12 @@ def test_a_cancellation_turned_into_an_error(colour: str, shape: AsyncShape, opt
 
     assert cancelled(colour, lambda: shape(policy(**options), work)) is lost
     assert len(calls) == 1
-    said = report(lost)
-    assert said is not None
-    assert said.reason == "stopped"
+    reported = report(lost)
+    assert reported is not None
+    assert reported.reason == "stopped"
 
 
-def test_a_cancellation_turned_into_a_result_to_ask_again() -> None:
+def test_a_rejected_result_after_cancellation_is_not_retried() -> None:
     async def work() -> str:
         try:
             await asyncio.sleep(1e6)
@@ -165,8 +119,8 @@ def test_a_cancellation_turned_into_a_result_to_ask_again() -> None:
 
 
 @pytest.mark.parametrize("shape", ASYNC_SHAPES)
-def test_a_coroutine_driven_by_hand(shape: str) -> None:
-    """There is no task that could be asked whether it is being cancelled."""
+def test_a_coroutine_driven_by_hand_is_retried(shape: str) -> None:
+    """Without a task, no cancellation can be pending."""
 
     class Still(Virtual):
         async def asleep(self, seconds: float) -> None:
@@ -187,7 +141,7 @@ def test_a_coroutine_driven_by_hand(shape: str) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"timeout": 9}, {"wrap": True}])
 @pytest.mark.parametrize("shape", ASYNC_SHAPES)
-def test_a_failing_coroutine_driven_by_hand(shape: str, options: dict[str, Any]) -> None:
+def test_a_coroutine_driven_by_hand_raises_its_error(shape: str, options: dict[str, Any]) -> None:
     lost = Boom("lost")
 
     async def work() -> None:
@@ -202,8 +156,8 @@ def test_a_failing_coroutine_driven_by_hand(shape: str, options: dict[str, Any])
 
 
 @SHAPES
-def test_a_cancellation_turned_into_an_error_under_trio(shape: AsyncShape) -> None:
-    """Trio delivers it again at the next checkpoint: the delay."""
+def test_an_error_raised_on_cancellation_is_not_retried_under_trio(shape: AsyncShape) -> None:
+    """Trio delivers the cancellation again at the next checkpoint, which is the delay."""
     calls: list[None] = []
 
     async def work() -> None:

@@ -1,4 +1,4 @@
-"""An outer timeout keeps working around our calls, and every wait is a checkpoint."""
+"""Timeouts around our calls keep working, and every wait is a checkpoint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOPS = pytest.mark.parametrize("colour", ASYNC)
 
 
 class Endless(Clock):
-    """Waits that end only by cancellation."""
+    """A clock whose waits end only by cancellation."""
 
     def now(self) -> float:
         return 0.0
@@ -31,11 +31,11 @@ class Endless(Clock):
 @pytest.mark.parametrize("where", ["attempt", "delay"])
 @LOOPS
 def test_an_outer_timeout_keeps_working(colour: str, shape: AsyncShape, where: str) -> None:
-    """In every phase of a call; afterwards the task has no cancellation request left."""
+    """In every phase of a call; afterwards no cancellation request is left."""
     now: list[Callable[[], None]] = []
 
     async def work() -> None:
-        now.pop()()  # the time is over
+        now.pop()()  # let the outer timeout expire
         if where == "attempt":
             await backend().sleep(1e6)
         raise Boom
@@ -63,7 +63,7 @@ def test_an_outer_timeout_keeps_working(colour: str, shape: AsyncShape, where: s
 @EVERY_SHAPE
 @LOOPS
 def test_a_delay_of_zero_is_a_checkpoint(colour: str, shape: AsyncShape) -> None:
-    """Others get their turn between two attempts, and a cancellation is seen."""
+    """Other tasks run between two attempts, and a pending cancellation is delivered."""
     turns: list[str] = []
 
     async def work() -> None:
@@ -91,7 +91,7 @@ def test_a_delay_of_zero_is_a_checkpoint(colour: str, shape: AsyncShape) -> None
 
     in_colour(colour, lambda: None, in_trio if colour == "trio" else in_asyncio)
     assert turns.count("work") == 3
-    assert turns[: turns.index("gave up")].count("other") >= 2  # in Trio the order within a turn is random
+    assert turns[: turns.index("gave up")].count("other") >= 2  # in Trio the order of tasks is random
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -1,4 +1,4 @@
-"""Time: clocks of one's own, the real one, and the backends it finds without importing them."""
+"""Clocks: custom ones, the real one, and backends that are found without importing a library."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from redouble._runtime import asyncio_backend as _asyncio
 from redouble._runtime import trio_backend as _trio
 from redouble._runtime.backend import backend, cancelling, in_event_loop
 from redouble._runtime.clock import ForeignClock
-from tests.runtime.test_trio_backend import Busy, flaky, mocked
 from tests.support.fakes import ASYNC, Virtual, in_colour
+from tests.support.runtime.mock_clock import Busy, flaky, mocked
 
 # ----------------------------------------------------------------------- the real clock
 
@@ -35,13 +35,13 @@ def test_the_real_clock_is_the_monotonic_one() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs an interval timer")
 @pytest.mark.parametrize("seconds", [1e18, sys.float_info.max])
-def test_no_wait_is_too_long_to_begin(seconds: float) -> None:
+def test_a_sleep_may_be_of_any_length(seconds: float) -> None:
     """`time.sleep` would raise OverflowError; ours begins, and a signal ends it at once."""
 
-    def ring(*_: object) -> None:
+    def interrupt(*_: object) -> None:
         raise InterruptedError
 
-    old = signal.signal(signal.SIGALRM, ring)
+    old = signal.signal(signal.SIGALRM, interrupt)
     try:
         with pytest.raises(InterruptedError):
             signal.setitimer(signal.ITIMER_REAL, 0.005)
@@ -52,7 +52,7 @@ def test_no_wait_is_too_long_to_begin(seconds: float) -> None:
 
 
 @pytest.mark.parametrize("colour", ASYNC)
-def test_no_async_wait_is_too_long_to_begin(colour: str) -> None:
+def test_an_async_sleep_may_be_of_any_length(colour: str) -> None:
     async def main() -> bool:
         if colour == "trio":
             with trio.move_on_after(0) as scope:
@@ -71,7 +71,7 @@ def test_no_async_wait_is_too_long_to_begin(colour: str) -> None:
 
 
 @pytest.mark.parametrize("colour", ASYNC)
-def test_the_backend_is_what_runs(colour: str) -> None:
+def test_the_backend_is_that_of_the_running_loop(colour: str) -> None:
     async def main() -> None:
         assert backend() is (_trio if colour == "trio" else _asyncio)
         before = trio.current_time() if colour == "trio" else time.monotonic()
@@ -86,7 +86,7 @@ def test_the_backend_is_what_runs(colour: str) -> None:
 
 
 @pytest.mark.parametrize("colour", ["asyncio", "uvloop"] if "uvloop" in ASYNC else ["asyncio"])
-def test_a_task_is_being_cancelled_even_if_it_swallows_that(colour: str) -> None:
+def test_cancelling_is_true_even_if_the_task_swallows_the_cancellation(colour: str) -> None:
     async def stubborn() -> tuple[bool, bool]:
         before = cancelling()
         try:
@@ -105,7 +105,7 @@ def test_a_task_is_being_cancelled_even_if_it_swallows_that(colour: str) -> None
 
 
 @pytest.mark.parametrize("colour", ASYNC)
-def test_a_wait_of_zero_gives_way(colour: str) -> None:
+def test_a_sleep_of_zero_lets_other_tasks_run(colour: str) -> None:
     order: list[str] = []
 
     async def other() -> None:
@@ -129,7 +129,7 @@ def test_a_wait_of_zero_gives_way(colour: str) -> None:
 
 
 @pytest.mark.parametrize("missing", [["trio"], ["trio", "asyncio.events"]])
-def test_a_library_that_is_not_there_is_not_asked(
+def test_a_library_that_was_not_imported_is_not_used(
     missing: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert backend() is _asyncio
@@ -149,7 +149,7 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize("used", SCRIPTS)
-def test_nothing_is_imported_that_does_not_run(used: str) -> None:
+def test_only_the_backend_of_the_running_loop_is_imported(used: str) -> None:
     script = (
         "import sys, redouble\n"
         "async def fetch(left=[1]):\n"
@@ -170,7 +170,7 @@ def test_nothing_is_imported_that_does_not_run(used: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["call", "run", "loop"])
-def test_a_library_that_may_not_be_imported(shape: str) -> None:
+def test_calls_work_if_trio_cannot_be_imported(shape: str) -> None:
     """``sys.modules["trio"] = None`` makes Python treat Trio as not installed."""
     script = (
         "import sys\n"
@@ -194,7 +194,7 @@ def test_a_library_that_may_not_be_imported(shape: str) -> None:
     assert (done.stdout.split(), done.stderr) == (["done", "1"], "")
 
 
-# -------------------------------------------------------------------- clocks of one's own
+# ----------------------------------------------------------------------- custom clocks
 
 
 class Duck:
@@ -216,7 +216,7 @@ class AsyncDuck(Duck):
         self.virtual.sleep(seconds)
 
 
-def borrowing(clock: Any) -> Retry:
+def policy_with(clock: Any) -> Retry:
     return Retry(on=Busy, backoff=[7, 7], clock=clock)
 
 
@@ -230,16 +230,16 @@ def test_a_clock_needs_only_now_and_sleep() -> None:
         return "never"
 
     with pytest.raises(IndexError):
-        borrowing(duck).call(fetch)
+        policy_with(duck).call(fetch)
     assert duck.virtual.waits == [7, 7]
-    assert vars(borrowing(duck))["clock"] is duck
-    assert isinstance(borrowing(duck)._time, ForeignClock)
+    assert vars(policy_with(duck))["clock"] is duck
+    assert isinstance(policy_with(duck)._time, ForeignClock)
 
 
-def test_in_async_code_what_it_lacks_is_the_real_clocks() -> None:
+def test_a_clock_without_asleep_uses_the_real_clock_in_async_code() -> None:
     async def main(duck: Duck) -> tuple[str, float]:
         started = trio.current_time()
-        return await borrowing(duck).call(flaky(2)), trio.current_time() - started
+        return await policy_with(duck).call(flaky(2)), trio.current_time() - started
 
     plain, own = Duck(), AsyncDuck()
     assert mocked(lambda: main(plain)) == ("done", 14)

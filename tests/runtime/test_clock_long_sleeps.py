@@ -1,4 +1,4 @@
-"""Absurd delays: every wait begins, none overflows."""
+"""Very long delays: every wait begins, and none overflows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redouble._runtime.clock import LONGEST_SLEEP
 from tests.support.fakes import Boom, in_colour
 
 
-class Alarm:
+class FakeTime:
     """Replaces the module `time`: records sleeps, and raises where the real one would."""
 
     def __init__(self) -> None:
@@ -32,10 +32,10 @@ class Alarm:
 
 
 @pytest.fixture
-def alarm() -> Iterator[Alarm]:
+def fake_time() -> Iterator[FakeTime]:
     """Replace every real sleep."""
     module: Any = _time
-    real, module.time = module.time, Alarm()
+    real, module.time = module.time, FakeTime()
     try:
         yield module.time
     finally:
@@ -43,7 +43,7 @@ def alarm() -> Iterator[Alarm]:
 
 
 @pytest.mark.parametrize("delay", [0.5, LONGEST_SLEEP, LONGEST_SLEEP * 2, 1e300, sys.float_info.max])
-def test_no_sleep_is_too_long_for_the_system(alarm: Alarm, delay: float) -> None:
+def test_a_delay_longer_than_the_system_allows_is_shortened(fake_time: FakeTime, delay: float) -> None:
     fails = [Boom()]
 
     @Retry(on=Boom, backoff=[delay], give_up_after=None)
@@ -53,24 +53,24 @@ def test_no_sleep_is_too_long_for_the_system(alarm: Alarm, delay: float) -> None
         return "done"
 
     assert work() == "done"
-    assert alarm.sleeps == [min(delay, LONGEST_SLEEP)]
+    assert fake_time.sleeps == [min(delay, LONGEST_SLEEP)]
 
 
 @pytest.mark.parametrize("delay", [1e12, 1e300, sys.float_info.max])
 @pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
-def test_no_wait_is_too_long_for_a_loop(colour: str, delay: float) -> None:
-    """It begins; a timeout around it ends it."""
+def test_an_async_sleep_of_any_length_begins(colour: str, delay: float) -> None:
+    """A timeout around it ends it."""
 
     async def main() -> str:
         if colour == "trio":
             with trio.move_on_after(0):
                 await SYSTEM.asleep(delay)
-            return "cut"
+            return "cancelled"
         task = asyncio.ensure_future(SYSTEM.asleep(delay))
         await asyncio.wait([task], timeout=0)
         assert not task.done()
         task.cancel()
         await asyncio.wait([task])
-        return "cut"
+        return "cancelled"
 
-    assert in_colour(colour, lambda: None, main) == "cut"
+    assert in_colour(colour, lambda: None, main) == "cancelled"

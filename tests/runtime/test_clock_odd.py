@@ -1,4 +1,4 @@
-"""Broken clocks: never an endless loop, never a negative delay, and as many retries as possible."""
+"""Broken clocks: no endless loop, no negative delay, and as many retries as possible."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from redouble import Backoff, Clock, Retry
 from redouble._drivers.calls import begin_run
 from redouble._engine import run as _run
 from redouble._engine.run import MAX_STALLED, Run
-from tests.conftest import Drive
+from tests.support.drivers.scripted_calls import Drive
 from tests.support.fakes import SYNC, Boom, Call, Ledger, Virtual, fail, in_colour, ok
 
 
 class Backwards(Virtual):
-    """Goes back an hour with every look."""
+    """A clock that goes back an hour with every read."""
 
     def now(self) -> float:
         self.time -= 3600
@@ -27,72 +27,72 @@ class Backwards(Virtual):
 
 
 class Broken(Virtual):
-    """Knows nothing."""
+    """A clock that always returns NaN."""
 
-    says = nan
+    invalid = nan
 
     def now(self) -> float:
-        return self.says
+        return self.invalid
 
     def anow(self) -> float:
         return self.now()
 
 
 class BrokenFirst(Broken):
-    """Knows nothing at the start."""
+    """A clock whose first read is invalid."""
 
-    looks = 0
+    reads = 0
 
     def now(self) -> float:
-        self.looks += 1
-        return self.says if self.looks == 1 else self.time
+        self.reads += 1
+        return self.invalid if self.reads == 1 else self.time
 
 
 class BrokenLater(BrokenFirst):
-    """Knows nothing after the start."""
+    """A clock whose reads are invalid after the first one."""
 
     def now(self) -> float:
-        self.looks += 1
-        return self.says if self.looks > 1 else self.time
+        self.reads += 1
+        return self.invalid if self.reads > 1 else self.time
 
 
 class Endless(Broken):
-    """The time is always past every limit."""
+    """A clock whose time is always past every limit."""
 
-    says = inf
+    invalid = inf
 
 
 class EndlessFirst(BrokenFirst):
-    says = inf
+    invalid = inf
 
 
 class EndlessLater(BrokenLater):
-    says = inf
+    invalid = inf
 
 
 class Beginless(Broken):
-    """The time is always before every limit."""
+    """A clock whose time is always before every limit."""
 
-    says = -inf
+    invalid = -inf
 
 
 class BeginlessFirst(BrokenFirst):
-    says = -inf
+    invalid = -inf
 
 
 class BeginlessLater(BrokenLater):
-    says = -inf
+    invalid = -inf
 
 
 class Impatient(Virtual):
-    """Its waits end at once."""
+    """A clock whose waits end at once."""
 
     def sleep(self, seconds: float) -> None:
         self.waits.append(seconds)
 
 
 class Frozen(Impatient):
-    """And it stands still."""
+    """A clock that stands still, and whose waits end at once."""
 
     def now(self) -> float:
         return 7.0
@@ -101,29 +101,29 @@ class Frozen(Impatient):
         return 7.0
 
 
-KNOW_NOTHING = [Broken, BrokenFirst, BrokenLater]
-FOR_EVER_LATE = [Endless, EndlessFirst, EndlessLater]
-FOR_EVER_EARLY = [Beginless, BeginlessFirst, BeginlessLater]
-ODD = [Backwards, *KNOW_NOTHING, *FOR_EVER_LATE, *FOR_EVER_EARLY, Impatient, Frozen]
+NOT_A_NUMBER = [Broken, BrokenFirst, BrokenLater]
+ALWAYS_LATE = [Endless, EndlessFirst, EndlessLater]
+ALWAYS_EARLY = [Beginless, BeginlessFirst, BeginlessLater]
+ODD = [Backwards, *NOT_A_NUMBER, *ALWAYS_LATE, *ALWAYS_EARLY, Impatient, Frozen]
 
 
 FOR_EVER: dict[str, Any] = {"attempts": None, "backoff": [10] * 99}
 
 
 @pytest.mark.parametrize("clock", ODD)
-def test_it_ends(drive: Drive, clock: type[Virtual]) -> None:
-    """The delays count even if the clock does not."""
+def test_a_call_with_a_broken_clock_ends(drive: Drive, clock: type[Virtual]) -> None:
+    """The delays count, even if the clock does not."""
     call = drive(["fail"], clock=clock, **FOR_EVER)
     assert Call(raises=Boom, reason="timeout", attempts=3, sleeps=[10, 10]) == call
 
 
 @pytest.mark.parametrize("clock", ODD)
-def test_it_still_retries(drive: Drive, clock: type[Virtual]) -> None:
+def test_a_call_with_a_broken_clock_is_retried(drive: Drive, clock: type[Virtual]) -> None:
     assert Call(1, attempts=3) == drive(["fail", "fail", ok(1)], clock=clock, work_timeout=5, timeout=30)
 
 
-def test_a_clock_that_knows_nothing_at_the_start_of_a_long_day() -> None:
-    """Then its first true answer looks like a very late one: that costs retries, and no more."""
+def test_an_invalid_first_read_may_cost_the_retries() -> None:
+    """The first valid time then looks like a very late one."""
     clock = BrokenFirst(1e6)
 
     def work() -> None:
@@ -136,13 +136,13 @@ def test_a_clock_that_knows_nothing_at_the_start_of_a_long_day() -> None:
 
 @pytest.fixture
 def stalls(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Lower how many attempts in a row may take no time, so that a test can make them all."""
+    """Lower the number of consecutive attempts that may take no time, so that a test can reach it."""
     most = 2000
     monkeypatch.setattr(_run, "MAX_STALLED", most)
     return most
 
 
-def test_time_that_stands_still_and_no_delays(stalls: int) -> None:
+def test_attempts_without_delay_on_a_frozen_clock_end(stalls: int) -> None:
     calls = [0]
 
     @Retry(on=Boom, attempts=None, backoff=[0] * 2 * stalls, clock=Frozen())
@@ -156,8 +156,8 @@ def test_time_that_stands_still_and_no_delays(stalls: int) -> None:
 
 
 @pytest.mark.parametrize("most", [9, None])
-def test_delays_too_short_to_be_seen(colour: str, most: int | None, stalls: int) -> None:
-    """Today's seconds since 1970 are so large that adding ten nanoseconds to them changes nothing."""
+def test_attempts_end_if_the_delays_are_lost_to_rounding(colour: str, most: int | None, stalls: int) -> None:
+    """Ten nanoseconds added to the seconds since 1970 change nothing."""
     clock, calls = Impatient(1.7e9), [0]
     policy = Retry(on=Boom, attempts=most, backoff=Backoff.constant(1e-8), clock=clock)
     assert clock.time + 1e-8 == clock.time
@@ -175,8 +175,8 @@ def test_delays_too_short_to_be_seen(colour: str, most: int | None, stalls: int)
 
 
 @pytest.mark.parametrize("moment", ["nothing", "start", "failed", "returned", "delay"])
-def test_what_counts_as_movement(moment: str) -> None:
-    """Between attempts, within one, or the delay itself: each resets the count of stalled attempts."""
+def test_any_progress_of_time_resets_the_count_of_stalled_attempts(moment: str) -> None:
+    """Between attempts, within one, or by the delay."""
     policy = Retry(on=Boom, until=bool, attempts=None, backoff=[0, float(moment == "delay")], clock=Virtual())
     run = begin_run(Run, policy, "work", aio=False)
     assert run.start(0.0) is None
@@ -190,13 +190,13 @@ def test_what_counts_as_movement(moment: str) -> None:
     assert run.stalled == {"nothing": MAX_STALLED + 1, "delay": 0}.get(moment, 1)
 
 
-@pytest.mark.parametrize("who", ["nobody", "operation", "rule", "observer"])
-def test_time_that_moves_is_not_taken_for_standing_still(who: str) -> None:
-    """In the operation, in the rule or in an observer: any of them counts."""
+@pytest.mark.parametrize("where", ["nothing", "operation", "rule", "observer"])
+def test_time_that_passes_anywhere_is_progress(where: str) -> None:
+    """In the operation, in the rule or in an observer."""
     clock = Virtual()
 
     def moves(name: str) -> bool:
-        clock.time += 1e-9 if name == who else 0
+        clock.time += 1e-9 if name == where else 0
         return True
 
     policy = Retry(
@@ -205,12 +205,12 @@ def test_time_that_moves_is_not_taken_for_standing_still(who: str) -> None:
     run = begin_run(Run, policy, "work", aio=False, attempt=1, started=0.0)
     run.stalled = MAX_STALLED + 1
     moves("operation")
-    assert run.failed(Boom(), clock.time) == (None if who == "nobody" else 0)
+    assert run.failed(Boom(), clock.time) == (None if where == "nothing" else 0)
 
 
 def test_time_comes_from_the_clock_of_the_colour(colour: str) -> None:
     class Two(Virtual):
-        """Another time in async code."""
+        """A clock with another time in async code."""
 
         def now(self) -> float:
             return 1.0
@@ -231,7 +231,7 @@ def test_time_comes_from_the_clock_of_the_colour(colour: str) -> None:
 
 def test_a_foreign_clock_needs_only_two_methods(drive: Drive) -> None:
     class Theirs:
-        """Not a subclass of ours."""
+        """A clock that is not a subclass of ours."""
 
         def __init__(self) -> None:
             self.waits: list[float] = []

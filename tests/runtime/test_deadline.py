@@ -1,4 +1,4 @@
-"""Deadlines: what `remaining` returns, valid values, and one object entered several times."""
+"""Deadlines: what `remaining` returns, invalid values, and one object entered several times."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 HOUR = 3600.0
 
 
-# --------------------------------------------------------------------- what it returns
+# -------------------------------------------------------------------------- remaining
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_remaining_counts_down_to_nothing(place: str) -> None:
+def test_remaining_counts_down_to_zero(place: str) -> None:
     def blocking(clock: VirtualClock) -> list[object]:
         seen: list[object] = [remaining(), remaining(7), remaining("none")]
         with deadline(10):
@@ -44,7 +44,7 @@ def test_remaining_counts_down_to_nothing(place: str) -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_of_nested_ones_the_earliest_counts(place: str) -> None:
+def test_the_earliest_of_nested_deadlines_counts(place: str) -> None:
     """A longer one inside extends nothing."""
 
     def blocking(clock: VirtualClock) -> list[float | None]:
@@ -68,7 +68,7 @@ def test_of_nested_ones_the_earliest_counts(place: str) -> None:
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-def test_in_real_time_it_only_shrinks(colour: str) -> None:
+def test_remaining_only_decreases_in_real_time(colour: str) -> None:
     def blocking() -> list[float]:
         with deadline(timedelta(hours=1)):
             return [remaining(0.0) for _ in range(100)]
@@ -81,8 +81,8 @@ def test_in_real_time_it_only_shrinks(colour: str) -> None:
     assert 0 < seen[-1] <= seen[0] <= HOUR
 
 
-def test_the_clock_of_a_trio_run_counts_where_it_was_set() -> None:
-    """Seen from other threads, too, in which Trio does not run."""
+def test_a_deadline_of_a_trio_run_uses_the_clock_of_that_run() -> None:
+    """Also in other threads, in which Trio does not run."""
 
     async def main() -> list[float | None]:
         with deadline(10):
@@ -96,18 +96,18 @@ def test_the_clock_of_a_trio_run_counts_where_it_was_set() -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, "2s", True, [1], 1j])
-def test_wrong_types(wrong: Any) -> None:
+def test_wrong_types_are_refused(wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"^deadline=.*: write seconds as a number, or a timedelta"):
         deadline(wrong)
 
 
 @pytest.mark.parametrize("wrong", [-1, -0.001, nan, inf, -inf, timedelta(seconds=-1), 10**400])
-def test_wrong_values(wrong: Any) -> None:
+def test_wrong_values_are_refused(wrong: Any) -> None:
     with pytest.raises(ValueError, match=r"^deadline.* write a (finite )?number of seconds"):
         deadline(wrong)
 
 
-def test_async_with_says_what_to_write() -> None:
+def test_async_with_is_refused() -> None:
     async def main() -> None:
         block: Any = deadline(1)
         async with block:
@@ -117,7 +117,7 @@ def test_async_with_says_what_to_write() -> None:
         asyncio.run(main())
 
 
-def test_leaving_what_was_never_entered() -> None:
+def test_exiting_a_deadline_that_was_never_entered_raises() -> None:
     with pytest.raises(RuntimeError, match="left that had not been entered"):
         deadline(1).__exit__(None, None, None)
     assert not ambient.active
@@ -126,7 +126,7 @@ def test_leaving_what_was_never_entered() -> None:
 # ------------------------------------------------------------------------------ one object
 
 
-def test_one_object_again_and_inside_itself() -> None:
+def test_one_deadline_is_reusable_and_reentrant() -> None:
     block = deadline(10)
     with virtual_time() as clock:
         with block:
@@ -139,7 +139,7 @@ def test_one_object_again_and_inside_itself() -> None:
         assert remaining() is None
 
 
-def test_one_object_in_many_tasks() -> None:
+def test_one_deadline_in_many_tasks() -> None:
     block = deadline(10)
 
     async def one(delay: float) -> float | None:
@@ -155,12 +155,12 @@ def test_one_object_in_many_tasks() -> None:
     assert asyncio.run(main()) == [7, 9, 8]
 
 
-def test_one_object_in_many_threads() -> None:
-    block, wrong, meeting = deadline(HOUR), list[object](), threading.Barrier(8)
+def test_one_deadline_in_many_threads() -> None:
+    block, wrong, barrier = deadline(HOUR), list[object](), threading.Barrier(8)
 
     def one() -> None:
         for _ in range(200):
-            meeting.wait()
+            barrier.wait()
             with block:
                 if remaining() is None:
                     wrong.append("inside")
@@ -175,7 +175,7 @@ def test_one_object_in_many_threads() -> None:
     assert wrong == []
 
 
-def test_the_ambient_flag_is_up_as_long_as_it_lasts() -> None:
+def test_the_ambient_flag_is_set_inside_a_deadline() -> None:
     with deadline(1):
         assert ambient.active
         with pytest.raises(Boom), deadline(2):

@@ -1,4 +1,4 @@
-"""Policies under a deadline, in every colour and shape: nothing begins after it, and what can be cut is."""
+"""Policies under a deadline, in every colour and shape: nothing begins after it; async code is cancelled."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ import redouble
 from redouble import Reason, Report, Retry, Worker, deadline, errors, remaining, report
 from redouble._runtime.backend import backend
 from redouble.testing import Script, ScriptedFailure, VirtualClock, fail, ok, virtual_time
+from tests.support.call_shapes import ASYNC_CLOSING_SHAPES, CLOSING_SHAPES
+from tests.support.drivers.stuck_operations import IN_A_WHILE, SOON, stuck
 from tests.support.fakes import ASYNC, Boom, Virtual, in_colour
-from tests.support.stuck_operations import IN_A_WHILE, SOON, stuck
 from tests.support.virtual_time import PLACES, at, unwaiting
-from tests.testing.test_virtual_shapes import AEVERY, EVERY
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
 HOUR = 3600.0
-CUTTING = [place for place in PLACES if place.startswith(("asyncio", "trio"))]  # where all time is virtual
+VIRTUAL = [place for place in PLACES if place.startswith(("asyncio", "trio"))]  # where all time is virtual
 
 
 async def for_ever() -> None:
     await backend().sleep(1e6)
 
 
-def told(error: BaseException) -> Report:
-    said = report(error)
-    assert said is not None
-    return said
+def report_of(error: BaseException) -> Report:
+    reported = report(error)
+    assert reported is not None
+    return reported
 
 
 def check(name: str, script: Script, error: BaseException, calls: int) -> None:
-    said = told(error)
-    assert (name, len(script.calls), said.attempts) == (name, calls, calls)
-    assert (said.reason, said.limit) == (Reason.timeout, "deadline")
+    reported = report_of(error)
+    assert (name, len(script.calls), reported.attempts) == (name, calls, calls)
+    assert (reported.reason, reported.limit) == (Reason.timeout, "deadline")
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_nothing_begins_that_could_not_begin_before_it(place: str) -> None:
-    """A delay that would end after it is not started either: the last error is raised at once."""
+def test_no_delay_begins_that_would_end_after_the_deadline(place: str) -> None:
+    """The last error is raised at once instead."""
     policy = Retry(attempts=9, backoff=[4] * 9, give_up_after=None)
 
     def blocking(clock: VirtualClock) -> None:
-        for name, shape in EVERY.items():
+        for name, shape in CLOSING_SHAPES.items():
             script, began = Script(*["fail"] * 9), clock.now()
             with pytest.raises(ScriptedFailure) as caught, deadline(10):
                 shape(policy, script)
@@ -51,7 +51,7 @@ def test_nothing_begins_that_could_not_begin_before_it(place: str) -> None:
             assert clock.now() - began == 8
 
     async def waiting(clock: VirtualClock) -> None:
-        for name, shape in AEVERY.items():
+        for name, shape in ASYNC_CLOSING_SHAPES.items():
             script, began = Script(*["fail"] * 9), clock.now()
             with pytest.raises(ScriptedFailure) as caught, deadline(10):
                 await shape(policy, script.aio)
@@ -63,9 +63,9 @@ def test_nothing_begins_that_could_not_begin_before_it(place: str) -> None:
 
 @pytest.mark.parametrize("spent", [0, 5])
 @pytest.mark.parametrize("place", PLACES)
-def test_nothing_is_called_after_it(place: str, spent: float) -> None:
+def test_no_attempt_begins_after_the_deadline(place: str, spent: float) -> None:
     def blocking(clock: VirtualClock) -> None:
-        for name, shape in EVERY.items():
+        for name, shape in CLOSING_SHAPES.items():
             script = Script()
             with deadline(spent):
                 clock.advance(spent)
@@ -74,7 +74,7 @@ def test_nothing_is_called_after_it(place: str, spent: float) -> None:
             check(name, script, caught.value, 0)
 
     async def waiting(clock: VirtualClock) -> None:
-        for name, shape in AEVERY.items():
+        for name, shape in ASYNC_CLOSING_SHAPES.items():
             script = Script()
             with deadline(spent):
                 clock.advance(spent)
@@ -86,12 +86,12 @@ def test_nothing_is_called_after_it(place: str, spent: float) -> None:
 
 
 @pytest.mark.parametrize("steps", [["fail"], []], ids=["after a failure", "at once"])
-@pytest.mark.parametrize("place", CUTTING)
-def test_what_is_async_is_cut_by_it(place: str, steps: list[Any]) -> None:
+@pytest.mark.parametrize("place", VIRTUAL)
+def test_async_code_is_cancelled_at_the_deadline(place: str, steps: list[Any]) -> None:
     policy = Retry(backoff=[1] * 3)
 
     async def waiting(clock: VirtualClock) -> None:
-        for name, shape in AEVERY.items():
+        for name, shape in ASYNC_CLOSING_SHAPES.items():
             script, began = Script(*steps, ok(takes=HOUR)), clock.now()
             with pytest.raises(errors.DeadlineExceeded) as caught, deadline(10):
                 await shape(policy, script.aio)
@@ -104,16 +104,16 @@ def test_what_is_async_is_cut_by_it(place: str, steps: list[Any]) -> None:
     at(place, lambda _: None, waiting)
 
 
-@pytest.mark.parametrize("shape", AEVERY)
+@pytest.mark.parametrize("shape", ASYNC_CLOSING_SHAPES)
 @pytest.mark.parametrize("colour", ASYNC)
-def test_what_is_async_is_cut_in_real_time(colour: str, shape: str) -> None:
+def test_async_code_is_cancelled_in_real_time(colour: str, shape: str) -> None:
     async def waiting() -> None:
         with deadline(SOON):
-            await AEVERY[shape](Retry(), for_ever)
+            await ASYNC_CLOSING_SHAPES[shape](Retry(), for_ever)
 
     with pytest.raises(errors.DeadlineExceeded) as caught:
         in_colour(colour, lambda: None, waiting)
-    assert told(caught.value).limit == "deadline"
+    assert report_of(caught.value).limit == "deadline"
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ def test_what_is_async_is_cut_in_real_time(colour: str, shape: str) -> None:
         ({"give_up_after": 1}, 5, "deadline"),
     ],
 )
-@pytest.mark.parametrize("place", CUTTING)
-def test_the_shortest_limit_is_the_one_reported(
+@pytest.mark.parametrize("place", VIRTUAL)
+def test_the_shortest_limit_is_reported(
     place: str, options: dict[str, Any], seconds: float, limit: str
 ) -> None:
     async def waiting(clock: VirtualClock) -> None:
@@ -142,8 +142,8 @@ def test_the_shortest_limit_is_the_one_reported(
     at(place, lambda _: None, waiting)
 
 
-def test_plain_blocking_code_is_never_cut() -> None:
-    """A blocking call cannot be interrupted; so a late success is a success."""
+def test_blocking_code_is_never_interrupted() -> None:
+    """It cannot be; so a late success is a success."""
     with virtual_time(), deadline(1):
         assert Retry().call(Script(ok(3, takes=2))) == 3
         assert remaining() == 0
@@ -151,8 +151,8 @@ def test_plain_blocking_code_is_never_cut() -> None:
             Retry().call(Script())
 
 
-def test_a_policy_with_a_clock_of_its_own(colour: str) -> None:
-    """By its clock the deadline is as far away as by the real one."""
+def test_a_deadline_applies_to_a_policy_with_its_own_clock(colour: str) -> None:
+    """The deadline is as far away by this clock as by the real one."""
     clock, calls = Virtual(), list[float]()
 
     def fetch() -> None:
@@ -176,17 +176,17 @@ def test_a_policy_with_a_clock_of_its_own(colour: str) -> None:
     with pytest.raises(Boom) as caught:
         in_colour(colour, blocking, waiting)
     assert calls == [0, 2 * HOUR]
-    assert told(caught.value).limit == "deadline"
+    assert report_of(caught.value).limit == "deadline"
 
 
-def test_blocking_code_on_a_worker_is_cut_by_it() -> None:
+def test_a_worker_is_abandoned_at_the_deadline() -> None:
     with stuck() as operation, deadline(IN_A_WHILE), pytest.raises(errors.DeadlineExceeded) as caught:
         Retry(worker=Worker(grace=0)).call(operation)
-    assert (told(caught.value).limit, told(caught.value).workers_left) == ("deadline", 1)
+    assert (report_of(caught.value).limit, report_of(caught.value).workers_left) == ("deadline", 1)
 
 
 @pytest.mark.parametrize("colour", ASYNC)
-def test_blocking_code_called_from_async_code_is_cut_by_it(colour: str) -> None:
+def test_a_worker_of_async_code_is_abandoned_at_the_deadline(colour: str) -> None:
     with stuck() as operation:
 
         async def waiting() -> None:
@@ -195,10 +195,10 @@ def test_blocking_code_called_from_async_code_is_cut_by_it(colour: str) -> None:
 
         with pytest.raises(errors.DeadlineExceeded) as caught:
             in_colour(colour, lambda: None, waiting)
-    assert (told(caught.value).limit, told(caught.value).workers_left) == ("deadline", 1)
+    assert (report_of(caught.value).limit, report_of(caught.value).workers_left) == ("deadline", 1)
 
 
-def test_observers_learn_whose_limit_it_was() -> None:
+def test_events_name_the_deadline_as_the_limit() -> None:
     events: list[Any] = []
     with virtual_time(), redouble.observe(events.append), deadline(3), pytest.raises(ScriptedFailure):
         Retry(backoff=[2] * 9).call(Script(fail(), fail()))

@@ -1,4 +1,4 @@
-"""Deadlines entered in one context and left in another, in any order: nothing stays in force, or behind."""
+"""Deadlines entered in one context and exited in another, in any order: none stays in force or in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.virtual_time import unwaiting
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
 
-# ------------------------------------------------------------------------ what yields inside
+# -------------------------------------------------------------- generators and fixtures
 
 
 def numbers() -> Iterator[int]:
@@ -38,14 +38,14 @@ async def anumbers() -> AsyncIterator[int]:
         yield 2
 
 
-def test_a_generator_that_is_left_early_leaves_it() -> None:
+def test_a_generator_that_is_closed_early_exits_its_deadline() -> None:
     for _ in numbers():
         assert remaining() is not None
         break
     assert remaining() is None
 
 
-def test_generators_left_in_another_order() -> None:
+def test_generators_may_end_in_any_order() -> None:
     with virtual_time() as clock:
         first = numbers()
         next(first)
@@ -60,7 +60,7 @@ def test_generators_left_in_another_order() -> None:
 
 
 @pytest.mark.parametrize("colour", ASYNC)
-def test_an_async_generator_leaves_it(colour: str) -> None:
+def test_an_async_generator_exits_its_deadline_at_its_end(colour: str) -> None:
     async def waiting() -> None:
         items = anumbers()
         assert await anext(items) == 1
@@ -76,14 +76,14 @@ def alive() -> int:
     return sum(type(thing) is ActiveDeadline for thing in gc.get_objects())
 
 
-def test_an_async_generator_that_the_loop_has_to_close() -> None:
-    """It is left in another task, again and again: the entering task keeps nothing of it."""
+def test_deadlines_of_generators_closed_by_the_loop_are_freed() -> None:
+    """They are exited in another task; the task that entered them keeps no reference."""
 
     async def main() -> int:
         for _ in range(50):
             async for _ in anumbers():
                 break
-            for _ in range(3):  # turns, of which it needs two
+            for _ in range(3):  # loop iterations, of which it needs two
                 await asyncio.sleep(0)
             assert remaining() is None
         return alive()
@@ -92,7 +92,7 @@ def test_an_async_generator_that_the_loop_has_to_close() -> None:
     assert asyncio.run(main()) <= before + 1
 
 
-def test_a_fixture_entered_in_one_context_and_left_in_another() -> None:
+def test_a_fixture_may_be_exited_in_another_context() -> None:
     @contextmanager
     def fixture() -> Generator[float | None]:
         with deadline(10):
@@ -112,7 +112,7 @@ Ids: TypeAlias = tuple[int, ...]
 
 
 class Model:
-    """What ought to be seen: which deadlines each context has entered or inherited, and which are open."""
+    """The expected state: the deadlines that each context entered or inherited, and which are open."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
@@ -130,7 +130,7 @@ class Model:
         self.known[context] += (number,)
 
     def leave(self, context: int, block: int) -> None:
-        """Leave the block that this context entered last, else any that is open."""
+        """Exit the block that this context entered last, or else any open one."""
         own = [pair for pair in self.open if pair[1] == block]
         if own:
             here = [pair for pair in own if pair[0] in self.known[context]]

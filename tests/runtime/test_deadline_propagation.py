@@ -1,21 +1,20 @@
-"""Tasks, threads and workers that start inside a deadline inherit it, until its block is left."""
+"""Tasks, threads and workers that start inside a deadline inherit it, until its block is exited."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context, copy_context
 from typing import Any
 
 import pytest
-import trio
 
 from redouble import SYSTEM, Reason, Retry, Timeout, Worker, cancelled, deadline, errors, remaining, report
 from redouble.testing import Script, VirtualClock, ok, virtual_time
+from tests.support.drivers.stuck_operations import SOON, stuck
 from tests.support.fakes import ASYNC, in_colour
-from tests.support.stuck_operations import SOON, stuck
+from tests.support.runtime.tasks import together
 from tests.support.virtual_time import at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
@@ -24,21 +23,11 @@ HOUR = 3600.0
 PLACES = ["asyncio around", "asyncio inside", "trio around", "trio inside"]
 
 
-async def together(place: str, *tasks: Callable[[], Awaitable[object]]) -> None:
-    """Run tasks side by side, begun here."""
-    if place.startswith("trio"):
-        async with trio.open_nursery() as nursery:
-            for task in tasks:
-                nursery.start_soon(task)
-    else:
-        await asyncio.gather(*(task() for task in tasks))
-
-
 # ------------------------------------------------------------------------------------ tasks
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_tasks_begun_inside_know_it(place: str) -> None:
+def test_tasks_started_inside_inherit_the_deadline(place: str) -> None:
     seen: list[object] = []
 
     async def child() -> None:
@@ -48,8 +37,8 @@ def test_tasks_begun_inside_know_it(place: str) -> None:
             seen.append(remaining())
         with pytest.raises(errors.DeadlineExceeded) as caught:
             await Retry().call(Script(ok(takes=HOUR)).aio)
-        said = report(caught.value)
-        seen.append(said and said.limit)
+        reported = report(caught.value)
+        seen.append(reported and reported.limit)
 
     async def waiting(clock: VirtualClock) -> float:
         with deadline(10):
@@ -60,7 +49,7 @@ def test_tasks_begun_inside_know_it(place: str) -> None:
     assert seen == [6, 2, 6, 2, "deadline", "deadline"]
 
 
-def test_a_task_that_outlives_the_block_is_free_of_it() -> None:
+def test_a_task_that_outlives_the_block_has_no_deadline() -> None:
     async def child(left: asyncio.Event) -> list[object]:
         seen: list[object] = [remaining()]
         await left.wait()
@@ -80,7 +69,7 @@ def test_a_task_that_outlives_the_block_is_free_of_it() -> None:
     assert asyncio.run(main()) == [10, None, None, 3]
 
 
-def test_a_task_begun_before_does_not_know_it() -> None:
+def test_a_task_started_before_does_not_inherit_the_deadline() -> None:
     async def child(inside: asyncio.Event) -> object:
         await inside.wait()
         return remaining()
@@ -98,7 +87,7 @@ def test_a_task_begun_before_does_not_know_it() -> None:
 # ---------------------------------------------------------------------- threads and workers
 
 
-def test_a_thread_knows_it_by_a_copied_context_only() -> None:
+def test_a_thread_inherits_the_deadline_by_a_copied_context_only() -> None:
     with virtual_time(), deadline(10), ThreadPoolExecutor(1) as pool:
         assert pool.submit(remaining).result() is None
         assert pool.submit(copy_context().run, remaining).result() == 10
@@ -132,7 +121,7 @@ def test_on_a_worker_the_limit_of_the_attempt_is_a_deadline(
 
 
 @pytest.mark.parametrize("colour", ASYNC)
-def test_blocking_code_called_from_async_code_knows_it(colour: str) -> None:
+def test_a_worker_of_async_code_inherits_the_deadline(colour: str) -> None:
     async def waiting() -> float:
         with deadline(HOUR):
             left = await Retry(attempt_timeout=2 * HOUR).acall(remaining)
@@ -142,7 +131,7 @@ def test_blocking_code_called_from_async_code_knows_it(colour: str) -> None:
     assert HOUR / 2 < in_colour(colour, lambda: None, waiting) <= HOUR
 
 
-def test_what_outlives_its_attempt_on_a_worker_is_free_of_its_limit() -> None:
+def test_a_context_that_outlives_its_attempt_has_no_deadline() -> None:
     kept: list[Context] = []
 
     def operation() -> bool:
@@ -156,7 +145,7 @@ def test_what_outlives_its_attempt_on_a_worker_is_free_of_its_limit() -> None:
 
 
 def begin_late(begun: list[str]) -> None:
-    """Try to begin something, by a policy and by a limit, each in the shapes that ask for the time last."""
+    """Try to begin calls under a policy and under a timeout."""
 
     @Retry()
     def decorated() -> None:
@@ -177,13 +166,13 @@ def begin_late(begun: list[str]) -> None:
 
 
 @pytest.mark.parametrize("how", ["limit", "cancellation"])
-def test_nothing_begins_on_a_worker_that_was_given_up(how: str) -> None:
+def test_nothing_begins_on_an_abandoned_worker(how: str) -> None:
     begun, wrong, over = list[str](), list[BaseException](), threading.Event()
 
-    with stuck() as until_let_go:
+    with stuck() as until_released:
 
         def operation() -> None:
-            until_let_go()
+            until_released()
             try:
                 assert (cancelled(), remaining()) == (True, 0)
                 begin_late(begun)
@@ -193,8 +182,8 @@ def test_nothing_begins_on_a_worker_that_was_given_up(how: str) -> None:
 
         async def cancel() -> None:
             task = asyncio.create_task(Retry(worker=Worker(grace=0)).acall(operation))
-            await asyncio.to_thread(until_let_go.begun.acquire)
-            until_let_go.begun.release()
+            await asyncio.to_thread(until_released.begun.acquire)
+            until_released.begun.release()
             task.cancel()
             await asyncio.wait([task])
 
@@ -207,8 +196,8 @@ def test_nothing_begins_on_a_worker_that_was_given_up(how: str) -> None:
     assert (begun, wrong) == ([], [])
 
 
-def test_async_code_on_a_worker_is_cut_by_the_limit_of_its_attempt() -> None:
-    """The cancelled worker stops: none is left."""
+def test_async_code_on_a_worker_is_cancelled_by_the_limit_of_its_attempt() -> None:
+    """The cancelled worker ends, so that none is left."""
 
     async def slow() -> None:
         await asyncio.Event().wait()

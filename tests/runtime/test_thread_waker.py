@@ -11,41 +11,41 @@ from redouble._runtime.thread_waker import ThreadWaker
 from tests.support.bulkhead_callers import A_MINUTE
 
 
-def test_it_is_silent_until_it_rings() -> None:
-    bell = ThreadWaker()
-    assert bell.pending
-    bell.wake()
-    assert not bell.pending
-    bell.wake()
-    assert not bell.pending
+def test_a_waker_is_pending_until_it_is_woken() -> None:
+    waker = ThreadWaker()
+    assert waker.pending
+    waker.wake()
+    assert not waker.pending
+    waker.wake()
+    assert not waker.pending
 
 
 @pytest.mark.parametrize("seconds", [0, 1000, threading.TIMEOUT_MAX, 1e300, inf])
-def test_who_comes_after_it_rang_does_not_wait(seconds: float) -> None:
-    bell = ThreadWaker()
-    bell.wake()
-    bell.wait(seconds)
-    assert bell.pending  # that ring is over
+def test_a_wait_after_the_wake_returns_at_once(seconds: float) -> None:
+    waker = ThreadWaker()
+    waker.wake()
+    waker.wait(seconds)
+    assert waker.pending  # the wake was consumed
 
 
 @pytest.mark.parametrize("seconds", [0, 0.0, 1e-9])
-def test_time_that_runs_out(seconds: float) -> None:
-    bell = ThreadWaker()
-    bell.wait(seconds)
-    assert bell.pending
+def test_a_wait_ends_after_its_timeout(seconds: float) -> None:
+    waker = ThreadWaker()
+    waker.wait(seconds)
+    assert waker.pending
 
 
 @pytest.mark.parametrize("seconds", [1000, 1e300, inf])
-def test_it_wakes_the_waiting_thread(seconds: float) -> None:
-    bell, woken = ThreadWaker(), list[str]()
+def test_wake_ends_the_wait_of_another_thread(seconds: float) -> None:
+    waker, woken = ThreadWaker(), list[str]()
 
     def wait() -> None:
-        bell.wait(seconds)
+        waker.wait(seconds)
         woken.append("up")
 
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
     assert woken == []
-    bell.wake()
+    waker.wake()
     thread.join(A_MINUTE)
     assert woken == ["up"]

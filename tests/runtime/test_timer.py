@@ -1,65 +1,30 @@
-"""The timer shared by all limits of a loop: never early, no limit lost, nothing retained."""
+"""The timer of all limits of a loop: never early, no limit lost, nothing retained."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextvars import ContextVar
 from math import inf
 from time import monotonic
-from typing import Any
 from weakref import ref
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redouble._runtime.asyncio_timer import MAX_STALE, Timer, TimerEntry
+from redouble._runtime.asyncio_timer import MAX_STALE, TimerEntry
 from redouble.testing import virtual_time
-from tests.support.fakes import ASYNC, in_colour
-from tests.support.limited_calls import LONG
+from tests.support.drivers.limited_calls import LONG
+from tests.support.fakes import run_async
+from tests.support.runtime.timers import LOOPS, TINY, check, limited, live, timer
 from tests.support.virtual_time import unwaiting
-
-LOOPS = pytest.mark.parametrize("colour", [colour for colour in ASYNC if colour != "trio"])
-TINY = 0.005  # really waited for
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
 
-def run(colour: str, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    return in_colour(colour, lambda: None, main)
-
-
-def timer() -> Timer:
-    """Return the timer of the running loop."""
-    own: Timer = vars(asyncio.get_running_loop())["_redouble_timer"]
-    return own
-
-
-def live(of: Timer) -> list[float]:
-    """Return the moments of the limits that are in use."""
-    return [moment for moment, _, cut in of.heap if cut._task is not None]
-
-
-def check(of: Timer) -> None:
-    """See that it will wake in time for the earliest, and keeps no more than it may."""
-    moments = live(of)
-    assert of.armed <= min(moments, default=inf)
-    assert (of._handle() is None) == (of.armed == inf)
-    assert of.stale == len(of.heap) - len(moments)
-    assert len(of.heap) <= 2 * len(moments) + 2 * MAX_STALE + 2
-
-
-async def limited(seconds: float, takes: float = LONG) -> bool:
-    """Sleep under a limit; return True if it was reached."""
-    with TimerEntry(seconds) as cut:
-        await asyncio.sleep(takes)
-    assert cut.cancel_called is cut.cancelled_caught
-    return cut.cancelled_caught
-
-
-# ---------------------------------------------------------------------------- in time
+# --------------------------------------------------------------------------- accuracy
 
 
 @LOOPS
@@ -75,14 +40,14 @@ def test_no_task_is_cancelled_early(colour: str) -> None:
     async def main() -> None:
         await asyncio.gather(*map(one, range(100)))
 
-    run(colour, main)
+    run_async(colour, main)
     assert early == [0.0] * 100
 
 
 @LOOPS
 @pytest.mark.parametrize("order", [1, -1], ids=["rising", "falling"])
 def test_limits_are_reached_in_order(colour: str, order: int) -> None:
-    """Also if a later one is set first: then the timer is armed again."""
+    """Also if a later one is set first, so that the timer is armed again."""
     reached: list[float] = []
 
     async def one(number: int) -> None:
@@ -95,20 +60,20 @@ def test_limits_are_reached_in_order(colour: str, order: int) -> None:
     async def main() -> None:
         await asyncio.gather(*(one(number) for number in [1, 2, 3, 4][::order]))
 
-    run(colour, main)
+    run_async(colour, main)
     assert reached == sorted(reached)
     assert len(reached) == 4
 
 
 @LOOPS
-def test_no_time_at_all(colour: str) -> None:
+def test_a_limit_of_zero_is_reached(colour: str) -> None:
     async def main() -> bool:
         return await limited(0)
 
-    assert run(colour, main)
+    assert run_async(colour, main)
 
 
-def test_no_limit_at_all() -> None:
+def test_an_infinite_limit_needs_no_timer() -> None:
     async def main() -> None:
         assert not await limited(inf, takes=0)
         assert not hasattr(asyncio.get_running_loop(), "_redouble_timer")
@@ -116,8 +81,8 @@ def test_no_limit_at_all() -> None:
     asyncio.run(main())
 
 
-def test_a_coroutine_driven_by_hand() -> None:
-    """There is no task that could be cancelled, so nothing is cut."""
+def test_a_coroutine_driven_by_hand_is_not_cancelled() -> None:
+    """There is no task to cancel."""
 
     async def main() -> None:
         with TimerEntry(0.0) as cut:
@@ -146,7 +111,7 @@ def test_virtual_time_reaches_every_limit_exactly(place: str) -> None:
             asyncio.run(main())
 
 
-def test_a_limit_that_was_left_does_not_move_virtual_time() -> None:
+def test_an_exited_limit_does_not_advance_virtual_time() -> None:
     async def main(now: Callable[[], float]) -> float:
         assert not await limited(LONG, takes=1)
         await asyncio.sleep(0)
@@ -164,8 +129,8 @@ STARTS = st.lists(
 
 
 @given(starts=STARTS)
-def test_exactly_those_are_cut_that_take_longer(starts: list[tuple[int, int, int]]) -> None:
-    """Random starts, limits and ends: every task ends as it should, and the invariants of the timer hold."""
+def test_exactly_the_tasks_that_take_longer_are_cancelled(starts: list[tuple[int, int, int]]) -> None:
+    """With random starts, limits and durations; and the invariants of the timer hold."""
 
     async def one(begins: int, seconds: int, takes: int) -> None:
         await asyncio.sleep(begins)
@@ -185,8 +150,8 @@ def test_exactly_those_are_cut_that_take_longer(starts: list[tuple[int, int, int
 
 
 @LOOPS
-def test_a_limit_that_was_left_cuts_nothing_later(colour: str) -> None:
-    """The timer still has the moment; by then the task is somewhere else, under other limits or none."""
+def test_an_exited_limit_cancels_nothing_later(colour: str) -> None:
+    """The timer still has its moment; by then the task runs under other limits, or none."""
 
     async def main() -> None:
         for _ in range(20):
@@ -194,11 +159,11 @@ def test_a_limit_that_was_left_cuts_nothing_later(colour: str) -> None:
         assert not await limited(LONG, takes=TINY)
         await asyncio.sleep(TINY)
 
-    run(colour, main)
+    run_async(colour, main)
 
 
 @LOOPS
-def test_a_limit_that_is_left_in_the_turn_of_its_moment(colour: str) -> None:
+def test_a_limit_exited_in_the_iteration_of_its_moment_cancels_nothing(colour: str) -> None:
     """Its cancellation was already scheduled, and must not affect what the task does next."""
 
     async def main() -> None:
@@ -209,14 +174,14 @@ def test_a_limit_that_is_left_in_the_turn_of_its_moment(colour: str) -> None:
             await asyncio.sleep(0)
         assert not cut.cancel_called
 
-    run(colour, main)
+    run_async(colour, main)
 
 
-def test_nothing_of_the_call_that_set_it_stays_with_the_timer() -> None:
+def test_the_timer_keeps_no_reference_to_the_context_of_a_call() -> None:
     held: ContextVar[object] = ContextVar("held")
 
     class Big:
-        """Something to be held."""
+        """An object to be weakly referenced."""
 
     async def first() -> ref[Big]:
         big = Big()
@@ -235,8 +200,8 @@ def test_nothing_of_the_call_that_set_it_stays_with_the_timer() -> None:
 
 
 @LOOPS
-def test_those_that_were_left_among_many_that_were_not(colour: str) -> None:
-    """They are kept as long as most are in use: looking for them would cost more."""
+def test_exited_limits_are_kept_while_most_limits_are_in_use(colour: str) -> None:
+    """Searching for them would cost more."""
     many = 3 * MAX_STALE
 
     async def main() -> None:
@@ -253,4 +218,4 @@ def test_those_that_were_left_among_many_that_were_not(colour: str) -> None:
         check(timer())
         assert live(timer()) == []
 
-    run(colour, main)
+    run_async(colour, main)

@@ -9,34 +9,23 @@ import pytest
 
 from redouble._runtime.asyncio_timer import TimerEntry
 from redouble.testing import virtual_time
-from tests.runtime.test_timer import TINY, limited
-from tests.support.limited_calls import LONG
+from tests.support.drivers.limited_calls import LONG
+from tests.support.runtime.timers import TINY, SealedLoop, limited
 from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
 
-class Closed(asyncio.SelectorEventLoop):
-    """A loop that takes no attributes of ours."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if "redouble" in name:
-            raise AttributeError(name)
-        super().__setattr__(name, value)
-
-
-def test_a_loop_that_will_have_nothing_to_do_with_a_timer() -> None:
-    """Its limits hold all the same."""
-
+def test_limits_hold_on_a_loop_that_cannot_have_a_timer() -> None:
     async def main() -> list[bool]:
         return list(await asyncio.gather(limited(TINY), limited(LONG, takes=0), limited(2 * TINY)))
 
-    with asyncio.Runner(loop_factory=Closed) as runner:
+    with asyncio.Runner(loop_factory=SealedLoop) as runner:
         assert runner.run(main()) == [True, False, True]
 
 
 class Jumping(asyncio.SelectorEventLoop):
-    """A foreign loop for tests: its time advances when there is nothing to do."""
+    """A foreign loop for tests, whose time advances when it is idle."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,9 +43,7 @@ class Jumping(asyncio.SelectorEventLoop):
         return self._now
 
 
-def test_a_loop_with_a_time_of_its_own() -> None:
-    """Limits go by it, as everything does that waits on this loop."""
-
+def test_limits_use_the_time_of_the_loop() -> None:
     async def main() -> None:
         assert await limited(60)
         assert asyncio.get_running_loop().time() == pytest.approx(60)
@@ -66,7 +53,7 @@ def test_a_loop_with_a_time_of_its_own() -> None:
         runner.run(main())
 
 
-def test_a_limit_from_before_a_block_of_virtual_time() -> None:
+def test_a_limit_set_before_a_block_of_virtual_time_holds_inside() -> None:
     async def main() -> None:
         with TimerEntry(60.0) as cut, virtual_time():
             await asyncio.sleep(LONG)
@@ -76,7 +63,7 @@ def test_a_limit_from_before_a_block_of_virtual_time() -> None:
     asyncio.run(main())
 
 
-def test_a_limit_that_outlives_a_block_of_virtual_time() -> None:
+def test_a_limit_set_inside_a_block_of_virtual_time_holds_afterwards() -> None:
     async def main() -> None:
         with virtual_time():
             task = asyncio.create_task(limited(TINY))

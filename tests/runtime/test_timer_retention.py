@@ -12,15 +12,16 @@ import pytest
 
 from redouble import Retry, errors
 from redouble._runtime.asyncio_timer import MAX_STALE, TimerEntry
-from tests.runtime.test_timer import LOOPS, TINY, check, limited, live, run, timer
-from tests.support.limited_calls import LONG
+from tests.support.drivers.limited_calls import LONG
+from tests.support.fakes import run_async
+from tests.support.runtime.timers import LOOPS, TINY, check, limited, live, timer
 from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
 
 @LOOPS
-def test_a_hundred_thousand_calls_leave_no_trace(colour: str) -> None:
+def test_a_hundred_thousand_calls_retain_nothing(colour: str) -> None:
     async def main() -> None:
         for _ in range(100_000):
             with TimerEntry(30.0):
@@ -28,11 +29,11 @@ def test_a_hundred_thousand_calls_leave_no_trace(colour: str) -> None:
         check(timer())
         assert len(timer().heap) <= MAX_STALE + 1
 
-    run(colour, main)
+    run_async(colour, main)
 
 
 @LOOPS
-def test_ten_thousand_calls_at_once(colour: str) -> None:
+def test_ten_thousand_concurrent_limits_are_all_removed(colour: str) -> None:
     async def main() -> None:
         go = asyncio.Event()
 
@@ -50,24 +51,24 @@ def test_ten_thousand_calls_at_once(colour: str) -> None:
             check(timer())
             assert live(timer()) == [timer().heap[0][0]]
 
-    run(colour, main)
+    run_async(colour, main)
 
 
 @LOOPS
-def test_a_loop_that_ended_is_forgotten(colour: str) -> None:
-    """Though its timer was still set."""
+def test_a_loop_that_ended_is_freed(colour: str) -> None:
+    """Although its timer was still set."""
 
     async def main() -> ref[object]:
         assert not await limited(30, takes=0)
         return ref(asyncio.get_running_loop())
 
-    loop = run(colour, main)
+    loop = run_async(colour, main)
     gc.collect()
     assert loop() is None
 
 
 @LOOPS
-def test_a_loop_that_ended_with_calls_in_flight_is_forgotten(colour: str) -> None:
+def test_a_loop_that_ended_with_calls_in_flight_is_freed(colour: str) -> None:
     tasks: list[ref[asyncio.Task[Any]]] = []
     ended: list[str] = []
 
@@ -83,7 +84,7 @@ def test_a_loop_that_ended_with_calls_in_flight_is_forgotten(colour: str) -> Non
         await asyncio.sleep(0)
         return ref(asyncio.get_running_loop())
 
-    loop = run(colour, main)
+    loop = run_async(colour, main)
     gc.collect()
     assert ended == ["cancelled"] * 10
     assert [task() for task in tasks] == [None] * 10
@@ -91,7 +92,7 @@ def test_a_loop_that_ended_with_calls_in_flight_is_forgotten(colour: str) -> Non
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_loop_that_is_closed_over_its_calls_is_forgotten() -> None:
+def test_a_loop_that_was_closed_with_calls_in_flight_is_freed() -> None:
     """The tasks are not cancelled but dropped."""
 
     def ignored(*_: object) -> None:
@@ -111,8 +112,8 @@ def test_a_loop_that_is_closed_over_its_calls_is_forgotten() -> None:
 
 
 @LOOPS
-def test_many_loops_in_many_threads(colour: str) -> None:
-    """Each has a timer of its own, one after the other and side by side."""
+def test_each_loop_has_its_own_timer(colour: str) -> None:
+    """Many loops run one after the other, and concurrently in many threads."""
     loops: list[ref[object]] = []
 
     async def one(number: int) -> None:
@@ -126,7 +127,7 @@ def test_many_loops_in_many_threads(colour: str) -> None:
 
     def thread(_: int) -> None:
         for _ in range(3):
-            run(colour, main)
+            run_async(colour, main)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(thread, range(8)))

@@ -1,42 +1,18 @@
-"""Trio's mock clock is followed, by delays and by limits."""
+"""Delays and limits use Trio's mock clock."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
 import trio
-import trio.testing
 
 from redouble import Outcome, Report, Retry
+from tests.support.runtime.mock_clock import Busy, flaky, mocked
 
 
-class Busy(Exception):
-    pass
-
-
-def flaky(failures: int) -> Callable[[], Coroutine[Any, Any, str]]:
-    """Return a coroutine function that fails so often, and then does not."""
-    left = failures
-
-    async def fetch() -> str:
-        nonlocal left
-        left -= 1
-        if left >= 0:
-            raise Busy
-        return "done"
-
-    return fetch
-
-
-def mocked(main: Callable[[], Awaitable[Any]]) -> Any:
-    """Run under Trio, whose mock clock jumps whenever all tasks sleep."""
-    return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
-
-
-def test_a_mock_clock_is_followed() -> None:
-    """A minute of delays takes no time at all, and counts as a minute."""
+def test_delays_use_the_mock_clock() -> None:
+    """A minute of delays takes no real time, and counts as a minute."""
     policy = Retry(on=Busy, backoff=[60, 60], give_up_after=None)
 
     async def main() -> tuple[str, float, Outcome[str]]:
@@ -50,7 +26,7 @@ def test_a_mock_clock_is_followed() -> None:
     assert (outcome.report.attempts, outcome.report.elapsed) == (3, 120)
 
 
-def test_limits_are_measured_by_it_too() -> None:
+def test_limits_use_the_mock_clock() -> None:
     async def slow() -> None:
         await trio.sleep(20)
         raise Busy
@@ -58,9 +34,14 @@ def test_limits_are_measured_by_it_too() -> None:
     async def main() -> Report:
         return (await Retry(on=Busy, backoff=[5, 5, 5], give_up_after=30).run(slow)).report
 
-    said = mocked(main)
-    assert (said.reason, said.limit, said.attempts, said.elapsed) == ("timeout", "give_up_after", 2, 45)
-    assert [entry.delay for entry in said.history] == [5, None]
+    reported = mocked(main)
+    assert (reported.reason, reported.limit, reported.attempts, reported.elapsed) == (
+        "timeout",
+        "give_up_after",
+        2,
+        45,
+    )
+    assert [entry.delay for entry in reported.history] == [5, None]
 
 
 def test_a_call_can_be_the_main_function() -> None:
@@ -68,8 +49,8 @@ def test_a_call_can_be_the_main_function() -> None:
     assert mocked(lambda: policy.call(flaky(1))) == "done"
 
 
-def test_a_call_made_outside_of_it() -> None:
-    """The time outside is another one, and means nothing inside."""
+def test_the_time_of_a_call_counts_from_its_first_await() -> None:
+    """The clock outside of the run is another one."""
     policy = Retry(on=Busy, backoff=[20, 20], give_up_after=50)
     called, ran, decorated = policy.call(flaky(2)), policy.run(flaky(2)), policy(flaky(2))()
 
@@ -82,7 +63,7 @@ def test_a_call_made_outside_of_it() -> None:
     assert (outcome.report.elapsed, outcome.report.attempts) == (40, 3)
 
 
-def test_an_abandoned_stream_whose_closing_waits_unforeseen(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_close_that_awaits_unexpectedly_is_interrupted(caplog: pytest.LogCaptureFixture) -> None:
     """A plain `close()` that returns an awaitable is interrupted at its first wait, and that is logged."""
     log: list[str] = []
 
@@ -90,7 +71,7 @@ def test_an_abandoned_stream_whose_closing_waits_unforeseen(caplog: pytest.LogCa
         try:
             await trio.sleep(1)
         finally:
-            log.append("cut")
+            log.append("interrupted")
 
     class Ticks:
         def __aiter__(self) -> Ticks:
@@ -107,5 +88,5 @@ def test_an_abandoned_stream_whose_closing_waits_unforeseen(caplog: pytest.LogCa
             break
 
     trio.run(main)
-    assert log == ["cut"]
+    assert log == ["interrupted"]
     assert caplog.messages == ["a stream that was abandoned could not be closed"]

@@ -1,7 +1,7 @@
 """A fake clock, fake random numbers, scripted operations and a recording budget for the tests.
 
 A script defines the outcome of each attempt; `Call` is the result of one call. A row of a table is run in
-every colour, and there in every shape of a call (see `conftest`).
+every colour, and there in every shape of a call (see `tests.support.drivers.scripted_calls`).
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ __all__ = [
     "always",
     "fail",
     "in_colour",
+    "nothing",
     "ok",
     "options",
+    "run_async",
     "stable_repr",
     "steps",
 ]
@@ -164,6 +166,15 @@ def in_colour(colour: str, blocking: Callable[[], object], waiting: Callable[[],
                 return runner.run(main())
         case _:
             return trio.run(main)
+
+
+def run_async(colour: str, main: Callable[[], Awaitable[Any]]) -> Any:
+    """Run async code in an async colour."""
+    return in_colour(colour, lambda: None, main)
+
+
+async def nothing() -> None:
+    """Return at once: an async operation without an effect."""
 
 
 class UnhashableRule:

@@ -22,6 +22,16 @@ from tests.support.fakes import ASYNC
 WHERE = [f"{colour} {where}" for colour in ASYNC for where in ("around", "inside")]
 PLACES = ["sync", "thread", *WHERE, "trio around jumping", "trio inside jumping"]
 
+ASYNCIO_PLACES = ["asyncio around", "asyncio inside"]
+LOOP_PLACES = [*ASYNCIO_PLACES, "trio around", "trio inside"]
+
+AROUND_LOOP = pytest.mark.parametrize("place", ["sync", "thread", *(f"{colour} around" for colour in ASYNC)])
+VIRTUAL_COLOURS = pytest.mark.parametrize(
+    "colour", ["sync", "thread", "asyncio", "trio"]
+)  # uvloop waits really
+
+HOUR = 3600.0
+
 Blocking: TypeAlias = Callable[[VirtualClock], Any]
 Waiting: TypeAlias = Callable[[VirtualClock], Awaitable[Any]]
 
@@ -84,3 +94,14 @@ def at(place: str, blocking: Blocking, waiting: Waiting) -> Any:
         return run(colour, inside, jumping=jumping)
     with virtual_time() as clock:
         return run(colour, lambda: waiting(clock), jumping=jumping)
+
+
+def in_virtual_colour(colour: str, blocking: Blocking, waiting: Waiting) -> Any:
+    """Run the function for this colour in virtual time; the block is inside the event loop."""
+    return at(f"{colour} inside jumping", blocking, waiting)
+
+
+def in_virtual_time(colour: str, waiting: Waiting) -> Any:
+    """Run async code in virtual time; the block is around the loop unless the colour has a place."""
+    place = colour if " " in colour else f"{colour} around"
+    return at(place, lambda _: None, waiting)

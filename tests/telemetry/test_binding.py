@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from contextlib import suppress
 from contextvars import copy_context
 from math import nan
@@ -19,34 +18,27 @@ from redouble._telemetry.bound_fields import BOUND, NOTHING, Binding, _bindings
 from redouble._telemetry.events import WHATS
 from redouble.types import Event
 from tests.support.fakes import Boom
-from tests.telemetry.test_observers import everything
+from tests.support.telemetry.bound_fields import bound
+from tests.support.telemetry.events import every_event
+
+pytestmark = pytest.mark.usefixtures("no_fields_bound")
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_left_bound() -> Iterator[None]:
-    yield
-    assert BOUND.get() is NOTHING
-
-
-def bound() -> dict[str, object]:
-    return dict(BOUND.get())
-
-
-def test_every_event_has_it() -> None:
+def test_every_event_has_the_bound_fields() -> None:
     events: list[Event] = []
     with observe(events.append):
         with bind(run_id="r-17", tenant=3):
-            everything()
+            every_event()
         assert {event.what for event in events} == set(WHATS)
         assert all(event.bound == {"run_id": "r-17", "tenant": 3} for event in events)
         events.clear()
-        everything()
+        every_event()
     assert {event.what for event in events} == set(WHATS)
     assert all(event.bound == {} for event in events)
 
 
-def test_an_event_has_what_was_bound_when_it_happened() -> None:
-    """Also of a function that was called before: the first event of each call is made once, and kept."""
+def test_an_event_has_the_fields_bound_at_its_time() -> None:
+    """Also for a function that was called before, whose first event is created once and kept."""
     events: list[Event] = []
 
     @Retry()
@@ -66,14 +58,14 @@ def test_an_event_has_what_was_bound_when_it_happened() -> None:
     ]
 
 
-def test_one_inside_another() -> None:
+def test_nested_bindings_are_merged() -> None:
     with bind(a=1, b=1):
         with bind(b=2, c=2):
             assert bound() == {"a": 1, "b": 2, "c": 2}
         assert bound() == {"a": 1, "b": 1}
 
 
-def test_none_takes_out() -> None:
+def test_none_removes_a_field() -> None:
     with bind(a=1, b=2):
         with bind(a=None, c=None):
             assert bound() == {"b": 2}
@@ -85,7 +77,7 @@ def test_none_takes_out() -> None:
 
 
 @pytest.mark.parametrize("values", [(1, 2), (1, 1), (1, True), (nan, 2), (None, 1), (1, None)])
-def test_the_outer_one_ends_first(values: tuple[Any, Any]) -> None:
+def test_the_outer_binding_may_be_removed_first(values: tuple[Any, Any]) -> None:
     """Fields that were bound later stay."""
     outer, inner = bind(x=values[0], y="outer"), bind(x=values[1])
     outer.remove()
@@ -94,8 +86,8 @@ def test_the_outer_one_ends_first(values: tuple[Any, Any]) -> None:
     assert bound() == {}
 
 
-def test_handles() -> None:
-    """Call it, remove() it, or use it in a ``with``; a second time does nothing."""
+def test_a_handle_can_be_called_removed_or_entered() -> None:
+    """A second removal does nothing."""
     first, second = bind(a=1), bind(b=2)
     second()
     second()
@@ -117,8 +109,8 @@ FIELDS = st.dictionaries(st.sampled_from("abc"), VALUES, min_size=1)
 
 @settings(max_examples=50)
 @given(steps=st.lists(FIELDS | st.integers(0, 5), max_size=12), order=st.randoms(use_true_random=False))
-def test_any_sequence_ends_where_it_began(steps: list[Any], order: Random) -> None:
-    """A mapping is bound, a number is the handle that is removed; meanwhile the later one wins."""
+def test_any_sequence_of_bindings_restores_the_initial_fields(steps: list[Any], order: Random) -> None:
+    """A mapping is bound, a number is the index of the handle to remove; the later binding wins."""
     copy_context().run(_any_sequence, steps, order)
 
 
@@ -140,7 +132,7 @@ def _any_sequence(steps: list[dict[str, Any] | int], order: Random) -> None:
         assert bound() == {"a": "before"}
 
 
-def test_binding_again_and_again_keeps_nothing() -> None:
+def test_repeated_bindings_do_not_accumulate() -> None:
     """As in a thread that serves one request after the other, and never unbinds its fields."""
 
     def serve() -> None:
@@ -157,23 +149,23 @@ def test_binding_again_and_again_keeps_nothing() -> None:
 
 
 @pytest.mark.parametrize("wrong", [[1], {"a": 1}, object(), b"bytes", (1,), Retry])
-def test_what_cannot_be_bound(wrong: Any) -> None:
+def test_values_of_other_types_are_refused(wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"^bind\(tenant=.*\): write a text, a number, True or False; of"):
         bind(run_id=1, tenant=wrong)
 
 
-def test_nothing_cannot_be_bound() -> None:
+def test_bind_without_fields_is_refused() -> None:
     with pytest.raises(TypeError, match=r"^bind\(\) binds nothing: write bind\(run_id=\.\.\., tenant="):
         bind()
 
 
-def test_what_is_bound_cannot_be_changed() -> None:
+def test_bound_fields_are_read_only() -> None:
     with bind(a=1), pytest.raises(TypeError):
         BOUND.get()["a"] = 2  # type: ignore[index]  # pyright: ignore[reportIndexIssue]
 
 
-def test_an_event_with_it_can_be_sent_and_read() -> None:
-    """Its text shows it as it shows everything, without what must not be in logs."""
+def test_an_event_with_bound_fields_has_a_pickle_and_a_repr() -> None:
+    """Its repr shows the fields redacted."""
     events: list[Event] = []
     with observe(events.append), bind(run_id="r-17", source="https://me:hunter2@example.com/x"):
         Retry(labels={"team": "x"}).call(int)

@@ -15,35 +15,35 @@ from redouble import Retry, Timeout, Worker, bind, observe
 from redouble._telemetry.bound_fields import BOUND
 from redouble.types import Event
 from tests.support.fakes import ASYNC, in_colour
+from tests.support.telemetry.bound_fields import bound
 from tests.support.workers.calls import in_any, policy
-from tests.telemetry.test_binding import bound, nothing_is_left_bound
-from tests.telemetry.test_binding_process import events_there
+from tests.support.workers.functions import bound_events
 
-pytestmark = pytest.mark.usefixtures(nothing_is_left_bound.__name__)
+pytestmark = pytest.mark.usefixtures("no_fields_bound")
 
 HERE = pytest.mark.parametrize("colour", ASYNC)
 
 
-async def aheard() -> dict[str, object]:
-    """Make a call, and return what its events had bound."""
+async def bound_in_events() -> dict[str, object]:
+    """Make a call, and return the fields bound in its events."""
     events: list[Event] = []
 
     async def work() -> None: ...
 
     with observe(events.append):
-        await Retry(name="heard")(work)()
-    first, last = (dict[str, object](event.bound) for event in events if event.name == "heard")
+        await Retry(name="bound")(work)()
+    first, last = (dict[str, object](event.bound) for event in events if event.name == "bound")
     assert first == last
     return first
 
 
 @HERE
-def test_a_task_inherits_it_and_keeps_its_own_to_itself(colour: str) -> None:
+def test_a_task_inherits_the_fields_and_keeps_its_own_to_itself(colour: str) -> None:
     seen: dict[str, object] = {}
 
     async def child(name: str) -> None:
         with bind(task=name):
-            seen[name] = await aheard()
+            seen[name] = await bound_in_events()
         bind(left=name)
 
     async def in_asyncio() -> None:
@@ -64,7 +64,7 @@ def test_a_task_inherits_it_and_keeps_its_own_to_itself(colour: str) -> None:
 
 
 @HERE
-def test_a_task_that_was_started_before_it_ended_keeps_it(colour: str) -> None:
+def test_a_task_keeps_the_fields_after_the_block_has_ended(colour: str) -> None:
     seen: list[dict[str, object]] = []
 
     async def main() -> None:
@@ -79,13 +79,13 @@ def test_a_task_that_was_started_before_it_ended_keeps_it(colour: str) -> None:
         assert bound() == {}
 
     async def child() -> None:
-        seen.append(await aheard())
+        seen.append(await bound_in_events())
 
     in_colour(colour, int, main)
     assert seen == [{"run": 1}]
 
 
-def test_a_thread_begins_with_nothing() -> None:
+def test_a_thread_starts_without_bound_fields() -> None:
     seen: list[dict[str, object]] = []
     with bind(run=1):
         threads = [threading.Thread(target=lambda: seen.append(bound()))]
@@ -104,7 +104,7 @@ WORKERS: dict[str, Callable[[Callable[[], Any]], Any]] = {
 
 
 @pytest.mark.parametrize("way", WORKERS)
-def test_a_worker_thread_inherits_it(way: str) -> None:
+def test_a_worker_thread_inherits_the_fields(way: str) -> None:
     def work() -> dict[str, object]:
         bind(inside=2)
         return bound()
@@ -116,7 +116,7 @@ def test_a_worker_thread_inherits_it(way: str) -> None:
 
 
 @HERE
-def test_a_worker_thread_of_async_code_inherits_it(colour: str) -> None:
+def test_a_worker_thread_of_async_code_inherits_the_fields(colour: str) -> None:
     async def main() -> dict[str, object]:
         with bind(run=1):
             return await Retry().acall(bound)
@@ -125,20 +125,20 @@ def test_a_worker_thread_of_async_code_inherits_it(colour: str) -> None:
 
 
 @pytest.mark.parametrize("colour", ["sync", *ASYNC])
-def test_a_worker_process_is_sent_it(colour: str) -> None:
-    """A policy in there sees it; the next call of another caller in there does not."""
+def test_a_worker_process_inherits_the_fields(colour: str) -> None:
+    """Events in the process have them; a later call of another caller has not."""
     with bind(run=1, tenant="acme"):
-        there = in_any(colour, policy(), events_there)
+        there = in_any(colour, policy(), bound_events)
     assert [(event.what, dict(event.bound)) for event in there] == [
         ("before_attempt", {"run": 1, "tenant": "acme"}),
         ("success", {"run": 1, "tenant": "acme", "inside": True}),
     ]
-    again = in_any(colour, policy(), events_there)
+    again = in_any(colour, policy(), bound_events)
     assert [dict(event.bound) for event in again] == [{}, {"inside": True}]
 
 
-def test_what_a_generator_binds_is_bound_where_it_is_read() -> None:
-    """A generator has no context of its own: it is its reader's work."""
+def test_a_generator_binds_fields_in_the_context_of_its_reader() -> None:
+    """A generator has no context of its own."""
 
     def items() -> Iterator[dict[str, object]]:
         with bind(inside=1):
@@ -155,7 +155,7 @@ def test_what_a_generator_binds_is_bound_where_it_is_read() -> None:
         assert bound() == {"run": 1}
 
 
-def test_the_events_of_a_stream_have_what_is_bound_when_they_happen() -> None:
+def test_an_event_of_a_stream_has_the_fields_bound_at_its_time() -> None:
     events: list[Event] = []
 
     @Retry()
@@ -174,7 +174,7 @@ def test_the_events_of_a_stream_have_what_is_bound_when_they_happen() -> None:
     ]
 
 
-def test_a_handle_in_another_context_ends_nothing_here() -> None:
+def test_removing_a_handle_affects_the_current_context_only() -> None:
     binding = bind(run=1)
     other = copy_context()
     Context().run(binding.remove)
@@ -187,7 +187,7 @@ def test_a_handle_in_another_context_ends_nothing_here() -> None:
 
 
 @HERE
-def test_an_async_generator_that_is_read_in_another_task(colour: str) -> None:
+def test_an_async_generator_binds_fields_in_the_context_of_its_reader(colour: str) -> None:
     async def items() -> AsyncIterator[dict[str, object]]:
         with bind(inside=1):
             yield bound()

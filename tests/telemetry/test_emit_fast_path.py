@@ -1,4 +1,4 @@
-"""Calls that only observers concern use the fast emitter: the same events, and the same results."""
+"""Calls that only observers concern use the fast emitter, with the same events and results."""
 
 from __future__ import annotations
 
@@ -34,22 +34,21 @@ from tests.support.fakes import (
     steps,
 )
 from tests.support.fakes import options as defaults
-from tests.telemetry.test_observers import nobody_is_left_listening
-from tests.telemetry.test_observers_failures_only import made
+from tests.support.telemetry.flaky_calls import flaky_call
 
-pytestmark = pytest.mark.usefixtures(nobody_is_left_listening.__name__)
+pytestmark = pytest.mark.usefixtures("no_observers_left")
 
 Row: TypeAlias = tuple[Script, dict[str, Any]]
 
 
-class Ignorant(Ledger):
-    """A budget that does not want to know of calls that begin."""
+class IgnoresStarts(Ledger):
+    """A budget that ignores the starts of calls."""
 
     _ignores_starts = True
 
 
-class Story(NamedTuple):
-    """All that can be seen of one call, errors by their type and text."""
+class Observed(NamedTuple):
+    """Everything that can be observed of one call, errors by their type and text."""
 
     value: object
     error: str | None
@@ -60,12 +59,12 @@ class Story(NamedTuple):
     waits: list[float]
 
 
-def seen(error: BaseException | None) -> str | None:
+def text_of(error: BaseException | None) -> str | None:
     return None if error is None else f"{type(error).__name__}: {error}"
 
 
 def fresh(step: Step) -> Step:
-    """Return the same step with an error of its own, which no call has left anything on."""
+    """Return the same step with a new error, without a stamp of another call."""
     error = step.error
     return replace(step, error=type(error)(*error.args)) if isinstance(error, BaseException) else step
 
@@ -80,7 +79,7 @@ def elsewhere() -> Generator[None]:
         ambient.count_user(-1)
 
 
-def unmoved(event: Event) -> None: ...
+def ignore(event: Event) -> None: ...
 
 
 SLOW: dict[str, Callable[[], AbstractContextManager[object]]] = {
@@ -91,18 +90,18 @@ SLOW: dict[str, Callable[[], AbstractContextManager[object]]] = {
 }
 
 
-def told(colour: str, shape: str, row: Row, way: str, late: float = 0.0) -> Story:
-    """Make a call, observed by an observer that takes ``late`` seconds for each event; return the events."""
+def observed_call(colour: str, shape: str, row: Row, way: str, late: float = 0.0) -> Observed:
+    """Make a call whose observer takes ``late`` seconds for each event; return what was observed."""
     script, options = row
     clock, events, ledger = Virtual(100.0), list[Event](), options.get("budget", lambda: None)()
-    said: dict[str, Any] = (
+    given: dict[str, Any] = (
         defaults(on=Exception, backoff=[1, 2, 4], labels={"team": "x"}, hints=Hints(spread=0)) | options
     )
-    said |= {"clock": clock, "budget": ledger} | ({"before_attempt": unmoved} if way == "hook" else {})
-    policy = Retry(**said)
+    given |= {"clock": clock, "budget": ledger} | ({"before_attempt": ignore} if way == "hook" else {})
+    policy = Retry(**given)
     operation = Operation([fresh(step) for step in steps(script)], clock)
 
-    def listen(event: Event) -> None:
+    def record(event: Event) -> None:
         events.append(event)
         clock.time += late
 
@@ -110,11 +109,11 @@ def told(colour: str, shape: str, row: Row, way: str, late: float = 0.0) -> Stor
         return operation()
 
     def blocking() -> object:
-        with observe(listen), bind(run=7), SLOW.get(way, nullcontext)():
+        with observe(record), bind(run=7), SLOW.get(way, nullcontext)():
             return SHAPES[shape](policy, operation)
 
     async def waiting() -> object:
-        with observe(listen), bind(run=7), SLOW.get(way, nullcontext)():
+        with observe(record), bind(run=7), SLOW.get(way, nullcontext)():
             return await ASYNC_SHAPES[shape](policy, later)
 
     value: object = None
@@ -126,14 +125,16 @@ def told(colour: str, shape: str, row: Row, way: str, late: float = 0.0) -> Stor
     assert all(a.elapsed <= b.elapsed for a, b in pairwise(events))
     assert all(0 <= (event.attempt_elapsed or 0) <= event.elapsed for event in events)
     found: list[dict[str, Any]] = [
-        event._asdict() | {"error": seen(event.error), "bound": dict(event.bound)} for event in events
+        event._asdict() | {"error": text_of(event.error), "bound": dict(event.bound)} for event in events
     ]
     lines = None if ledger is None else [line for line in ledger.lines if line != "start"]
-    if isinstance(ledger, Ledger) and not isinstance(ledger, Ignorant):
+    if isinstance(ledger, Ledger) and not isinstance(ledger, IgnoresStarts):
         assert ledger.lines.count("start") == 1
     waits = [wait for wait in clock.waits if wait]
     notes: list[str] = list(getattr(error, "__notes__", ()))
-    return Story(value, seen(error), notes, None if error is None else report(error), found, lines, waits)
+    return Observed(
+        value, text_of(error), notes, None if error is None else report(error), found, lines, waits
+    )
 
 
 ROWS: dict[str, Row] = {
@@ -157,8 +158,8 @@ ROWS: dict[str, Row] = {
     "credited": ([ok(1)], {"budget": Ledger}),
     "granted": (["fail", "fail", ok(1)], {"budget": Ledger}),
     "not granted": (["fail", "fail", ok(1)], {"budget": lambda: Ledger(retries=1)}),
-    "credited, and no more": ([ok(1)], {"budget": Ignorant}),
-    "granted, and no more": (["fail", ok(1)], {"budget": Ignorant}),
+    "credited, and no more": ([ok(1)], {"budget": IgnoresStarts}),
+    "granted, and no more": (["fail", ok(1)], {"budget": IgnoresStarts}),
 }
 
 
@@ -166,34 +167,34 @@ ROWS: dict[str, Row] = {
 @pytest.mark.parametrize("shape", ["decorator", "call"])
 @pytest.mark.parametrize("colour", ["sync", *ASYNC])
 def test_the_fast_path_emits_the_same_events(colour: str, shape: str, row: str) -> None:
-    quick = told(colour, shape, ROWS[row], "quick")
-    assert quick.events
+    fast = observed_call(colour, shape, ROWS[row], "quick")
+    assert fast.events
     for way in SLOW:
-        if (colour, way) != ("trio", "virtual time"):  # which needs a clock of its own there
-            assert quick == told(colour, shape, ROWS[row], way), way
+        if (colour, way) != ("trio", "virtual time"):  # which needs its own clock there
+            assert fast == observed_call(colour, shape, ROWS[row], way), way
 
 
 @pytest.mark.parametrize("row", ROWS)
 @pytest.mark.parametrize("shape", ["decorator", "call"])
 @pytest.mark.parametrize("colour", ["sync", "asyncio"])
-def test_an_observer_that_takes_its_time_is_no_attempt(colour: str, shape: str, row: str) -> None:
-    """It counts in the time of the call, and not in that of its attempts."""
-    quick, slow = (told(colour, shape, ROWS[row], way, late=0.5) for way in ("quick", "deadline"))
-    assert quick == slow
-    events = told(colour, shape, ROWS[row], "quick").events
-    assert [e["attempt_elapsed"] for e in quick.events] == [e["attempt_elapsed"] for e in events]
-    assert [e["elapsed"] for e in quick.events] == [e["elapsed"] + 0.5 * i for i, e in enumerate(events)]
+def test_the_time_of_an_observer_does_not_count_for_attempts(colour: str, shape: str, row: str) -> None:
+    """It counts for the call."""
+    fast, slow = (observed_call(colour, shape, ROWS[row], way, late=0.5) for way in ("quick", "deadline"))
+    assert fast == slow
+    events = observed_call(colour, shape, ROWS[row], "quick").events
+    assert [e["attempt_elapsed"] for e in fast.events] == [e["attempt_elapsed"] for e in events]
+    assert [e["elapsed"] for e in fast.events] == [e["elapsed"] + 0.5 * i for i, e in enumerate(events)]
 
 
 @pytest.mark.parametrize("shape", ["decorator", "call"])
-def test_by_the_real_clock(colour: str, shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Budgets use one clock in all colours, though Trio has its own; and this is the fast path."""
+def test_the_fast_path_with_the_real_clock(colour: str, shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Budgets use one clock in all colours, although Trio has its own."""
     monkeypatch.delattr("redouble._drivers.calls.begin_run")
     events, ledger = list[Event](), Ledger()
     policy = Retry(on=Boom, backoff=[0], budget=ledger)
     before = SYSTEM.now()
     with observe(events.append):
-        assert made(colour, shape, policy, 0) == made(colour, shape, policy, 1) == 7
+        assert flaky_call(colour, shape, policy, 0) == flaky_call(colour, shape, policy, 1) == 7
     times = [before, *ledger.times, SYSTEM.now()]
     assert times == sorted(times)
     assert ledger.lines[:3] == ["start", "credit None", "start"]
@@ -217,7 +218,7 @@ STEPS = st.one_of(
         optional={
             "attempts": st.integers(1, 4),
             "on": st.sampled_from([Boom, Exception]),
-            "budget": st.sampled_from([Ledger, Ignorant, lambda: Ledger(retries=1)]),
+            "budget": st.sampled_from([Ledger, IgnoresStarts, lambda: Ledger(retries=1)]),
             "give_up_after": st.sampled_from([None, 10]),
             "wrap": st.booleans(),
             "name": st.sampled_from(["x", None]),
@@ -227,8 +228,10 @@ STEPS = st.one_of(
     colour=st.sampled_from(["sync", "asyncio"]),
     late=st.sampled_from([0.0, 0.25]),
 )
-def test_whatever_happens_both_ways_tell_the_same(
+def test_both_paths_emit_the_same_events_for_any_script(
     script: list[Step], options: dict[str, Any], shape: str, colour: str, late: float
 ) -> None:
     row = (script, options)
-    assert told(colour, shape, row, "quick", late) == told(colour, shape, row, "deadline", late)
+    assert observed_call(colour, shape, row, "quick", late) == observed_call(
+        colour, shape, row, "deadline", late
+    )

@@ -28,13 +28,11 @@ from redouble import (
 from redouble._telemetry.emit import layer_kind
 from redouble.testing import VirtualClock, recorded
 from redouble.types import Event
-from tests.layers.limits.concurrency.test_adaptive_concurrency import made
-from tests.support.breaker_scripts import BreakerScript, Service
 from tests.support.fakes import ASYNC, Boom, Draws
+from tests.support.layers.breaker_scripts import BreakerScript, Service, result_of
 from tests.support.virtual_time import at
-from tests.telemetry.test_observers import nobody_is_left_listening
 
-pytestmark = pytest.mark.usefixtures(nobody_is_left_listening.__name__)
+pytestmark = pytest.mark.usefixtures("no_observers_left")
 
 
 class Turnstile(Gate):
@@ -56,7 +54,7 @@ class OwnBulkhead(Bulkhead):
 
 
 def full(gate: Any) -> Any:
-    """Admit one call, which stays inside."""
+    """Admit one call, which stays in flight."""
     gate.admit(SYSTEM.now())
     return gate
 
@@ -116,43 +114,43 @@ EACH = pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("shape", ["call", "decorator", "block", "mixed", "stream"])
 @pytest.mark.parametrize("colour", ["sync", *ASYNC])
 def test_a_rejected_call_is_emitted_once(colour: str, shape: str, gate: str) -> None:
-    make, by, kind, knows = GATES[gate]
-    refusing, service, events = make("gate"), Service(), list[Event]()
+    make, by, kind, has_hint = GATES[gate]
+    rejecting, service, events = make("gate"), Service(), list[Event]()
     with observe(events.append, only=["rejected"]):
-        error = made(colour, shape, refusing, service)
+        error = result_of(colour, shape, rejecting, service)
     assert type(error) is kind
     assert service.calls == 0
     [event] = events
     assert (event.what, event.by, event.name, event.attempt) == ("rejected", by, "gate", 0)
     assert event.error is error
     assert event.hint == error.retry_after
-    assert (event.hint is not None) == knows
+    assert (event.hint is not None) == has_hint
     assert not event.labels
 
 
 @EACH
 @pytest.mark.parametrize("shape", ["call", "block"])
-def test_one_without_a_name_is_called_by_its_sort(shape: str, gate: str) -> None:
+def test_a_gate_without_a_name_is_named_by_its_kind(shape: str, gate: str) -> None:
     make, by, _, _ = GATES[gate]
     with recorded() as events:
-        made("sync", shape, make(None), Service())
+        result_of("sync", shape, make(None), Service())
     assert [event.name for event in events if event.by == by] == [by]
 
 
 @EACH
 def test_an_observer_may_use_the_gate_again(gate: str) -> None:
     """No lock is held while the event is dispatched, for this thread or another."""
-    refusing, errors_seen = GATES[gate][0]("gate"), list[Any]()
+    rejecting, errors_seen = GATES[gate][0]("gate"), list[Any]()
 
     def again(event: Event) -> None:
         if len(errors_seen) < 3:
             errors_seen.append(event.error)
-            errors_seen.append(made("sync", "decorator", refusing, Service()))
-            errors_seen.append(made("thread", "block", refusing, Service()))
-            getattr(refusing, "snapshot", int)()
+            errors_seen.append(result_of("sync", "decorator", rejecting, Service()))
+            errors_seen.append(result_of("thread", "block", rejecting, Service()))
+            getattr(rejecting, "snapshot", int)()
 
     with observe(again, only=["rejected"]):
-        first = made("sync", "call", refusing, Service())
+        first = result_of("sync", "call", rejecting, Service())
     assert first is errors_seen[0]
     assert all(isinstance(error, errors.Rejected) for error in errors_seen)
     assert len({id(error) for error in errors_seen}) >= 3
@@ -160,8 +158,8 @@ def test_an_observer_may_use_the_gate_again(gate: str) -> None:
 
 @EACH
 def test_a_gate_rejects_without_observers(gate: str) -> None:
-    refusing = GATES[gate][0]("gate")
-    assert isinstance(made("sync", "call", refusing, Service()), errors.Rejected)
+    rejecting = GATES[gate][0]("gate")
+    assert isinstance(result_of("sync", "call", rejecting, Service()), errors.Rejected)
 
 
 @pytest.mark.parametrize("place", ["sync", "asyncio around", "trio around"])
@@ -195,41 +193,41 @@ def test_a_gate_with_one_error_object_emits_each_call(shape: str) -> None:
     gate = Sparing("gate")
     with recorded() as events:
         for _ in range(3):
-            assert made("sync", shape, gate, Service()) is gate.error
+            assert result_of("sync", shape, gate, Service()) is gate.error
     assert [event.by for event in events] == ["sparing"] * 3
 
 
-def test_inside_other_gates_it_is_emitted_once() -> None:
-    """By itself, inside any layer; each attempt of a policy is a call."""
-    refusing = Turnstile("inner")
+def test_a_rejection_inside_other_layers_is_emitted_once() -> None:
+    """Each attempt of a policy is a call."""
+    rejecting = Turnstile("inner")
     layers: list[Layer] = [
-        CircuitBreaker() | refusing,
-        Bulkhead(5) | RateLimit(9) | refusing,
-        Keyed(key=lambda: 1, make=lambda: refusing),
-        Timeout(60, worker=Worker()) | refusing,
-        Retry(on=Exception, attempts=3, backoff=[0, 0], hints=Hints(mode="ignore")) | refusing,
+        CircuitBreaker() | rejecting,
+        Bulkhead(5) | RateLimit(9) | rejecting,
+        Keyed(key=lambda: 1, make=lambda: rejecting),
+        Timeout(60, worker=Worker()) | rejecting,
+        Retry(on=Exception, attempts=3, backoff=[0, 0], hints=Hints(mode="ignore")) | rejecting,
     ]
-    heard: list[list[str]] = []
+    emitted: list[list[str]] = []
     for layer in layers:
         with recorded() as events, pytest.raises(errors.Rejected):
             layer.call(int)
-        heard.append([f"{event.by} {event.name}" for event in events if event.what == "rejected"])
-    assert heard == [["turnstile inner"]] * 4 + [["turnstile inner"] * 3]
+        emitted.append([f"{event.by} {event.name}" for event in events if event.what == "rejected"])
+    assert emitted == [["turnstile inner"]] * 4 + [["turnstile inner"] * 3]
 
 
-@pytest.mark.parametrize("story", ["bad bad good good", "isolate good good", "bad bad +30 a> good good"])
-def test_a_breaker_emits_every_call_and_the_outage_once(story: str) -> None:
-    described = BreakerScript(failures=2, name="pay")
+@pytest.mark.parametrize("script", ["bad bad good good", "isolate good good", "bad bad +30 a> good good"])
+def test_a_breaker_emits_every_call_and_the_outage_once(script: str) -> None:
+    breaker = BreakerScript(failures=2, name="pay")
     with recorded() as events:
-        described.run(story)
-    told = [event for event in events if "rejected" in event.what]
-    assert [event.what for event in told] == ["circuit_rejected", "rejected", "rejected"]
-    assert {event.name for event in told} == {"pay"}
-    assert not [event for event in described.events if event.what == "rejected"]
+        breaker.run(script)
+    rejections = [event for event in events if "rejected" in event.what]
+    assert [event.what for event in rejections] == ["circuit_rejected", "rejected", "rejected"]
+    assert {event.name for event in rejections} == {"pay"}
+    assert not [event for event in breaker.events if event.what == "rejected"]
 
 
 @pytest.mark.parametrize(
-    ("name", "sort"),
+    ("name", "kind"),
     [
         ("CircuitBreaker", "circuit_breaker"),
         ("Bulkhead", "bulkhead"),
@@ -238,5 +236,5 @@ def test_a_breaker_emits_every_call_and_the_outage_once(story: str) -> None:
         ("_Own", "_own"),
     ],
 )
-def test_what_sort_of_thing_it_is(name: str, sort: str) -> None:
-    assert layer_kind(type(name, (), {})()) == sort
+def test_the_kind_of_a_layer_is_its_class_in_snake_case(name: str, kind: str) -> None:
+    assert layer_kind(type(name, (), {})()) == kind

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import pickle
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -12,17 +11,12 @@ from typing import Any
 import pytest
 
 from redouble import Kind, Retry, Verdict, observe
-from redouble._runtime.ambient import ambient
 from redouble.types import Event
 from tests.support.fakes import Boom, Operation, Panic, Virtual, always, fail, in_colour, ok, steps
 
+pytestmark = pytest.mark.usefixtures("no_observers_left")
+
 HOOKS = ("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up")
-
-
-@pytest.fixture(autouse=True)
-def nobody_is_left_listening() -> Iterator[None]:
-    yield
-    assert not ambient.active
 
 
 def hooks(events: list[Event]) -> dict[str, Any]:
@@ -30,8 +24,8 @@ def hooks(events: list[Event]) -> dict[str, Any]:
 
 
 def policy(**options: Any) -> Retry:
-    said: dict[str, Any] = {"on": Boom, "backoff": [1] * 9, "clock": Virtual()}
-    return Retry(**said | options)
+    given: dict[str, Any] = {"on": Boom, "backoff": [1] * 9, "clock": Virtual()}
+    return Retry(**given | options)
 
 
 def call(retrying: Retry, *script: Any) -> object:
@@ -44,7 +38,7 @@ def call(retrying: Retry, *script: Any) -> object:
         return None
 
 
-def test_what_an_event_says() -> None:
+def test_the_fields_of_events() -> None:
     events: list[Event] = []
     lost = Boom("lost")
     retrying = policy(
@@ -80,7 +74,7 @@ def test_a_single_hook_is_called(hook: str) -> None:
 
 
 def test_an_unaccepted_result_is_emitted_once() -> None:
-    """An error that follows it has no value."""
+    """An error that follows has no value."""
     events: list[Event] = []
 
     def until(value: object) -> bool:
@@ -99,8 +93,7 @@ def test_an_unaccepted_result_is_emitted_once() -> None:
     assert [entry[2:] for entry in seen if entry[0] == "before_attempt"] == [(None, type(None))] * 3
 
 
-def test_an_event_cannot_be_changed() -> None:
-    """It can be sent to another process."""
+def test_an_event_is_immutable_and_picklable() -> None:
     events: list[Event] = []
     call(policy(labels={"team": "x"}, **hooks(events)), ok(1))
     assert pickle.loads(pickle.dumps(events[0])) == events[0]
@@ -112,7 +105,7 @@ def test_an_event_cannot_be_changed() -> None:
 
 
 def test_an_event_never_holds_the_arguments() -> None:
-    """Nor does its repr contain the result: events end up in logs."""
+    """Its repr does not contain the result either, because events end up in logs."""
     events: list[Event] = []
 
     def login(password: str, *, token: str) -> str:
@@ -124,13 +117,13 @@ def test_an_event_never_holds_the_arguments() -> None:
     with observe(events.append):
         policy()(login)("hunter2", token="hunter3")  # noqa: S106
     assert len(events) > 5
-    said = [repr(event) for event in events]
-    assert not [text for text in said if "hunter" in text or "secret" in text]
+    texts = [repr(event) for event in events]
+    assert not [text for text in texts if "hunter" in text or "secret" in text]
     assert "hunter" not in str([[field for field in event if field is not event.error] for event in events])
 
 
-def test_observe_everything(colour: str) -> None:
-    """Every policy in the process, until its handle is used; the policy's own hook comes first."""
+def test_observe_gets_the_events_of_all_policies(colour: str) -> None:
+    """Until its handle is removed; the policy's own hook comes first."""
     seen: list[str] = []
 
     def work() -> None: ...
@@ -155,8 +148,8 @@ def test_observe_everything(colour: str) -> None:
     assert seen == ["own", "a before_attempt", "a success", "b before_attempt", "b success", "own"]
 
 
-def test_handles() -> None:
-    """Call it, remove() it, or use it in a ``with``; the same observer twice is called twice."""
+def test_a_handle_can_be_called_removed_or_entered() -> None:
+    """The same observer subscribed twice is called twice."""
     seen: list[Event] = []
     first, second = observe(seen.append), observe(seen.append)
     other = seen.append  # another bound method of the same list
@@ -184,7 +177,7 @@ def test_a_handle_removes_its_own_observer() -> None:
     assert (len(first), len(second)) == (2, 0)
 
 
-def test_who_cannot_observe() -> None:
+def test_observers_must_be_plain_functions() -> None:
     async def observer(event: Event) -> None: ...
 
     class Coloured:
@@ -197,7 +190,7 @@ def test_who_cannot_observe() -> None:
         observe(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-def test_a_failing_observer_is_logged_once_per_place(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_observer_is_logged_once_per_event_type(caplog: pytest.LogCaptureFixture) -> None:
     class Unnamed:
         def __call__(self, event: Event) -> None:
             raise ValueError("a bug")
@@ -218,7 +211,7 @@ def test_a_failing_observer_is_logged_once_per_place(caplog: pytest.LogCaptureFi
 
 @pytest.mark.parametrize("hook", HOOKS)
 @pytest.mark.parametrize("crash", [KeyboardInterrupt, SystemExit])
-def test_ctrl_c_in_an_observer(hook: str, crash: type[BaseException]) -> None:
+def test_a_base_exception_of_an_observer_is_raised(hook: str, crash: type[BaseException]) -> None:
     def observer(event: Event) -> None:
         raise crash
 
@@ -229,7 +222,7 @@ def test_ctrl_c_in_an_observer(hook: str, crash: type[BaseException]) -> None:
 
 
 def test_without_observers_there_is_no_event() -> None:
-    """Counted where it would show: an Event is a tuple, and the garbage collector knows them all."""
+    """An Event is a tuple, so that the garbage collector can count them."""
     retrying = policy(attempts=3)
     kept: list[Event] = []
 
@@ -252,10 +245,10 @@ def test_without_observers_there_is_no_event() -> None:
 def test_a_handle_removes_its_own_observer_among_equal_ones() -> None:
     class Equal:
         def __init__(self) -> None:
-            self.told = 0
+            self.calls = 0
 
         def __call__(self, event: Event) -> None:
-            self.told += 1
+            self.calls += 1
 
         def __eq__(self, other: object) -> bool:
             return isinstance(other, Equal)
@@ -266,4 +259,4 @@ def test_a_handle_removes_its_own_observer_among_equal_ones() -> None:
     with observe(first):
         observe(second).remove()
         Retry().call(lambda: None)
-    assert (first.told, second.told) == (2, 0)
+    assert (first.calls, second.calls) == (2, 0)

@@ -1,4 +1,4 @@
-"""The order of events is a sentence of a small grammar, in every case."""
+"""The order of events follows a small grammar, in every case."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.fakes import Boom, Ledger, Operation, Step, Virtual, fail, ok
 HOOKS = ("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up")
 WORDS = {"before_attempt": "b", "failure": "f", "retry": "r", "success": "s", "give_up": "g"}
 
-# before, attempt, failure, retry, ... and then one end, exactly once; a crash ends it anywhere
+# before_attempt, failure, retry, ... and then exactly one end; a BaseException may end it anywhere
 GRAMMAR = re.compile(r"(bfr)*(bs|bfg|bfrg|b?g)")
 
 DURATIONS = st.sampled_from([0.0, 0.5, 3.0, 40.0])

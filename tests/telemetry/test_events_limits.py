@@ -1,4 +1,4 @@
-"""Events of a `Timeout`: that it was reached, once, by which limit, and after how long."""
+"""Events of a `Timeout`: emitted once, with the limit that was reached and the time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from redouble import Retry, Timeout, Worker, cancelled, deadline, errors
 from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock, recorded
 from redouble.types import Event
-from tests.drivers.test_attempt import AT_ONCE, SOON, Stuck, until_told
-from tests.layers.timeout.test_timeout import HOUR, PLACES, in_time
+from tests.support.drivers.stuck_operations import SOON
+from tests.support.drivers.worker_attempts import AT_ONCE, Stuck, until_cancelled
 from tests.support.fakes import in_colour
-from tests.telemetry.test_observers import nobody_is_left_listening
+from tests.support.virtual_time import HOUR, LOOP_PLACES, in_virtual_time
 
-pytestmark = pytest.mark.usefixtures(nobody_is_left_listening.__name__)
+pytestmark = pytest.mark.usefixtures("no_observers_left")
 
 
 async def slow() -> None:
@@ -43,11 +43,11 @@ WAYS: dict[str, Callable[[], Awaitable[object]]] = {
 }
 
 
-def told(events: list[Event]) -> list[tuple[str, str | None, float]]:
+def timeouts(events: list[Event]) -> list[tuple[str, str | None, float]]:
     return [(event.name, event.limit, event.elapsed) for event in events if event.what == "timeout"]
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", LOOP_PLACES)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     ("left", "limit", "took"), [(HOUR, "attempt", 2), (1, "deadline", 1), (0, "deadline", 0)]
@@ -60,15 +60,15 @@ def test_a_reached_limit_is_emitted_once(place: str, way: str, left: float, limi
 
     seen: list[Exception] = []
     with recorded() as events:
-        in_time(place, main)
-    assert told(events) == [("items" if way == "stream" else "slow", limit, took)]
+        in_virtual_time(place, main)
+    assert timeouts(events) == [("items" if way == "stream" else "slow", limit, took)]
     [event] = events
     assert event.error is seen[0]
     assert (event.attempt, event.attempt_elapsed, event.by, event.labels) == (0, took, None, {})
 
 
-def test_a_worker_that_goes_on() -> None:
-    """The error is that the worker still runs; the event is that the limit was reached."""
+def test_a_worker_that_still_runs_emits_the_reached_limit() -> None:
+    """The error is that the worker still runs, the event is that the limit was reached."""
     with Stuck() as stuck, recorded() as events:
         with pytest.raises(errors.WorkerStillRunning) as caught:
             Timeout(SOON, worker=AT_ONCE)(stuck.__call__)()
@@ -78,17 +78,17 @@ def test_a_worker_that_goes_on() -> None:
     assert (event.what, event.limit, event.elapsed) == ("timeout", "attempt", SOON)
 
 
-def test_a_worker_that_stops_when_cancelled() -> None:
+def test_a_worker_that_stops_when_cancelled_emits_the_reached_limit() -> None:
     with recorded() as events, pytest.raises(errors.AttemptTimeout) as caught:
-        Timeout(SOON, worker=Worker(grace=60))(until_told)()
-    assert told(events) == [("until_told", "attempt", SOON)]
+        Timeout(SOON, worker=Worker(grace=60))(until_cancelled)()
+    assert timeouts(events) == [("until_cancelled", "attempt", SOON)]
     assert events[0].error is caught.value
 
 
-def test_before_it_has_begun() -> None:
+def test_a_deadline_in_the_past_is_emitted() -> None:
     with recorded() as events, deadline(0), pytest.raises(errors.AttemptTimeout):
-        Timeout(9, worker=AT_ONCE)(until_told)()
-    assert told(events) == [("until_told", "deadline", 0)]
+        Timeout(9, worker=AT_ONCE)(until_cancelled)()
+    assert timeouts(events) == [("until_cancelled", "deadline", 0)]
 
 
 def test_a_limit_that_is_not_reached_emits_nothing() -> None:
@@ -99,8 +99,8 @@ def test_a_limit_that_is_not_reached_emits_nothing() -> None:
     assert not events
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_inside_a_policy_each_attempt_has_its_own(place: str) -> None:
+@pytest.mark.parametrize("place", LOOP_PLACES)
+def test_each_attempt_of_a_policy_emits_its_own_timeout(place: str) -> None:
     """The limits of a policy are in the policy's own events: as the limit that cancelled its attempt."""
 
     async def main(_: VirtualClock) -> None:
@@ -110,11 +110,11 @@ def test_inside_a_policy_each_attempt_has_its_own(place: str) -> None:
         ):
             with recorded() as events, pytest.raises(errors.AttemptTimeout):
                 await policy.call(slow)
-            heard.append(" ".join(event.what for event in events))
+            emitted.append(" ".join(event.what for event in events))
 
-    heard: list[str] = []
-    in_time(place, main)
-    assert heard == [
+    emitted: list[str] = []
+    in_virtual_time(place, main)
+    assert emitted == [
         "before_attempt timeout failure retry before_attempt timeout failure give_up",
         "before_attempt failure retry before_attempt failure give_up",
     ]

@@ -1,12 +1,11 @@
-"""How observing ends, and what an observer cannot do to a call."""
+"""Removal of observers, and the effects of failing observers on a call."""
 
 from __future__ import annotations
 
 import logging
-import sys
 import threading
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from math import inf, nan
 from types import MethodType
@@ -20,28 +19,18 @@ from redouble._telemetry.observers import watch
 from redouble.types import Event, What
 from tests.support.call_shapes import SHAPES
 from tests.support.fakes import ASYNC, Boom, Ledger, Panic
-from tests.telemetry.test_observers import nobody_is_left_listening, zero
-from tests.telemetry.test_observers_failures_only import made
+from tests.support.telemetry.events import zero
+from tests.support.telemetry.flaky_calls import flaky_call
+from tests.support.thread_switching import often
 
-pytestmark = pytest.mark.usefixtures(nobody_is_left_listening.__name__)
-
-
-@contextmanager
-def switching_all_the_time() -> Generator[None]:
-    """Make threads switch as often as possible."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
+pytestmark = pytest.mark.usefixtures("no_observers_left")
 
 
-# ------------------------------------------------------------------------- how it ends
+# ----------------------------------------------------------------------------- removal
 
 
 @pytest.mark.parametrize("only", [(), ("retry",)])
-def test_many_threads_remove_it_once(only: tuple[What, ...]) -> None:
+def test_many_threads_may_remove_the_same_observer(only: tuple[What, ...]) -> None:
     kept = observe(print, only=["give_up"])
     handles = [observe(print, only=only) for _ in range(50)]
     failed: list[BaseException] = []
@@ -56,7 +45,7 @@ def test_many_threads_remove_it_once(only: tuple[What, ...]) -> None:
             failed.append(error)
 
     threads = [threading.Thread(target=remove) for _ in range(4)]
-    with switching_all_the_time():
+    with often():
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -67,20 +56,20 @@ def test_many_threads_remove_it_once(only: tuple[What, ...]) -> None:
     assert not ambient.active
 
 
-def test_a_deadline_is_seen_while_observers_come_and_go() -> None:
+def test_a_deadline_applies_while_observers_are_added_and_removed() -> None:
     over = threading.Event()
 
-    def come_and_go() -> None:
+    def add_and_remove() -> None:
         while not over.is_set():
-            observe(listens, only=["success"]).remove()
+            observe(ignore, only=["success"]).remove()
 
-    def listens(event: Event) -> None: ...
+    def ignore(event: Event) -> None: ...
 
     retried = Retry()(zero)
-    thread = threading.Thread(target=come_and_go)
+    thread = threading.Thread(target=add_and_remove)
     thread.start()
     try:
-        with switching_all_the_time(), deadline(0):
+        with often(), deadline(0):
             for _ in range(2000):
                 with pytest.raises(errors.RedoubleError):
                     retried()
@@ -89,7 +78,7 @@ def test_a_deadline_is_seen_while_observers_come_and_go() -> None:
         thread.join()
 
 
-# -------------------------------------------------------------------------- what fails
+# ------------------------------------------------------------------- failing observers
 
 
 @pytest.mark.parametrize("shape", ["decorator", "call", "deadline"])
@@ -98,7 +87,7 @@ def test_an_observer_that_fails_changes_nothing(
 ) -> None:
     """It is logged once for each type of event; the other observers are called nevertheless."""
     monkeypatch.setattr("redouble._telemetry.observers._logged", set[object]())
-    heard: list[str] = []
+    received: list[str] = []
 
     def failing(event: Event) -> None:
         raise ValueError(shape)
@@ -106,23 +95,23 @@ def test_an_observer_that_fails_changes_nothing(
     retried = partial(Retry().call, zero) if shape == "call" else Retry()(zero)
     with ExitStack() as observed:
         observed.enter_context(observe(failing))
-        observed.enter_context(observe(lambda event: heard.append(event.what)))
+        observed.enter_context(observe(lambda event: received.append(event.what)))
         if shape == "deadline":
             observed.enter_context(deadline(60))
         assert [retried(), retried()] == [0, 0]
-    assert heard == ["before_attempt", "success"] * 2
+    assert received == ["before_attempt", "success"] * 2
     assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
 
 
 def test_each_method_that_fails_is_logged_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
-    class Clumsy:
+    class Failing:
         def first(self, event: Event) -> None:
             raise ValueError("first")
 
         def second(self, event: Event) -> None:
             raise ValueError("second")
 
-    for method in (Clumsy().first, Clumsy().first, Clumsy().second):
+    for method in (Failing().first, Failing().first, Failing().second):
         with observe(method, only=["success"]):
             Retry()(zero)()
     assert [
@@ -133,7 +122,7 @@ def test_each_method_that_fails_is_logged_by_its_name(caplog: pytest.LogCaptureF
     ]
 
 
-def test_a_method_of_something_that_is_no_function_may_fail_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_method_of_a_callable_object_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     class Odd:
         def __call__(self, event: Event, *more: object) -> None:
             raise ValueError("odd")
@@ -166,14 +155,14 @@ def test_a_broken_clock_yields_valid_durations(shape: str, times: tuple[float, .
     own: dict[str, Any] = {"before_attempt": events.append} if shape == "hook" else {}
     policy = Retry(on=Boom, attempts=1, clock=Odd(*times), **own)
     with observe(events.append):
-        made("sync", "call" if shape == "call" else "decorator", policy, int(fails))
+        flaky_call("sync", "call" if shape == "call" else "decorator", policy, int(fails))
     assert {event.what for event in events} >= {"give_up" if fails else "success"}
     for event in events:
         assert 0 <= (event.attempt_elapsed or 0) <= event.elapsed < inf
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_what_was_paid_for_a_retry_is_handed_back_if_an_observer_crashes(shape: str) -> None:
+def test_a_grant_is_refunded_if_an_observer_raises_a_base_exception(shape: str) -> None:
     ledger = Ledger()
     policy = Retry(on=Boom, backoff=[0], budget=ledger)
 
@@ -182,7 +171,7 @@ def test_what_was_paid_for_a_retry_is_handed_back_if_an_observer_crashes(shape: 
 
     for colour in ("sync", *ASYNC):
         with observe(crashing, only=["retry"]), pytest.raises(Panic):
-            made(colour, shape, policy, 1)
+            flaky_call(colour, shape, policy, 1)
         assert ledger.lines == ["start", "failed unknown", "spend unknown", f"refund {len(ledger.grants)}"]
         ledger.lines.clear()
 
@@ -190,7 +179,9 @@ def test_what_was_paid_for_a_retry_is_handed_back_if_an_observer_crashes(shape: 
 @pytest.mark.parametrize("crash", [KeyboardInterrupt, SystemExit, Panic])
 @pytest.mark.parametrize("what", ["before_attempt", "success"])
 @pytest.mark.parametrize("shape", ["decorator", "call"])
-def test_what_is_no_exception_passes(shape: str, what: What, crash: type[BaseException]) -> None:
+def test_a_base_exception_of_an_observer_is_raised(
+    shape: str, what: What, crash: type[BaseException]
+) -> None:
     called: list[int] = []
 
     def crashing(event: Event) -> None:

@@ -9,11 +9,11 @@ from redouble._drivers.calls import slow_path_needed
 from redouble._runtime.ambient import ambient
 from redouble._telemetry.observers import SUCCESS_EVENTS, observe, observing, watch
 from redouble.types import Event, What
+from tests.support.call_shapes import EVERY_SHAPE
 from tests.support.fakes import COLOURS, Boom
-from tests.telemetry.test_observers import nobody_is_left_listening
-from tests.telemetry.test_observers_failures_only import EVERY_SHAPE, made
+from tests.support.telemetry.flaky_calls import flaky_call
 
-pytestmark = pytest.mark.usefixtures(nobody_is_left_listening.__name__)
+pytestmark = pytest.mark.usefixtures("no_observers_left")
 
 
 class ConditionalObserver:
@@ -42,10 +42,10 @@ EVERY = pytest.mark.parametrize("shape", EVERY_SHAPE)
 def test_a_disabled_observer_receives_failures_only(colour: str, shape: str) -> None:
     observer = ConditionalObserver(enabled=False)
     with observing(observer, enabled=observer.enabled):
-        assert made(colour, shape, POLICY, 0) == 7
+        assert flaky_call(colour, shape, POLICY, 0) == 7
         assert observer.events == []
         assert observer.checks
-        assert made(colour, shape, POLICY, 1) == 7
+        assert flaky_call(colour, shape, POLICY, 1) == 7
     assert observer.events == ["failure", "retry"]
 
 
@@ -54,8 +54,8 @@ def test_a_disabled_observer_receives_failures_only(colour: str, shape: str) -> 
 def test_an_enabled_observer_receives_every_event(colour: str, shape: str) -> None:
     observer = ConditionalObserver(enabled=True)
     with observing(observer, enabled=observer.enabled):
-        assert made(colour, shape, POLICY, 0) == 7
-        assert made(colour, shape, POLICY, 1) == 7
+        assert flaky_call(colour, shape, POLICY, 0) == 7
+        assert flaky_call(colour, shape, POLICY, 1) == 7
     assert observer.events == [
         *("before_attempt", "success"),
         *("before_attempt", "failure", "retry", "before_attempt", "success"),
@@ -99,7 +99,7 @@ def print_nothing(event: Event) -> None: ...
 
 
 @pytest.mark.parametrize("enabled", [False, True])
-def test_an_ambient_feature_elsewhere_does_not_enable_it(enabled: bool) -> None:
+def test_an_ambient_feature_elsewhere_does_not_enable_an_observer(enabled: bool) -> None:
     observer = ConditionalObserver(enabled=enabled)
     ambient.count_user(1)
     try:
@@ -117,14 +117,14 @@ def test_an_observer_of_failures_only_is_never_checked(what: What) -> None:
     with observing(observer, [what], observer.enabled):
         assert not watch.conditional
         assert not ambient.active
-        assert made("sync", "decorator", POLICY, 0) == 7
+        assert flaky_call("sync", "decorator", POLICY, 0) == 7
     assert (observer.checks, observer.events) == (0, [])
 
 
-def test_an_observer_of_failures_does_not_enable_it() -> None:
+def test_an_observer_of_failures_does_not_enable_another_one() -> None:
     observer = ConditionalObserver(enabled=False)
     with observing(observer, enabled=observer.enabled), observe(print_nothing, only=["retry"]):
-        assert made("sync", "decorator", POLICY, 0) == 7
+        assert flaky_call("sync", "decorator", POLICY, 0) == 7
     assert (observer.checks, observer.events) == (1, [])
 
 
@@ -136,15 +136,15 @@ def test_an_observer_enabled_during_a_call_receives_the_rest_of_it(shape: str) -
         observer.is_enabled = True
 
     with observe(wake, only=["retry"]), observing(observer, enabled=observer.enabled):
-        assert made("sync", shape, POLICY, 1) == 7
+        assert flaky_call("sync", shape, POLICY, 1) == 7
     assert observer.events == ["failure", "retry", "before_attempt", "success"]
 
 
-def test_it_ends_like_any_other() -> None:
+def test_a_conditional_observer_can_be_removed() -> None:
     observer = ConditionalObserver(enabled=True)
     observing(observer, enabled=observer.enabled).remove()
     assert not watch.conditional
-    assert made("sync", "decorator", POLICY, 1) == 7
+    assert flaky_call("sync", "decorator", POLICY, 1) == 7
     assert observer.events == []
 
 

@@ -27,7 +27,7 @@ HOST = "https://example.test"
         ("HTTPS://USER@EXAMPLE.TEST", "HTTPS://EXAMPLE.TEST"),
     ],
 )
-def test_an_address(url: str, expected: str) -> None:
+def test_an_address_is_redacted(url: str, expected: str) -> None:
     assert redact(url) == expected
     assert redact(url.encode()) == expected
     assert redact(expected) == expected
@@ -58,7 +58,7 @@ def test_an_address(url: str, expected: str) -> None:
         ("https://", "https://"),
     ],
 )
-def test_who_one_is_goes(url: str, expected: str) -> None:
+def test_user_and_password_are_removed(url: str, expected: str) -> None:
     assert redact(url) == expected
     assert redact(expected) == expected
 
@@ -70,13 +70,13 @@ def test_who_one_is_goes(url: str, expected: str) -> None:
         ("https://u:se?cret@host/p", "https://u:REDACTED?REDACTED"),
         ("https://u:se#cret@host/p", "https://u:REDACTED#REDACTED"),
         ("https://u:secret", "https://u:REDACTED"),
-        ("https://u:12/secret@x:y@host/p", "https://u:12/secret@x:y@host/p"),  # a path, for all one can see
+        ("https://u:12/secret@x:y@host/p", "https://u:12/secret@x:y@host/p"),  # could be a path
         ("https:///u:secret@host/p", "https://host/p"),
         ("https://u:secret/x@[::1", "https://[:REDACTED"),
     ],
 )
-def test_what_no_client_could_use_is_not_shown_either(url: str, expected: str) -> None:
-    """Half a password looks like a port when there is a slash in it."""
+def test_invalid_addresses_are_redacted_too(url: str, expected: str) -> None:
+    """With a slash in it, half a password looks like a port."""
     assert redact(url) == expected
     assert redact(expected) == expected
 
@@ -110,14 +110,14 @@ def test_what_no_client_could_use_is_not_shown_either(url: str, expected: str) -
         ("?a=\n1", "?a=REDACTED"),
     ],
 )
-def test_values_go_and_their_names_stay(query: str, expected: str) -> None:
+def test_query_values_are_redacted_and_names_kept(query: str, expected: str) -> None:
     assert redact(f"{HOST}/p{query}") == f"{HOST}/p{expected}"
     assert redact(f"/p{query}") == f"/p{expected}"
     assert redact(f"/p{expected}") == f"/p{expected}"
 
 
 class Url:
-    """Like errors of the clients: their text contains everything."""
+    """An object whose text contains secrets, like the errors of HTTP clients."""
 
     def __str__(self) -> str:
         return "https://u:p@host/?token=t"
@@ -140,7 +140,7 @@ class Broken:
     ],
     ids=lambda thing: type(thing).__name__,
 )
-def test_anything_may_be_an_address(thing: object, expected: str) -> None:
+def test_any_object_may_be_an_address(thing: object, expected: str) -> None:
     assert redact(thing) == expected
 
 
@@ -176,7 +176,7 @@ def test_anything_may_be_an_address(thing: object, expected: str) -> None:
         ("tab\thttps://u:p@h\r\n  https://u:p@h", "tab\thttps://h\r\n  https://h"),
     ],
 )
-def test_addresses_in_a_text(text: str, expected: str) -> None:
+def test_addresses_in_a_text_are_redacted(text: str, expected: str) -> None:
     assert redacted(text) == expected
     assert redacted(expected) == expected
 
@@ -209,7 +209,7 @@ def test_addresses_in_a_text(text: str, expected: str) -> None:
         ("?x/Authorization=\t.", "?x/Authorization=REDACTED"),
     ],
 )
-def test_credentials(text: str, expected: str) -> None:
+def test_credentials_in_a_text_are_redacted(text: str, expected: str) -> None:
     assert redacted(text) == expected
     assert redacted(expected) == expected
 
@@ -233,7 +233,7 @@ def test_credentials(text: str, expected: str) -> None:
         "https://example.test/path#top is down",
     ],
 )
-def test_other_words_stay(text: str) -> None:
+def test_other_text_is_unchanged(text: str) -> None:
     assert redacted(text) == text
 
 

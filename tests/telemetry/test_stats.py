@@ -1,4 +1,4 @@
-"""`redouble.stats()`: all named objects, for as long as they live."""
+"""`redouble.stats()`: all named objects while they are alive."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from redouble import (
 from redouble._telemetry.registry import SECTIONS, register, unregister
 from redouble.testing import virtual_time
 from tests.support.fakes import Boom
+from tests.support.telemetry.stats import listed
 
 # a named object, its section, and part of its first entry
 NAMED: dict[str, tuple[Callable[[str | None], Any], str, dict[str, object]]] = {
@@ -52,34 +53,29 @@ NAMED: dict[str, tuple[Callable[[str | None], Any], str, dict[str, object]]] = {
 EACH = pytest.mark.parametrize("kind", NAMED)
 
 
-def listed(name: str) -> dict[str, dict[str, Any]]:
-    """Return the entries under a name, by section."""
-    return {section: named[name] for section, named in stats().items() if name in named}
-
-
 @EACH
-def test_what_has_a_name_is_listed_while_it_is_there(kind: str) -> None:
-    make, section, told = NAMED[kind]
+def test_a_named_object_is_listed_while_it_is_alive(kind: str) -> None:
+    make, section, part = NAMED[kind]
     thing = make("stats one")
     found = listed("stats one")
     assert found.keys() == {section}
     assert found[section] == {"type": kind, **thing.snapshot()}
-    assert found[section].items() >= told.items()
+    assert found[section].items() >= part.items()
     del thing
     gc.collect()
     assert listed("stats one") == {}
 
 
 @EACH
-def test_what_has_no_name_is_not(kind: str) -> None:
+def test_an_unnamed_object_is_not_listed(kind: str) -> None:
     before = {section: len(named) for section, named in stats().items()}
     thing = NAMED[kind][0](None)
     assert {section: len(named) for section, named in stats().items()} == before
     assert thing.name is None
 
 
-def test_two_of_one_name() -> None:
-    """Objects with counts of their own are all listed; names of different sections do not conflict."""
+def test_objects_of_the_same_name_are_numbered() -> None:
+    """All are listed, since each has its own counts; names of different sections do not conflict."""
     things = [make("stats two") for make, _, _ in NAMED.values() for _ in range(2)]
     found = stats()
     for section in SECTIONS[1:]:
@@ -90,7 +86,7 @@ def test_two_of_one_name() -> None:
     assert len(things) == 2 * len(NAMED)
 
 
-def test_it_is_ready_for_json() -> None:
+def test_stats_can_be_serialised_to_json() -> None:
     """In every state."""
     things = [make("stats json") for make, _, _ in NAMED.values()]
     breaker = CircuitBreaker(failures=1, name="stats json")
@@ -103,8 +99,8 @@ def test_it_is_ready_for_json() -> None:
     assert list(seen) == [*SECTIONS]
 
 
-def test_a_snapshot_that_fails() -> None:
-    """Its entry contains the failure, and the others are listed nevertheless."""
+def test_a_failing_snapshot_does_not_affect_the_others() -> None:
+    """Its entry has the failure instead."""
 
     class Broken(Bulkhead):
         def snapshot(self) -> Mapping[str, float]:
@@ -116,7 +112,7 @@ def test_a_snapshot_that_fails() -> None:
     assert found["stats broken#2"] == {"type": "Bulkhead", **things[1].snapshot()}
 
 
-def test_a_gate_of_your_own_may_be_listed_and_struck_out() -> None:
+def test_a_custom_gate_may_be_registered_and_unregistered() -> None:
     class Own(Gate):
         name = "stats own"
 
@@ -131,7 +127,7 @@ def test_a_gate_of_your_own_may_be_listed_and_struck_out() -> None:
     assert listed("stats own") == {}
 
 
-def test_looking_at_a_layer_that_is_made_by_key_lists_none_of_its_kind() -> None:
+def test_explaining_a_keyed_layer_registers_nothing() -> None:
     """An object created for inspection is never listed; the layer of a key is."""
 
     def key(number: int) -> int:
@@ -149,8 +145,8 @@ def test_looking_at_a_layer_that_is_made_by_key_lists_none_of_its_kind() -> None
     assert work(2) == ["stats keyed", "stats keyed#2"]
 
 
-def test_names_that_look_like_those_of_others() -> None:
+def test_names_that_look_like_numbered_ones_do_not_conflict() -> None:
     names = ("stats alike", "stats alike", "stats alike#2")
     things = [Bulkhead(limit, name=name) for limit, name in enumerate(names, 1)]
-    found = [told["limit"] for name, told in stats()["bulkheads"].items() if name.startswith(names[0])]
+    found = [entry["limit"] for name, entry in stats()["bulkheads"].items() if name.startswith(names[0])]
     assert found == [thing.limit for thing in things]

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from redouble import Retry, RetryBudget, stats
+from tests.support.call_shapes import EVERY_SHAPE
 from tests.support.fakes import Boom
 from tests.support.http.clients import CLIENTS, client
 from tests.support.servers import Server
-from tests.telemetry.test_observers_failures_only import EVERY_SHAPE, made
-from tests.telemetry.test_stats import listed
+from tests.support.telemetry.flaky_calls import flaky_call
+from tests.support.telemetry.stats import listed
 
 
 def test_the_entry_of_a_policy() -> None:
@@ -26,15 +27,15 @@ def test_the_entry_of_a_policy() -> None:
 
 
 @pytest.mark.parametrize("shape", EVERY_SHAPE)
-def test_what_went_wrong_is_counted(colour: str, shape: str) -> None:
-    """By name: policies are values, and a copy of one is no other one."""
+def test_failures_retries_and_give_ups_are_counted(colour: str, shape: str) -> None:
+    """By name: policies are values, and those of one name share an entry."""
     name = f"stats {colour} {shape}"
     policy = Retry(on=Boom, attempts=2, backoff=[0], name=name)
     other = Retry(on=Boom, attempts=3, backoff=[0, 0], name=name)
     for times in (0, 1, 2):
-        made(colour, shape, policy, times)
-    made(colour, shape, other, 2)
-    [found] = [told for own, told in stats()["policies"].items() if own.startswith(name)]
+        flaky_call(colour, shape, policy, times)
+    flaky_call(colour, shape, other, 2)
+    [found] = [entry for own, entry in stats()["policies"].items() if own.startswith(name)]
     assert found["attempts"] == 2
     assert (found["failures"], found["retries"], found["given_up"]) == (5, 4, 1)
 
@@ -59,6 +60,6 @@ def test_the_copies_of_an_http_client_are_not_listed(name: str) -> None:
     with Server() as server, client(name, policy) as http:
         assert http.request("GET", server.url("503,200")).status == 200
         assert http.request("GET", server.url("503,503")).status == 503
-        [found] = [told for own, told in stats()["policies"].items() if own.startswith(f"stats {name}!")]
+        [found] = [entry for own, entry in stats()["policies"].items() if own.startswith(f"stats {name}!")]
     assert (found["attempts"], found["timeout"], found["attempt_timeout"]) == (2, 60, 60)
     assert (found["failures"], found["retries"], found["given_up"]) == (3, 2, 1)

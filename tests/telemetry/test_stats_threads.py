@@ -10,13 +10,13 @@ import pytest
 from redouble import Bulkhead, Retry, stats
 from redouble._telemetry.registry import SECTIONS, counts_of
 from tests.support.fakes import Boom
-from tests.telemetry.test_observers_endings import switching_all_the_time
+from tests.support.thread_switching import often
 
 THREADS = 4
 
 
 def together(*work: Callable[[], object]) -> None:
-    """Do all of it at once, each on a thread of its own; raise what went wrong."""
+    """Run all functions at once, each on its own thread; raise the errors."""
     failed: list[BaseException] = []
     ready = threading.Barrier(len(work))
 
@@ -28,7 +28,7 @@ def together(*work: Callable[[], object]) -> None:
             failed.append(error)
 
     threads = [threading.Thread(target=one, args=[do]) for do in work]
-    with switching_all_the_time():
+    with often():
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -37,7 +37,7 @@ def together(*work: Callable[[], object]) -> None:
         raise error
 
 
-def test_counts_are_exact() -> None:
+def test_counts_are_exact_on_many_threads() -> None:
     policy = Retry(on=Boom, attempts=3, backoff=[0, 0], name="stats threads")
 
     def fails() -> None:
@@ -54,28 +54,28 @@ def test_counts_are_exact() -> None:
     assert (found["failures"], found["retries"], found["given_up"]) == (3 * calls, 2 * calls, calls)
 
 
-def test_stats_can_be_taken_while_things_come_and_go() -> None:
+def test_stats_can_be_read_while_objects_are_created_and_freed() -> None:
     over = threading.Event()
 
-    def come_and_go() -> None:
+    def create_and_free() -> None:
         while not over.is_set():
             for number in range(20):
                 Bulkhead(1, name=f"stats {number}")
                 Retry(name=f"stats {number}")
 
-    def look() -> None:
+    def read() -> None:
         try:
             for _ in range(50):
                 assert list(stats()) == [*SECTIONS]
         finally:
             over.set()
 
-    together(come_and_go, look, come_and_go)
+    together(create_and_free, read, create_and_free)
 
 
-def test_policies_of_one_name_that_are_made_at_once_count_together() -> None:
+def test_policies_of_one_name_created_concurrently_share_their_counts() -> None:
     for number in range(50):
         found = list[object]()
         name = f"stats together {number}"
-        together(*[lambda: found.append(counts_of(name))] * THREADS)  # noqa: B023  it is over before the next
+        together(*[lambda: found.append(counts_of(name))] * THREADS)  # noqa: B023  called within the iteration
         assert len({id(counts) for counts in found}) == 1

@@ -1,9 +1,8 @@
-"""Switches for tests: how many attempts every policy makes, in this context and in no other."""
+"""`attempts` and `no_retries`: the number of attempts of every policy, in this context only."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -16,9 +15,10 @@ import redouble
 from redouble import Reason, Retry, report
 from redouble._runtime.ambient import ambient
 from redouble.testing import Script, attempts, no_retries, ok, recorded, virtual_time
+from tests.support.call_shapes import ASYNC_CLOSING_SHAPES, CLOSING_SHAPES
 from tests.support.fakes import ASYNC, in_colour
+from tests.support.thread_switching import often
 from tests.support.virtual_time import unwaiting
-from tests.testing.test_virtual_shapes import AEVERY, EVERY
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
@@ -39,27 +39,27 @@ def made(policy: Retry = POLICIES["four"]) -> int:
     return len(script.calls)
 
 
-# ------------------------------------------------------------------------------ what it does
+# -------------------------------------------------------------------------- attempts
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("most", [1, 3, 7])
-def test_every_shape_makes_as_many_attempts(colour: str, policy: str, most: int) -> None:
+def test_every_shape_makes_the_given_number_of_attempts(colour: str, policy: str, most: int) -> None:
     def check(shape: str, script: Script, error: Exception) -> None:
-        said = report(error)
-        assert said is not None
-        assert (shape, len(script.calls), said.attempts) == (shape, most, most)
-        assert said.reason is Reason.attempts
+        reported = report(error)
+        assert reported is not None
+        assert (shape, len(script.calls), reported.attempts) == (shape, most, most)
+        assert reported.reason is Reason.attempts
 
     def blocking() -> None:
-        for name, shape in EVERY.items():
+        for name, shape in CLOSING_SHAPES.items():
             script = Script(*[ConnectionError] * 20)
             with attempts(most), pytest.raises(ConnectionError) as caught:
                 shape(POLICIES[policy], script)
             check(name, script, caught.value)
 
     async def waiting() -> None:
-        for name, shape in AEVERY.items():
+        for name, shape in ASYNC_CLOSING_SHAPES.items():
             script = Script(*[ConnectionError] * 20)
             with attempts(most), pytest.raises(ConnectionError) as caught:
                 await shape(POLICIES[policy], script.aio)
@@ -82,7 +82,7 @@ def imported() -> object:
     return scripted[0]()
 
 
-def test_what_was_decorated_at_import_obeys_it() -> None:
+def test_attempts_apply_to_functions_decorated_at_import() -> None:
     for most in (1, 2, 9):
         scripted[:] = [Script(*[ConnectionError] * 9)]
         with attempts(most), pytest.raises(ConnectionError):
@@ -90,8 +90,8 @@ def test_what_was_decorated_at_import_obeys_it() -> None:
         assert len(scripted[0].calls) == most
 
 
-def test_only_the_number_changes() -> None:
-    """Limits, backoffs that end and what is not worth retrying are as they were."""
+def test_only_the_number_of_attempts_changes() -> None:
+    """Limits, the ends of backoffs and errors that are not retried stay as they are."""
     with attempts(9), virtual_time() as clock:
         for policy, script, reason in [
             (Retry(backoff=[1]), Script("fail", "fail"), "backoff_ended"),
@@ -100,16 +100,16 @@ def test_only_the_number_changes() -> None:
         ]:
             with pytest.raises(Exception) as caught:  # noqa: PT011  of several kinds
                 policy.call(script)
-            said = report(caught.value)
-            assert said is not None
-            assert (said.reason, said.attempts) == (reason, 2)
+            reported = report(caught.value)
+            assert reported is not None
+            assert (reported.reason, reported.attempts) == (reason, 2)
         assert Retry(attempts=1, backoff=[1]).call(Script("fail", ok("done"))) == "done"
         assert clock.delays == [1, 20, 1, 1]
 
 
 @pytest.mark.parametrize(("most", "expected"), [(1, [1]), (2, [1, 2]), (3, [1, 2, 3, 4])])
-def test_a_stream_that_resumes_begins_anew_each_time(most: int, expected: list[int]) -> None:
-    """The attempt that broke is the first one; every second one here does not even begin."""
+def test_attempts_of_a_resumed_stream_are_counted_from_each_item(most: int, expected: list[int]) -> None:
+    """The break counts as the first attempt; every second attempt here fails before its first item."""
     opened: list[int] = []
 
     def numbers(last: int = 0) -> Iterator[int]:
@@ -127,10 +127,10 @@ def test_a_stream_that_resumes_begins_anew_each_time(most: int, expected: list[i
     assert seen == expected
 
 
-# ------------------------------------------------------------------------------- where
+# ----------------------------------------------------------------------------- contexts
 
 
-def test_the_innermost_counts() -> None:
+def test_the_innermost_block_counts() -> None:
     with attempts(3):
         assert made() == 3
         with no_retries():
@@ -142,13 +142,12 @@ def test_the_innermost_counts() -> None:
     assert made() == 4
 
 
-def test_other_threads_do_not_notice() -> None:
+def test_other_threads_are_not_affected() -> None:
     with no_retries(), ThreadPoolExecutor(1) as pool:
         assert (pool.submit(made).result(), made()) == (4, 1)
 
 
-def test_threads_have_their_own() -> None:
-    interval = sys.getswitchinterval()
+def test_each_thread_has_its_own_number_of_attempts() -> None:
 
     def work(most: int) -> set[int]:
         seen: set[int] = set()
@@ -157,16 +156,12 @@ def test_threads_have_their_own() -> None:
                 seen.add(made())
         return seen
 
-    sys.setswitchinterval(1e-6)
-    try:
-        with ThreadPoolExecutor(8) as pool:
-            assert list(pool.map(work, range(1, 9))) == [{most} for most in range(1, 9)]
-    finally:
-        sys.setswitchinterval(interval)
+    with often(), ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(1, 9))) == [{most} for most in range(1, 9)]
 
 
 @pytest.mark.parametrize("colour", ASYNC)
-def test_tasks_inherit_it_and_keep_their_own(colour: str) -> None:
+def test_tasks_inherit_the_number_and_may_have_their_own(colour: str) -> None:
     seen: dict[str, int] = {}
 
     async def task(name: str) -> None:
@@ -212,11 +207,11 @@ def test_a_task_that_outlives_the_block_retries_again() -> None:
         over.set()
         return await task
 
-    with recorded():  # so that calls look for switches
+    with recorded():  # so that calls look for overrides
         assert asyncio.run(main()) == 4
 
 
-def test_it_can_be_left_in_another_context() -> None:
+def test_a_block_may_be_exited_in_another_context() -> None:
     def fixture() -> Iterator[None]:
         with no_retries():
             yield
@@ -230,7 +225,7 @@ def test_it_can_be_left_in_another_context() -> None:
         assert one.run(made) == 4
 
 
-def test_an_error_leaves_nothing_behind() -> None:
+def test_the_override_ends_with_an_error() -> None:
     with pytest.raises(ZeroDivisionError), no_retries():
         _ = 1 / 0
     assert made() == 4
@@ -240,7 +235,7 @@ BAD: list[Any] = [0, -1, True, 1.0, "3", None]
 
 
 @pytest.mark.parametrize("most", BAD)
-def test_a_number_that_makes_no_sense(most: Any) -> None:
+def test_invalid_numbers_are_refused(most: Any) -> None:
     error = ValueError if most in (0, -1) else TypeError
     with (
         pytest.raises(error, match=rf"^attempts={most!r}: write a whole number, 1 for no retries$"),

@@ -1,6 +1,6 @@
-"""The pytest plugin: loaded by its entry point, in tests of every colour, and nothing is left behind.
+"""The pytest plugin: loaded by its entry point, for tests of every colour; it leaves nothing behind.
 
-Tests are run in a process of their own, as a user who has installed the library runs them.
+The tests run in another process, as those of a user who has installed the library.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from redouble import Retry
 from redouble.testing import Script, VirtualClock, _virtual_loop, assert_retried, ok
 from redouble.types import Event
 
-# Without the plugins of others: starting one of them takes longer than all of these tests.
+# Without other plugins: starting some of them takes longer than all of these tests.
 OTHERS = ("cacheprovider", "hypothesispytest", "xdist", "xdist.looponfail", "rerunfailures")
 PYTEST = [sys.executable, "-m", "pytest", *(f"-pno:{plugin}" for plugin in OTHERS)]
 
@@ -32,8 +32,8 @@ HOUR = 3600.0
 POLICY = Retry(backoff=[HOUR, HOUR], give_up_after=None, name="fetch")
 """
 
-# What runs coroutine functions: once each on a loop of its own, on a loop that was there before the test,
-# and under Trio.
+# A hook that runs coroutine functions: each on its own loop, on a loop that existed before the test, and
+# under Trio.
 RUNNER = """
 import asyncio
 import inspect
@@ -78,8 +78,8 @@ def run(where: Path, *options: str, test: str = "", conftest: str = "") -> tuple
     return {word: int(count) for count, word in ends}, done.stdout + done.stderr
 
 
-def test_the_fixtures_are_there(redouble_time: VirtualClock, redouble_events: list[Event]) -> None:
-    """In this test too: the library is installed."""
+def test_the_fixtures_are_available(redouble_time: VirtualClock, redouble_events: list[Event]) -> None:
+    """In this test too, because the library is installed."""
     policy = Retry(backoff=[3600], give_up_after=None, name="fetch")
     assert policy.call(Script("fail", ok("done"))) == "done"
     assert (redouble_time.delays, redouble_time.now()) == ([3600], 3600)
@@ -87,7 +87,7 @@ def test_the_fixtures_are_there(redouble_time: VirtualClock, redouble_events: li
 
 
 @pytest.mark.one_python
-def test_they_work_in_plain_tests(tmp_path: Path) -> None:
+def test_the_fixtures_work_in_plain_tests(tmp_path: Path) -> None:
     ended, printed = run(
         tmp_path,
         test="""
@@ -124,7 +124,7 @@ def test_they_work_in_plain_tests(tmp_path: Path) -> None:
 
 
 @pytest.mark.one_python
-def test_they_work_in_async_tests(tmp_path: Path) -> None:
+def test_the_fixtures_work_in_async_tests(tmp_path: Path) -> None:
     ended, printed = run(
         tmp_path,
         conftest=RUNNER,
@@ -144,8 +144,8 @@ def test_they_work_in_async_tests(tmp_path: Path) -> None:
 
 @pytest.mark.one_python
 @pytest.mark.parametrize("how", ["assert False", "raise KeyboardInterrupt", "pytest.skip('now')", "pass"])
-def test_nothing_is_left_behind(tmp_path: Path, how: str) -> None:
-    """However a test ends. What runs last looks at what there is."""
+def test_the_fixtures_leave_nothing_behind(tmp_path: Path, how: str) -> None:
+    """However a test ends. The last hook prints what is left."""
     ended, printed = run(
         tmp_path,
         conftest="""
@@ -177,7 +177,7 @@ def pytest_unconfigure():
 
 
 @pytest.mark.one_python
-def test_they_are_described(tmp_path: Path) -> None:
+def test_the_fixtures_are_described(tmp_path: Path) -> None:
     _, printed = run(tmp_path, "--fixtures", test="def test_it(): pass")
     for name, words in {
         "redouble_time": "Virtual time for the whole test: a clock with ``delays``, ``now()`` and",
@@ -188,7 +188,7 @@ def test_they_are_described(tmp_path: Path) -> None:
 
 
 @pytest.mark.one_python
-def test_they_come_by_the_entry_point_and_can_be_left_out(tmp_path: Path) -> None:
+def test_the_plugin_is_loaded_by_its_entry_point_and_can_be_disabled(tmp_path: Path) -> None:
     ended, printed = run(
         tmp_path, "-p", "no:redouble", test="def test_it(redouble_time): pass\ndef test_other(): pass"
     )
@@ -198,7 +198,7 @@ def test_they_come_by_the_entry_point_and_can_be_left_out(tmp_path: Path) -> Non
 
 @pytest.mark.one_python
 def test_nothing_is_imported_without_a_fixture(tmp_path: Path) -> None:
-    """Every run of pytest on the machine loads the plugin, also for code that never retries."""
+    """Every run of pytest in the environment loads the plugin, also for code without retries."""
     script = (
         "import sys, pytest\n"
         "before = set(sys.modules)\n"

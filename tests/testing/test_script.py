@@ -1,8 +1,7 @@
-"""Scripts: each call plays the next step, in blocking and in async code, and nothing is played twice."""
+"""`Script`: each call plays the next step, in blocking and in async code, and each step is played once."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -14,8 +13,9 @@ import pytest
 from redouble import Retry, transient
 from redouble.testing import Script, ScriptedFailure, VirtualClock, fail, ok, virtual_time
 from tests.support.fakes import in_colour
+from tests.support.runtime.tasks import together
+from tests.support.thread_switching import often
 from tests.support.virtual_time import PLACES, WHERE, at, unwaiting
-from tests.testing.test_virtual_tasks import together
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
@@ -32,7 +32,7 @@ def play(colour: str, script: Script, *args: object, **kwargs: object) -> object
 
 
 @pytest.mark.parametrize("value", [3, None, "fail", ERROR, 0, [], ok])
-def test_what_is_ok_is_returned(colour: str, value: object) -> None:
+def test_ok_returns_its_value(colour: str, value: object) -> None:
     assert play(colour, Script(ok(value))) is value
 
 
@@ -41,14 +41,14 @@ def test_ok_needs_no_value(colour: str) -> None:
 
 
 @pytest.mark.parametrize("step", [ERROR, fail(ERROR)])
-def test_an_error_is_raised_as_it_is(colour: str, step: Any) -> None:
+def test_an_error_is_raised_unchanged(colour: str, step: Any) -> None:
     with pytest.raises(TimeoutError) as caught:
         play(colour, Script(step))
     assert caught.value is ERROR
 
 
 @pytest.mark.parametrize("step", [ZeroDivisionError, fail(ZeroDivisionError)])
-def test_of_a_class_a_new_error_is_made_each_time(colour: str, step: Any) -> None:
+def test_an_error_class_is_instantiated_for_each_call(colour: str, step: Any) -> None:
     script, seen = Script(step, step), list[BaseException]()
     for _ in range(2):
         with pytest.raises(ZeroDivisionError) as caught:
@@ -58,14 +58,14 @@ def test_of_a_class_a_new_error_is_made_each_time(colour: str, step: Any) -> Non
 
 
 @pytest.mark.parametrize("step", ["fail", fail()])
-def test_fail_is_worth_retrying(colour: str, step: Any) -> None:
+def test_fail_raises_a_transient_error(colour: str, step: Any) -> None:
     with pytest.raises(ScriptedFailure) as caught:
         play(colour, Script(step))
     assert isinstance(caught.value, ConnectionError)
     assert transient(caught.value)
 
 
-def test_what_is_no_exception_but_a_base_one_is_raised_too() -> None:
+def test_a_base_exception_is_raised_too() -> None:
     for step in (STOP, fail(STOP)):
         with pytest.raises(KeyboardInterrupt) as caught:
             Script(step)()
@@ -76,20 +76,20 @@ BAD: list[Any] = [3, None, "ok", "Fail", int, ok, ["fail"], b"fail", ...]
 
 
 @pytest.mark.parametrize("step", BAD)
-def test_what_is_no_step_is_refused(step: Any) -> None:
+def test_invalid_steps_are_refused(step: Any) -> None:
     with pytest.raises(TypeError, match=r"^a step .*: write 'fail', an exception, ok\(value\) or fail\(err"):
         Script("fail", step)
 
 
 @pytest.mark.parametrize("error", ["boom", 3, int, None, ok(3)])
-def test_what_cannot_be_raised_is_refused_at_once(error: Any) -> None:
-    """And not by Python, in the middle of a test, as something that "must derive from BaseException"."""
+def test_what_cannot_be_raised_is_refused_at_construction(error: Any) -> None:
+    """Otherwise Python would raise in the middle of a test that it "must derive from BaseException"."""
     with pytest.raises(TypeError):
         Script(fail(error))
 
 
 @pytest.mark.parametrize("make", [ok, fail])
-def test_how_long_it_takes_is_a_duration(make: Callable[..., Any]) -> None:
+def test_takes_must_be_a_duration(make: Callable[..., Any]) -> None:
     assert make(takes=timedelta(minutes=1)).takes == 60
     assert make().takes == 0
     for wrong in (-1, float("nan"), float("inf")):
@@ -124,14 +124,14 @@ def test_a_call_after_the_last_step_raises(colour: str, steps: int) -> None:
     assert len(script.calls) == steps + 2
 
 
-def test_a_policy_that_tries_too_often_is_found_out() -> None:
-    """Whatever it retries, also if that is everything."""
+def test_too_many_attempts_of_a_policy_raise() -> None:
+    """Whatever the policy retries, even if it is every exception."""
     for policy in (Retry(backoff=[0] * 9), Retry(on=Exception, backoff=[0] * 9)):
         with pytest.raises(AssertionError, match="it has no steps left"):
             policy.call(Script("fail", "fail"))
 
 
-def test_both_colours_play_from_one_script() -> None:
+def test_both_colours_share_the_steps_of_a_script() -> None:
     script = Script(ok(1), ok(2), ok(3), ok(4))
     coroutine = script.aio
     assert script() == 1
@@ -141,14 +141,14 @@ def test_both_colours_play_from_one_script() -> None:
     assert len(script.calls) == 4
 
 
-def test_nothing_is_played_before_it_is_awaited() -> None:
+def test_no_step_is_played_before_the_await() -> None:
     script = Script(ok(1))
     made = script.aio()
     assert script.calls == []
     made.close()
 
 
-def test_how_it_looks() -> None:
+def test_the_repr_of_a_script() -> None:
     script = Script("fail", ok())
     assert repr(script) == "<Script with 2 step(s), called 0 time(s)>"
     with pytest.raises(ScriptedFailure):
@@ -156,19 +156,15 @@ def test_how_it_looks() -> None:
     assert repr(script) == "<Script with 2 step(s), called 1 time(s)>"
 
 
-def test_threads_share_a_script() -> None:
+def test_threads_share_the_steps_of_a_script() -> None:
     """Every step is played once, and a call after the last raises."""
-    script, interval = Script(*map(ok, range(4000))), sys.getswitchinterval()
+    script = Script(*map(ok, range(4000)))
 
     def work(_: int) -> list[Any]:
         return [script() for _ in range(500)]
 
-    sys.setswitchinterval(1e-6)
-    try:
-        with ThreadPoolExecutor(8) as pool:
-            played = [value for values in pool.map(work, range(8)) for value in values]
-    finally:
-        sys.setswitchinterval(interval)
+    with often(), ThreadPoolExecutor(8) as pool:
+        played = [value for values in pool.map(work, range(8)) for value in values]
     assert sorted(played) == list(range(4000))
     with pytest.raises(AssertionError, match="called 4001 time"):
         script()
@@ -178,7 +174,7 @@ def test_threads_share_a_script() -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_step_takes_its_time(place: str) -> None:
+def test_a_step_takes_virtual_time(place: str) -> None:
     def script() -> Script:
         return Script(ok(takes=3600), fail(takes=0.5), fail(ERROR, takes=timedelta(minutes=1)), ok())
 
@@ -188,7 +184,7 @@ def test_a_step_takes_its_time(place: str) -> None:
             with suppress(OSError):
                 one()
             moments.append(clock.now())
-        assert clock.delays == []  # that is not what was waited between attempts
+        assert clock.delays == []  # delays are the waits between attempts only
         return moments
 
     async def waiting(clock: VirtualClock) -> list[float]:
@@ -204,7 +200,7 @@ def test_a_step_takes_its_time(place: str) -> None:
 
 
 @pytest.mark.parametrize("place", WHERE)
-def test_what_takes_its_time_lets_others_go_on(place: str) -> None:
+def test_steps_of_concurrent_tasks_take_time_concurrently(place: str) -> None:
     async def waiting(clock: VirtualClock) -> float:
         await together(place, *(Script(ok(takes=3600)).aio for _ in range(3)))
         return clock.now()
@@ -212,7 +208,7 @@ def test_what_takes_its_time_lets_others_go_on(place: str) -> None:
     assert at(place, lambda _: None, waiting) == 3600
 
 
-def test_to_take_time_it_needs_virtual_time(colour: str) -> None:
+def test_takes_needs_virtual_time(colour: str) -> None:
     script = Script(ok(takes=2.5), fail(takes=2.5))
     for _ in range(2):
         with pytest.raises(

@@ -1,4 +1,4 @@
-"""Switchs: blocks that decorate tests of every colour, too."""
+"""`Switch`: a setting for a block that also decorates functions of every colour."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ async def aretried(word: str) -> tuple[str, object, float]:
 
 
 @pytest.mark.parametrize("colour", ["sync", "thread", "asyncio", "uvloop"])
-def test_every_call_is_a_block_of_its_own(colour: str) -> None:
-    """In async code too, where a decorator of `contextlib`'s would be over before anything ran."""
+def test_every_call_of_a_decorated_function_is_its_own_block(colour: str) -> None:
+    """In async code too, where a decorator of `contextlib` would end before the function runs."""
     for _ in range(2):
         assert in_colour(colour, lambda: retried("now"), lambda: aretried(word="now")) == ("now", 3, HOUR)
 
 
-def test_a_decorated_function_looks_as_before() -> None:
+def test_a_decorated_function_keeps_its_metadata() -> None:
     assert retried.__doc__ == "Wait for an hour."
     assert str(signature(retried)) == "(word: 'str') -> 'tuple[str, object, float]'"
     assert iscoroutinefunction(aretried)
     assert not iscoroutinefunction(retried)
 
 
-def test_switches_decorate_too() -> None:
+def test_attempts_and_no_retries_decorate_functions() -> None:
     @no_retries()
     def once() -> int:
         outcome: Any = POLICY.run(Script("fail", "fail"))
@@ -57,7 +57,7 @@ def test_switches_decorate_too() -> None:
     assert in_colour("asyncio", lambda: None, twice) == 2
 
 
-def test_what_yields_is_refused() -> None:
+def test_generator_functions_are_refused() -> None:
     def fixture() -> Iterator[None]:
         yield
 
@@ -69,21 +69,21 @@ def test_what_yields_is_refused() -> None:
             virtual_time()(fn)
 
 
-def test_one_switch_again_and_inside_itself() -> None:
-    switch = recorded()
-    with switch as outer:
+def test_a_context_is_reusable_and_reentrant() -> None:
+    context = recorded()
+    with context as outer:
         POLICY.call(Script(ok()))
-        with switch as inner:
+        with context as inner:
             POLICY.call(Script(ok()))
-    with switch as again:
+    with context as again:
         pass
     assert [len(events) for events in (outer, inner, again)] == [4, 2, 0]
 
 
-def test_async_with_says_what_to_write() -> None:
+def test_async_with_is_refused() -> None:
     async def main() -> None:
-        switch: Any = virtual_time()
-        async with switch:
+        context: Any = virtual_time()
+        async with context:
             raise AssertionError("it was entered")
 
     with pytest.raises(TypeError, match="write `with` also in async code"):

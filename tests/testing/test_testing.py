@@ -1,4 +1,4 @@
-"""What happened, for tests: events recorded, and an assertion that shows them when it fails."""
+"""`recorded` and `assert_retried`: events are recorded, and a failed assertion shows them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from redouble._runtime.ambient import ambient
 from redouble.testing import Script, assert_retried, fail, ok, recorded, virtual_time
 from redouble.types import Event
 from tests.support.fakes import ASYNC, in_colour
+from tests.support.runtime.tasks import together
 from tests.support.virtual_time import run, unwaiting
-from tests.testing.test_virtual_tasks import together
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
@@ -32,8 +32,8 @@ STEPS: dict[str, Sequence[Any]] = {
 }
 
 
-def happened(*names: str) -> list[Event]:
-    """Return the events of calls made one after the other."""
+def events_of(*names: str) -> list[Event]:
+    """Return the events of these calls, made one after the other."""
     with virtual_time(), recorded() as events:
         for name in names:
             with suppress(OSError, ValueError):
@@ -41,68 +41,68 @@ def happened(*names: str) -> list[Event]:
     return events
 
 
-def said(**expected: Any) -> dict[str, Any]:
+def expecting(**expected: Any) -> dict[str, Any]:
     return expected
 
 
 # ------------------------------------------------------------------------- assert_retried
 
 GOOD: list[tuple[list[str], dict[str, Any]]] = [
-    (["network"], said()),
-    (["network"], said(times=2)),
-    (["network"], said(delays=[5, 10])),
-    (["network"], said(delays=(5.0000000001, 10))),
-    (["network"], said(kind="network")),
-    (["network"], said(kind=Kind.network)),
-    (["network"], said(name="fetch")),
-    (["network"], said(times=2, delays=[5, 10], kind="network", name="fetch")),
-    (["given up"], said(reason="attempts")),
-    (["given up"], said(times=2, reason=Reason.attempts, kind="network", delays=[5, 10])),
-    (["stopped later"], said(times=1, reason="stopped")),
-    (["stopped"], said(times=0, reason="stopped")),
-    (["at once"], said(times=0)),
-    (["at once"], said(times=0, delays=[], ok=True)),
-    (["given up"], said(ok=False)),
-    (["network"], said(times=0, name="another")),
-    ([], said(times=0)),
-    (["network", "at once", "given up"], said(times=4, delays=[5, 10, 5, 10], reason="attempts")),
+    (["network"], expecting()),
+    (["network"], expecting(times=2)),
+    (["network"], expecting(delays=[5, 10])),
+    (["network"], expecting(delays=(5.0000000001, 10))),
+    (["network"], expecting(kind="network")),
+    (["network"], expecting(kind=Kind.network)),
+    (["network"], expecting(name="fetch")),
+    (["network"], expecting(times=2, delays=[5, 10], kind="network", name="fetch")),
+    (["given up"], expecting(reason="attempts")),
+    (["given up"], expecting(times=2, reason=Reason.attempts, kind="network", delays=[5, 10])),
+    (["stopped later"], expecting(times=1, reason="stopped")),
+    (["stopped"], expecting(times=0, reason="stopped")),
+    (["at once"], expecting(times=0)),
+    (["at once"], expecting(times=0, delays=[], ok=True)),
+    (["given up"], expecting(ok=False)),
+    (["network"], expecting(times=0, name="another")),
+    ([], expecting(times=0)),
+    (["network", "at once", "given up"], expecting(times=4, delays=[5, 10, 5, 10], reason="attempts")),
 ]
 
 
 @pytest.mark.parametrize(("calls", "expected"), GOOD)
-def test_what_happened_is_as_expected(calls: list[str], expected: dict[str, Any]) -> None:
-    assert_retried(happened(*calls), **expected)
-    assert_retried(iter(happened(*calls)), **expected)
+def test_assert_retried_passes(calls: list[str], expected: dict[str, Any]) -> None:
+    assert_retried(events_of(*calls), **expected)
+    assert_retried(iter(events_of(*calls)), **expected)
 
 
 BAD: list[tuple[list[str], dict[str, Any], str]] = [
-    (["at once"], said(), "retries: some, and there were 0"),
-    (["network"], said(times=0), "retries: 0, and there were 2"),
-    (["network"], said(times=3), "retries: 3, and there were 2"),
-    (["network"], said(delays=[5]), "delays of [5], and they were [5.0, 10.0]"),
-    (["network"], said(delays=[10, 5]), "delays of [10, 5], and they were [5.0, 10.0]"),
-    (["network"], said(delays=[5, 10.001]), "delays of [5, 10.001], and they were [5.0, 10.0]"),
-    (["at once"], said(times=0, kind="network"), "failures of kind network, and they were none"),
-    (["given up"], said(ok=True), "it to succeed, and it did not"),
-    (["network"], said(ok=False), "it to fail, and it did not"),
-    (["retried"], said(kind="network"), "failures of kind network, and they were network, timeout"),
-    (["network"], said(kind=Kind.server), "failures of kind server, and they were network, network"),
-    (["network"], said(reason="attempts"), "it to be given up because of attempts, and it was not"),
+    (["at once"], expecting(), "retries: some, and there were 0"),
+    (["network"], expecting(times=0), "retries: 0, and there were 2"),
+    (["network"], expecting(times=3), "retries: 3, and there were 2"),
+    (["network"], expecting(delays=[5]), "delays of [5], and they were [5.0, 10.0]"),
+    (["network"], expecting(delays=[10, 5]), "delays of [10, 5], and they were [5.0, 10.0]"),
+    (["network"], expecting(delays=[5, 10.001]), "delays of [5, 10.001], and they were [5.0, 10.0]"),
+    (["at once"], expecting(times=0, kind="network"), "failures of kind network, and they were none"),
+    (["given up"], expecting(ok=True), "it to succeed, and it did not"),
+    (["network"], expecting(ok=False), "it to fail, and it did not"),
+    (["retried"], expecting(kind="network"), "failures of kind network, and they were network, timeout"),
+    (["network"], expecting(kind=Kind.server), "failures of kind server, and they were network, network"),
+    (["network"], expecting(reason="attempts"), "it to be given up because of attempts, and it was not"),
     (
         ["given up"],
-        said(reason=Reason.timeout),
+        expecting(reason=Reason.timeout),
         "it to be given up because of timeout, and it was attempts",
     ),
     (
         ["given up", "stopped"],
-        said(reason="attempts"),
+        expecting(reason="attempts"),
         "it to be given up because of attempts, and it was attempts and stopped",
     ),
-    (["network"], said(name="another"), "retries: some, and there were 0"),
-    ([], said(), "retries: some, and there were 0"),
+    (["network"], expecting(name="another"), "retries: some, and there were 0"),
+    ([], expecting(), "retries: some, and there were 0"),
     (
         ["network"],
-        said(times=1, delays=[1], kind="timeout", reason="budget"),
+        expecting(times=1, delays=[1], kind="timeout", reason="budget"),
         (
             "retries: 1, and there were 2; delays of [1], and they were [5.0, 10.0]; "
             "failures of kind timeout, and they were network, network; "
@@ -113,14 +113,16 @@ BAD: list[tuple[list[str], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("calls", "expected", "message"), BAD)
-def test_what_happened_is_not_as_expected(calls: list[str], expected: dict[str, Any], message: str) -> None:
+def test_assert_retried_fails_with_a_message(
+    calls: list[str], expected: dict[str, Any], message: str
+) -> None:
     with pytest.raises(AssertionError, match=f"^expected {re.escape(message)}. What happened:\n  "):
-        assert_retried(happened(*calls), **expected)
+        assert_retried(events_of(*calls), **expected)
 
 
-def test_the_timeline() -> None:
+def test_the_message_has_a_timeline() -> None:
     with pytest.raises(AssertionError) as caught:
-        assert_retried(happened("retried", "stopped"), times=1)
+        assert_retried(events_of("retried", "stopped"), times=1)
     assert str(caught.value) == (
         "expected retries: 1, and there were 2. What happened:\n"
         "  0.000 s  fetch, attempt 1: before attempt\n"
@@ -137,11 +139,11 @@ def test_the_timeline() -> None:
     )
 
 
-def test_the_timeline_of_nothing() -> None:
+def test_the_timeline_without_events() -> None:
     with pytest.raises(AssertionError, match=r"What happened:\n  nothing$"):
         assert_retried([])
     with pytest.raises(AssertionError, match=r"What happened:\n  nothing$"):
-        assert_retried(happened("network"), name="another")
+        assert_retried(events_of("network"), name="another")
 
 
 def test_the_timeline_shows_no_secrets() -> None:
@@ -152,7 +154,7 @@ def test_the_timeline_shows_no_secrets() -> None:
     assert not re.search("password|secret|token", str(caught.value))
 
 
-def test_an_error_that_was_the_success() -> None:
+def test_the_timeline_of_an_accepted_error() -> None:
     policy = Retry(on=lambda _: Verdict.accept(), name="gone")
     with recorded() as events, pytest.raises(KeyError):
         policy.call(Script(KeyError("it")))
@@ -181,7 +183,7 @@ def test_every_event_is_recorded_until_the_end_of_the_block() -> None:
     assert own[:3] == [event for event in events if event.what in ("retry", "success")]
 
 
-def test_recording_ends_with_an_error_too() -> None:
+def test_recording_ends_if_the_block_raises() -> None:
     with pytest.raises(ZeroDivisionError), recorded():
         _ = 1 / 0
     assert not ambient.active
@@ -206,25 +208,25 @@ def test_concurrent_calls_are_distinguished_by_name(colour: str) -> None:
     async def slow() -> None:
         await Retry(backoff=[60, 60], give_up_after=None, name="slow").call(Script("fail", "fail", ok()).aio)
 
-    async def quick() -> None:
+    async def fast() -> None:
         with pytest.raises(ConnectionError):
-            await Retry(backoff=[1], attempts=2, name="quick").call(Script("fail", "fail").aio)
+            await Retry(backoff=[1], attempts=2, name="fast").call(Script("fail", "fail").aio)
 
     with virtual_time(), recorded() as events:
-        run(colour, lambda: together(colour, slow, quick))
+        run(colour, lambda: together(colour, slow, fast))
     assert_retried(events, times=3)
     assert_retried(events, name="slow", times=2, delays=[60, 60])
-    assert_retried(events, name="quick", times=1, delays=[1], reason="attempts")
+    assert_retried(events, name="fast", times=1, delays=[1], reason="attempts")
     with pytest.raises(AssertionError, match="and it was not") as caught:
         assert_retried(events, name="slow", reason="attempts")
-    assert "quick" not in str(caught.value)
+    assert "fast" not in str(caught.value)
 
 
 # --------------------------------------------------------------------------------- the names
 
 
 @pytest.mark.parametrize("name", public.__all__)
-def test_every_name_is_described(name: str) -> None:
-    described = getattr(public, name).__doc__
-    assert described
-    assert described.splitlines()[0].endswith(".")
+def test_every_public_name_has_a_docstring(name: str) -> None:
+    docstring = getattr(public, name).__doc__
+    assert docstring
+    assert docstring.splitlines()[0].endswith(".")

@@ -1,4 +1,4 @@
-"""Virtual time, wherever a block of it may begin: an hour of delays costs nothing and counts as an hour."""
+"""Virtual time, wherever its block begins: an hour of delays takes no real time and counts as an hour."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IMPORTED = Retry(backoff=[3600, 7200.5, 1800], give_up_after=None)
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_the_clock_is_moved_by_hand(place: str) -> None:
+def test_advance_moves_the_clock(place: str) -> None:
     def blocking(clock: VirtualClock) -> list[float]:
         moments = [clock.now(), SYSTEM.now()]
         for step in (60, 0, 0.5, 3600.0):
@@ -38,7 +38,7 @@ def test_the_clock_is_moved_by_hand(place: str) -> None:
     assert at(place, blocking, waiting) == [0, 0, 60, 60, 60, 60, 60.5, 60.5, 3660.5, 3660.5]
 
 
-def test_time_cannot_be_moved_by_just_anything() -> None:
+def test_advance_refuses_invalid_durations() -> None:
     with virtual_time() as clock:
         for bad in (-1, float("nan"), float("inf")):
             with pytest.raises(ValueError, match=r"^seconds="):
@@ -49,7 +49,7 @@ def test_time_cannot_be_moved_by_just_anything() -> None:
         assert clock.now() == 0
 
 
-def test_how_a_clock_looks() -> None:
+def test_the_repr_of_a_virtual_clock() -> None:
     with virtual_time() as clock:
         clock.advance(12.5)
         assert repr(clock) == "<virtual clock at 12.5 s>"
@@ -57,8 +57,8 @@ def test_how_a_clock_looks() -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_the_system_clock_is_the_virtual_one(place: str) -> None:
-    """So every layer sees it, whichever clock it was given at import."""
+def test_the_system_clock_is_virtual_inside_a_block(place: str) -> None:
+    """So that every layer uses it, whichever clock it was given at import."""
 
     def blocking(clock: VirtualClock) -> list[float]:
         SYSTEM.sleep(3600)
@@ -71,14 +71,14 @@ def test_the_system_clock_is_the_virtual_one(place: str) -> None:
     assert at(place, blocking, waiting) == [3600] * 4
 
 
-def test_time_is_real_where_only_something_else_is_at_work() -> None:
+def test_other_ambient_features_do_not_change_the_time() -> None:
     assert (fast_reader(SYSTEM, aio=False), SYSTEM.now() > 0) == (time.monotonic, True)
     with recorded():
         assert abs(SYSTEM.now() - time.monotonic()) < 60
         assert abs(SYSTEM.anow() - time.monotonic()) < 60
 
 
-class Noting(Gate):
+class RecordingGate(Gate):
     def __init__(self) -> None:
         self.times: list[float] = []
 
@@ -90,8 +90,8 @@ class Noting(Gate):
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_gates_and_budgets_live_in_virtual_time(place: str) -> None:
-    ledger, gate = Ledger(), Noting()
+def test_gates_and_budgets_use_virtual_time(place: str) -> None:
+    ledger, gate = Ledger(), RecordingGate()
     guarded = Retry(backoff=[3600], give_up_after=None, budget=ledger) | gate
     script = Script(fail(takes=1), ok("done", takes=2))
 
@@ -112,7 +112,7 @@ class Own(Virtual):
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_policy_with_a_clock_of_its_own_keeps_it(place: str) -> None:
+def test_a_policy_keeps_its_own_clock(place: str) -> None:
     own = Own(50.0)
     policy = Retry(backoff=[3600], give_up_after=None, clock=own)
 
@@ -127,7 +127,7 @@ def test_a_policy_with_a_clock_of_its_own_keeps_it(place: str) -> None:
     assert fast_reader(own, aio=True) == own.anow
 
 
-def test_two_blocks_one_after_the_other() -> None:
+def test_each_block_has_its_own_clock() -> None:
     clocks: list[VirtualClock] = []
     for _ in range(2):
         with virtual_time() as clock:
@@ -137,8 +137,8 @@ def test_two_blocks_one_after_the_other() -> None:
     assert [(clock.delays, clock.now()) for clock in clocks] == [([3600], 3600)] * 2
 
 
-def test_a_block_in_a_block() -> None:
-    """The inner clock begins at zero; the outer one goes on, and writes down all of it."""
+def test_nested_blocks_both_advance() -> None:
+    """The inner clock begins at zero; the outer one continues, and records all delays."""
     with virtual_time() as outer:
         IMPORTED.call(Script("fail", ok()))
         with virtual_time() as inner:
@@ -152,8 +152,8 @@ def test_a_block_in_a_block() -> None:
 
 @pytest.mark.parametrize("before", [0.1, 0.3, 1 / 3, 12.34, 1234.5678])
 @pytest.mark.parametrize("place", PLACES)
-def test_what_was_before_leaves_no_trace_in_the_inner_clock(place: str, before: float) -> None:
-    """No 0.30000000000000004: of what a test reads, it can name every digit."""
+def test_the_inner_clock_has_no_rounding_error_of_the_outer_one(place: str, before: float) -> None:
+    """No 0.30000000000000004: a test can compare the time exactly."""
     policy = Retry(backoff=[0.2, 0.05, 0.7])
 
     def blocking(outer: VirtualClock) -> float:

@@ -1,4 +1,4 @@
-"""Blocks of virtual time on one loop: inside each other, and side by side."""
+"""Blocks of virtual time on one loop: nested, and concurrent."""
 
 from __future__ import annotations
 
@@ -9,25 +9,23 @@ import pytest
 
 from redouble import SYSTEM
 from redouble.testing import VirtualClock, virtual_time
-from tests.support.virtual_time import unwaiting
-from tests.testing.test_virtual_endings import real
-from tests.testing.test_virtual_long import bounded
-from tests.testing.test_virtual_loop import BOTH, HOUR, called
+from tests.support.runtime.virtual_loops import bounded, hour_long_call, time_is_real
+from tests.support.virtual_time import ASYNCIO_PLACES, HOUR, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
 
-def test_a_block_inside_a_loop_inside_a_block() -> None:
-    """There is one time on a loop: the inner clock begins at zero, and the outer one goes on."""
+def test_nested_blocks_on_one_loop_both_advance() -> None:
+    """A loop has one time: the inner clock begins at zero, and the outer one continues."""
 
     async def main(outer: VirtualClock) -> None:
         await asyncio.sleep(HOUR)
         assert SYSTEM.now() == outer.now() == HOUR
         with virtual_time() as inner:
-            assert await called() == "done"
+            assert await hour_long_call() == "done"
             assert SYSTEM.now() == inner.now() == HOUR
             assert outer.now() == 2 * HOUR
-        await called()
+        await hour_long_call()
         assert SYSTEM.now() == outer.now() == 3 * HOUR
         assert (inner.delays, outer.delays) == ([HOUR], [HOUR, HOUR])
 
@@ -35,13 +33,13 @@ def test_a_block_inside_a_loop_inside_a_block() -> None:
         bounded(lambda: main(outer))
 
 
-def test_after_the_inner_block_the_loop_goes_by_the_outer_one() -> None:
-    """Also for tasks that know of neither."""
+def test_after_the_inner_block_the_loop_uses_the_outer_clock() -> None:
+    """Also for tasks whose context has neither clock."""
 
     async def main() -> None:
         with virtual_time() as inner:
-            assert await asyncio.create_task(called(), context=Context()) == "done"
-        assert await asyncio.create_task(called(), context=Context()) == "done"
+            assert await asyncio.create_task(hour_long_call(), context=Context()) == "done"
+        assert await asyncio.create_task(hour_long_call(), context=Context()) == "done"
         assert inner.delays == [HOUR]
 
     with virtual_time() as outer:
@@ -49,8 +47,8 @@ def test_after_the_inner_block_the_loop_goes_by_the_outer_one() -> None:
     assert outer.delays == [HOUR, HOUR]
 
 
-@pytest.mark.parametrize("place", BOTH)
-def test_a_block_in_a_block_with_a_timer_pending(place: str) -> None:
+@pytest.mark.parametrize("place", ASYNCIO_PLACES)
+def test_nested_blocks_with_a_pending_timer(place: str) -> None:
     async def main() -> float:
         async with asyncio.timeout(100 * HOUR):
             with virtual_time() as inner:
@@ -70,8 +68,8 @@ def test_a_block_in_a_block_with_a_timer_pending(place: str) -> None:
             assert bounded(main) >= HOUR
 
 
-def test_blocks_of_two_tasks_that_overlap() -> None:
-    """Neither breaks the other, whichever ends first."""
+def test_blocks_of_several_tasks_may_overlap() -> None:
+    """None breaks the others, whichever ends first."""
 
     async def one(seconds: float) -> None:
         with virtual_time():
@@ -79,6 +77,6 @@ def test_blocks_of_two_tasks_that_overlap() -> None:
 
     async def main() -> bool:
         await asyncio.gather(one(HOUR), one(2 * HOUR), one(HOUR / 2))
-        return real()
+        return time_is_real()
 
     assert bounded(main)

@@ -1,4 +1,4 @@
-"""The end of virtual time: everything is as it was before, however the block is left."""
+"""The end of virtual time: everything is restored, however the block is exited."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import LOOPS, VIRTUAL, virtual
 from redouble.testing import Script, VirtualClock, ok, virtual_time
 from tests.support.fakes import ASYNC
-from tests.support.virtual_time import WHERE, at, run, unwaiting
-from tests.testing.test_virtual_loop import HOUR, called
+from tests.support.runtime.virtual_loops import hour_long_call, patched_attributes, time_is_real
+from tests.support.virtual_time import HOUR, WHERE, at, run, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
@@ -28,57 +28,46 @@ class Oops(Exception):
     pass
 
 
-def real() -> bool:
-    """Return True if time is real here."""
-    return virtual() is None and abs(SYSTEM.now() - time.monotonic()) < 60
-
-
-def turned(loop: asyncio.AbstractEventLoop) -> list[str]:
-    """Return the attributes of a loop that are still patched."""
-    things = (loop, vars(loop)["_selector"])
-    return [name for thing in things for name in ("time", "run_in_executor", "select") if name in vars(thing)]
-
-
-# ---------------------------------------------------------------------- as it was before
+# -------------------------------------------------------------------------- restoration
 
 
 @pytest.mark.parametrize("how", ["well", "badly", "by a cancellation"])
-def test_a_loop_is_as_it_was_before(how: str) -> None:
+def test_the_loop_is_restored(how: str) -> None:
     async def main() -> tuple[list[str], list[str], list[str]]:
         loop = asyncio.get_running_loop()
-        before, during = turned(loop), list[str]()
+        before, during = patched_attributes(loop), list[str]()
         with suppress(Oops, asyncio.CancelledError), virtual_time():
-            during += turned(loop)
+            during += patched_attributes(loop)
             assert list(LOOPS) == [loop]
-            await called()
+            await hour_long_call()
             if how == "badly":
                 raise Oops
             if how == "by a cancellation":
                 asyncio.ensure_future(asyncio.sleep(HOUR)).cancel()
                 raise asyncio.CancelledError
-        assert real()
+        assert time_is_real()
         assert LOOPS == {}
-        return before, during, turned(loop)
+        return before, during, patched_attributes(loop)
 
     assert asyncio.run(main()) == ([], ["time", "run_in_executor", "select"], [])
 
 
 @pytest.mark.parametrize("place", ["sync", *WHERE])
-def test_an_error_leaves_nothing_behind(place: str) -> None:
+def test_time_is_real_after_an_error(place: str) -> None:
     def blocking(_: VirtualClock) -> None:
         raise Oops
 
     async def waiting(clock: VirtualClock) -> None:
-        await called()
+        await hour_long_call()
         blocking(clock)
 
     with pytest.raises(Oops):
         at(place, blocking, waiting)
-    assert real()
+    assert time_is_real()
     assert not ambient.active
 
 
-def test_what_you_had_put_in_its_place_comes_back() -> None:
+def test_a_replaced_time_of_a_loop_is_restored() -> None:
     async def main() -> None:
         loop: Any = asyncio.get_running_loop()
         loop.time = own = lambda: time.monotonic() + 5
@@ -93,7 +82,7 @@ def test_what_you_had_put_in_its_place_comes_back() -> None:
 
 
 def test_a_foreign_run_forever_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some libraries replace it too, at any time."""
+    """Some libraries replace this method too, at any time."""
     original, runs = asyncio.BaseEventLoop.run_forever, list[object]()
 
     def run_forever(loop: asyncio.BaseEventLoop) -> None:
@@ -102,7 +91,7 @@ def test_a_foreign_run_forever_is_restored(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(asyncio.BaseEventLoop, "run_forever", run_forever)
     with virtual_time() as clock:
-        assert asyncio.run(called()) == "done"
+        assert asyncio.run(hour_long_call()) == "done"
     now = asyncio.BaseEventLoop.run_forever
     monkeypatch.undo()
     assert now is run_forever
@@ -110,25 +99,25 @@ def test_a_foreign_run_forever_is_restored(monkeypatch: pytest.MonkeyPatch) -> N
     assert clock.delays == [HOUR]
 
 
-def test_timers_keep_their_distance() -> None:
-    """Those set before the block and those set in it, through the block and after it."""
+def test_timers_keep_their_time_left() -> None:
+    """Timers set before the block and in it keep their time left through the block and after it."""
 
     async def main() -> None:
-        loop, rung = asyncio.get_running_loop(), list[str]()
-        early = loop.call_later(2 * HOUR, rung.append, "early")
+        loop, fired = asyncio.get_running_loop(), list[str]()
+        early = loop.call_later(2 * HOUR, fired.append, "early")
         with virtual_time():
-            late = loop.call_later(3 * HOUR, rung.append, "late")
+            late = loop.call_later(3 * HOUR, fired.append, "late")
             await asyncio.sleep(HOUR)
             seen = loop.time()
         assert loop.time() >= seen
         assert early.when() - loop.time() == pytest.approx(HOUR, abs=60)
         assert late.when() - loop.time() == pytest.approx(2 * HOUR, abs=60)
-        assert turned(loop) == ["time"]  # for as long as they are set
+        assert patched_attributes(loop) == ["time"]  # as long as timers are set
         with virtual_time():
             await asyncio.sleep(1.5 * HOUR)
-            assert rung == ["early"]
+            assert fired == ["early"]
             await asyncio.sleep(HOUR)
-        assert rung == ["early", "late"]
+        assert fired == ["early", "late"]
 
     asyncio.run(main())
 
@@ -137,30 +126,30 @@ def test_timers_keep_their_distance() -> None:
 
 
 def fixture() -> Iterator[VirtualClock]:
-    """Give virtual time as a fixture does."""
+    """Provide virtual time as a generator fixture does."""
     with virtual_time() as clock:
         yield clock
 
 
-def test_a_block_left_in_another_context() -> None:
+def test_a_block_may_be_exited_in_another_context() -> None:
     one, other = copy_context(), copy_context()
     generator = fixture()
     clock = one.run(next, generator)
     assert one.run(SYSTEM.now) == clock.now() == 0
-    assert real()
+    assert time_is_real()
     assert other.run(next, generator, None) is None
-    assert one.run(VIRTUAL.get) is clock  # what cannot be taken back there
-    assert one.run(real)
+    assert one.run(VIRTUAL.get) is clock  # it cannot be reset in that context
+    assert one.run(time_is_real)
     with virtual_time():
-        assert one.run(asyncio.run, aware()) == (None, [])  # and is over wherever it is still seen
+        assert one.run(asyncio.run, aware()) == (None, [])  # but it has ended there
 
 
 async def aware() -> tuple[object, list[str]]:
     """Return the virtual clock of a task, and the attributes of its loop that are still patched."""
-    return virtual(), turned(asyncio.get_running_loop())
+    return virtual(), patched_attributes(asyncio.get_running_loop())
 
 
-def test_a_block_left_in_another_task() -> None:
+def test_a_block_may_be_exited_in_another_task() -> None:
     async def main() -> None:
         loop, generator = asyncio.get_running_loop(), fixture()
 
@@ -171,27 +160,27 @@ def test_a_block_left_in_another_task() -> None:
             next(generator, None)
 
         clock = await asyncio.ensure_future(enter())
-        assert await called() == "done"
+        assert await hour_long_call() == "done"
         assert (await asyncio.ensure_future(aware()))[0] is clock
         await asyncio.ensure_future(leave())
-        assert (real(), turned(loop), clock.delays) == (True, [], [HOUR])
+        assert (time_is_real(), patched_attributes(loop), clock.delays) == (True, [], [HOUR])
 
     asyncio.run(main())
 
 
-def test_a_block_left_after_its_loop_is_closed() -> None:
+def test_a_block_may_be_exited_after_its_loop_is_closed() -> None:
     generator = fixture()
 
     async def main() -> None:
         next(generator)
-        assert await called() == "done"
+        assert await hour_long_call() == "done"
 
     asyncio.run(main())
     assert next(generator, None) is None
-    assert (real(), LOOPS) == (True, {})
+    assert (time_is_real(), LOOPS) == (True, {})
 
 
-def test_a_block_that_is_forgotten_ends_with_its_generator() -> None:
+def test_a_dropped_generator_ends_its_block() -> None:
     context, generator = Context(), fixture()
     context.run(next, generator)
     assert ambient.active
@@ -200,8 +189,8 @@ def test_a_block_that_is_forgotten_ends_with_its_generator() -> None:
     assert not ambient.active
 
 
-def test_its_clock_stands_still_after_it() -> None:
-    """Only for calls that have begun in it, time goes on: as real time does."""
+def test_the_clock_stands_still_after_its_block() -> None:
+    """For calls that began in the block, time continues as real time does."""
     with virtual_time() as clock:
         clock.advance(HOUR)
     began = clock._running_now()
@@ -212,8 +201,8 @@ def test_its_clock_stands_still_after_it() -> None:
 
 
 @pytest.mark.parametrize("colour", ASYNC)
-def test_a_call_that_outlives_the_block_goes_on_in_real_time(colour: str) -> None:
-    """What it has left is what it had left; its limits are not reached by the change of clocks."""
+def test_a_call_that_outlives_the_block_continues_in_real_time(colour: str) -> None:
+    """Its remaining time is unchanged: the change of clocks reaches no limit."""
     policy = Retry(backoff=[0, 0], give_up_after=30)
 
     async def main() -> str:
@@ -224,10 +213,10 @@ def test_a_call_that_outlives_the_block_goes_on_in_real_time(colour: str) -> Non
             await event.wait()
             return str(await script.aio())
 
-        came: list[str] = []
+        results: list[str] = []
 
         async def call() -> None:
-            came.append(await policy.call(attempt))
+            results.append(await policy.call(attempt))
 
         if colour == "trio":
             async with trio.open_nursery() as nursery:
@@ -241,7 +230,7 @@ def test_a_call_that_outlives_the_block_goes_on_in_real_time(colour: str) -> Non
                 await asyncio.sleep(0)
             event.set()
             await task
-        assert real()
-        return came[0]
+        assert time_is_real()
+        return results[0]
 
     assert run(colour, main) == "done"

@@ -1,6 +1,6 @@
-"""Recorded delays are the engine's answers, for every policy and every script, wherever time is virtual.
+"""The recorded delays are those of the engine, for every policy and script, wherever time is virtual.
 
-Seconds are whole and chance comes in eighths, so that all sums are exact: no clock has an excuse.
+Seconds are whole and random numbers are eighths, so that all sums are exact.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from redouble import Backoff, Hints, Retry, Verdict
 from redouble._engine.run import Run
 from redouble.errors import DeadlineExceeded
 from redouble.testing import Script, VirtualClock, fail, ok, recorded
+from tests.support.call_shapes import ASYNC_CLOSING_SHAPES, CLOSING_SHAPES
 from tests.support.virtual_time import PLACES, at, unwaiting
-from tests.testing.test_virtual_shapes import AEVERY, EVERY
 
 pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(unwaiting.__name__)]
 
 
 class Eighths:
-    """Seeded chance without a remainder."""
+    """A seeded source of random numbers that are multiples of 1/8."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
@@ -34,25 +34,25 @@ class Eighths:
         return self._random.randrange(8) / 8
 
 
-class Asking(Exception):
-    """A failure that asks for a delay, or does not."""
+class HintedError(Exception):
+    """A failure with a hint, or without one."""
 
     def __init__(self, hint: float | None) -> None:
         super().__init__(hint)
         self.hint = hint
 
 
-def asked(error: Exception) -> Verdict | None:
-    return Verdict.retry(after=error.hint) if isinstance(error, Asking) else None
+def by_hint(error: Exception) -> Verdict | None:
+    return Verdict.retry(after=error.hint) if isinstance(error, HintedError) else None
 
 
-EXPECTED = (Asking, ValueError, DeadlineExceeded)
+EXPECTED = (HintedError, ValueError, DeadlineExceeded)
 
 SECONDS = st.integers(0, 5000).map(float)
 EIGHTHS = st.integers(0, 8).map(lambda eighths: eighths / 8)
 LIMIT = st.none() | st.integers(0, 20_000).map(float)
-# Never at the very moment at which something else happens, or it would be chance which is first.
-CUTTING = LIMIT.map(lambda limit: limit and limit + 1 / 16)
+# Never at the same moment as another event, because either could be first.
+TIMEOUTS = LIMIT.map(lambda limit: limit and limit + 1 / 16)
 HINTS = st.builds(
     Hints,
     mode=st.sampled_from(["at_least", "instead", "ignore"]),
@@ -78,16 +78,16 @@ OPTIONS = st.fixed_dictionaries(
         "backoff": BACKOFFS,
         "hints": HINTS,
         "give_up_after": LIMIT,
-        "timeout": CUTTING,
-        "work_timeout": CUTTING,
+        "timeout": TIMEOUTS,
+        "work_timeout": TIMEOUTS,
     }
 )
-FAILURES = st.builds(fail, st.builds(Asking, st.none() | SECONDS), takes=st.just(0.0) | SECONDS)
+FAILURES = st.builds(fail, st.builds(HintedError, st.none() | SECONDS), takes=st.just(0.0) | SECONDS)
 LAST = st.builds(ok, takes=SECONDS) | st.just(fail(ValueError()))
 
 
-def answered(policy: Retry, steps: list[Any], *, cuts: bool) -> tuple[list[float], float]:
-    """Return the delays of a run, and the time at its end; async attempts are cut."""
+def predicted(policy: Retry, steps: list[Any], *, cuts: bool) -> tuple[list[float], float]:
+    """Return the delays of a run, and the time at its end; ``cuts``: attempts are cancelled at limits."""
     run, now, delays = Run(policy, 0.0, attempt=0), 0.0, list[float]()
     for step in steps:
         if run.start(now) is not None:
@@ -109,31 +109,31 @@ def answered(policy: Retry, steps: list[Any], *, cuts: bool) -> tuple[list[float
     failures=st.lists(FAILURES, max_size=8),
     last=LAST,
     seed=st.integers(),
-    shape=st.sampled_from(sorted(EVERY)),
+    shape=st.sampled_from(sorted(CLOSING_SHAPES)),
 )
-def test_recorded_delays_are_the_engines_answers(
+def test_recorded_delays_are_those_of_the_engine(
     options: dict[str, Any], failures: list[Any], last: Any, seed: int, shape: str
 ) -> None:
     steps = [*failures, last]
 
     def policy() -> Retry:
-        return Retry(**options, on=asked, random=Eighths(seed))
+        return Retry(**options, on=by_hint, random=Eighths(seed))
 
     def blocking(clock: VirtualClock) -> tuple[list[float], float]:
         with suppress(*EXPECTED):
-            EVERY[shape](policy(), Script(*steps))
+            CLOSING_SHAPES[shape](policy(), Script(*steps))
         return clock.delays, clock.now()
 
     async def waiting(clock: VirtualClock) -> tuple[list[float], float]:
         with suppress(*EXPECTED):
-            await AEVERY[shape](policy(), Script(*steps).aio)
+            await ASYNC_CLOSING_SHAPES[shape](policy(), Script(*steps).aio)
         return clock.delays, clock.now()
 
     for place in PLACES:
-        delays, late = answered(policy(), steps, cuts=place.startswith(("asyncio", "trio")))
+        delays, late = predicted(policy(), steps, cuts=place.startswith(("asyncio", "trio")))
         with recorded() as events:
             slept, then = at(place, blocking, waiting)
-        # Blocking code skips a delay of nothing; in async code it is a checkpoint.
+        # Blocking code skips a delay of zero; in async code it is a checkpoint.
         assert slept == [delay for delay in delays if delay or place not in ("sync", "thread")], place
         assert then == late, place
         assert [event.delay for event in events if event.what == "retry"] == delays, place
@@ -141,8 +141,8 @@ def test_recorded_delays_are_the_engines_answers(
 
 @settings(max_examples=50)  # each of them in every place
 @given(calls=st.lists(st.lists(st.integers(1, 5000).map(float), max_size=4), min_size=1, max_size=4))
-def test_calls_one_after_the_other_add_up(calls: list[list[float]]) -> None:
-    """Each begins where the last one ended, and the clock is exact at each end."""
+def test_the_times_of_consecutive_calls_add_up(calls: list[list[float]]) -> None:
+    """Each call begins at the end of the previous one, and the clock is exact at each end."""
     rows = [
         (Retry(backoff=delays, attempts=9, give_up_after=None), [fail()] * len(delays)) for delays in calls
     ]

@@ -1,9 +1,7 @@
-"""Virtual time in every shape a call can have: what comes out, which delays, and how late it is then."""
+"""Virtual time in every shape of a call: the result, the delays and the time at the end."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
-from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -12,74 +10,18 @@ import pytest
 import redouble
 from redouble import Hints, Retry, report
 from redouble.testing import Script, VirtualClock, fail, ok
-from tests.support.call_shapes import ASYNC_SHAPES, SHAPES, AsyncShape, AsyncWork, Shape, Work
+from tests.support.call_shapes import (
+    ASYNC_CLOSING_SHAPES,
+    CLOSING_SHAPES,
+)
 from tests.support.virtual_time import PLACES, at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
 
-def streamed(policy: Retry, work: Work) -> object:
-    def items() -> Iterator[object]:
-        yield work()
-
-    with policy.stream(items) as stream:
-        return next(stream)
-
-
-def generated(policy: Retry, work: Work) -> object:
-    @policy
-    def items() -> Iterator[object]:
-        yield work()
-
-    (item,) = items()
-    return item
-
-
-def entered(policy: Retry, work: Work) -> object:
-    @contextmanager
-    def manager() -> Generator[object]:
-        yield work()
-
-    with policy.enter(manager) as value:
-        return value
-
-
-async def astreamed(policy: Retry, work: AsyncWork) -> object:
-    async def items() -> AsyncIterator[object]:
-        yield await work()
-
-    async with policy.stream(items) as stream:
-        return await anext(stream)
-
-
-async def agenerated(policy: Retry, work: AsyncWork) -> object:
-    @policy
-    async def items() -> AsyncIterator[object]:
-        yield await work()
-
-    (item,) = [item async for item in items()]
-    return item
-
-
-async def aentered(policy: Retry, work: AsyncWork) -> object:
-    @asynccontextmanager
-    async def manager() -> AsyncGenerator[object]:
-        yield await work()
-
-    async with policy.enter(manager) as value:
-        return value
-
-
-EVERY: dict[str, Shape] = SHAPES | {"stream": streamed, "generator": generated, "enter": entered}
-AEVERY: dict[str, AsyncShape] = ASYNC_SHAPES | {
-    "stream": astreamed,
-    "generator": agenerated,
-    "enter": aentered,
-}
-
 IMPORTED = Retry(backoff=[3600, 7200.5, 1800], give_up_after=None)
 ROWS: dict[str, tuple[Retry, list[Any], str, list[float], float]] = {
-    # a policy, a script, what comes of it, the delays, and how late it is then
+    # a policy, a script, the result, the delays, and the time at the end
     "at once": (IMPORTED, [ok("done")], "done", [], 0),
     "two hours": (IMPORTED, ["fail", "fail", ok("done")], "done", [3600, 7200.5], 10800.5),
     "all": (IMPORTED, ["fail"] * 4, "attempts after 12600.5", [3600, 7200.5, 1800], 12600.5),
@@ -97,38 +39,38 @@ ROWS: dict[str, tuple[Retry, list[Any], str, list[float], float]] = {
 }  # fmt: skip
 
 
-def told(error: Exception) -> str:
-    said = report(error)
-    assert said is not None
-    return f"{said.reason} after {said.elapsed:g}"
+def end_of(error: Exception) -> str:
+    reported = report(error)
+    assert reported is not None
+    return f"{reported.reason} after {reported.elapsed:g}"
 
 
 @pytest.mark.parametrize("row", ROWS)
 @pytest.mark.parametrize("place", PLACES)
 def test_every_shape_waits_in_virtual_time(place: str, row: str) -> None:
-    policy, steps, expected, delays, late = ROWS[row]
+    policy, steps, expected, delays, end = ROWS[row]
 
     def blocking(clock: VirtualClock) -> None:
-        for name, shape in EVERY.items():
+        for name, shape in CLOSING_SHAPES.items():
             began = clock.now()
             clock.delays.clear()
             try:
-                came: object = shape(policy, Script(*steps))
+                result: object = shape(policy, Script(*steps))
             except Exception as error:
-                came = told(error)
-            assert (name, came, clock.delays) == (name, expected, delays)
-            assert clock.now() - began == late
+                result = end_of(error)
+            assert (name, result, clock.delays) == (name, expected, delays)
+            assert clock.now() - began == end
 
     async def waiting(clock: VirtualClock) -> None:
-        for name, shape in AEVERY.items():
+        for name, shape in ASYNC_CLOSING_SHAPES.items():
             began = clock.now()
             clock.delays.clear()
             try:
-                came: object = await shape(policy, Script(*steps).aio)
+                result: object = await shape(policy, Script(*steps).aio)
             except Exception as error:
-                came = told(error)
-            assert (name, came, clock.delays) == (name, expected, delays)
-            assert clock.now() - began == late
+                result = end_of(error)
+            assert (name, result, clock.delays) == (name, expected, delays)
+            assert clock.now() - began == end
 
     at(place, blocking, waiting)
 
@@ -147,7 +89,7 @@ async def afetch(url: str) -> object:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_what_was_decorated_at_import_obeys_it(place: str) -> None:
+def test_virtual_time_applies_to_functions_decorated_at_import(place: str) -> None:
     def blocking(clock: VirtualClock) -> tuple[object, ...]:
         return fetch("here"), clock.delays, clock.now()
 

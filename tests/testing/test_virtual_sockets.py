@@ -1,4 +1,4 @@
-"""Real sockets in virtual time: what is on its way arrives before the clock moves."""
+"""Real sockets in virtual time: data that has been sent arrives before the clock moves."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ import pytest
 
 from redouble import Retry
 from redouble.testing import VirtualClock, virtual_time
-from tests.support.virtual_time import unwaiting
-from tests.testing.test_virtual_loop import BOTH, HOUR, in_time
+from tests.support.virtual_time import ASYNCIO_PLACES, HOUR, in_virtual_time, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer every line, after an hour if it asks for one."""
+    """Answer every line; the line "later" after an hour."""
     while line := await reader.readline():
         if line == b"later\n":
             await asyncio.sleep(HOUR)
@@ -28,8 +27,8 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     writer.close()
 
 
-@pytest.mark.parametrize("place", BOTH)
-def test_sockets_work(place: str) -> None:
+@pytest.mark.parametrize("place", ASYNCIO_PLACES)
+def test_sockets_work_in_virtual_time(place: str) -> None:
     async def waiting(clock: VirtualClock) -> None:
         server = await asyncio.start_server(echo, "127.0.0.1", 0)
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
@@ -48,14 +47,14 @@ def test_sockets_work(place: str) -> None:
         await writer.wait_closed()
         server.close()
         await server.wait_closed()
-        await asyncio.sleep(1)  # the other side ends
+        await asyncio.sleep(1)  # until the server has closed its side
 
-    in_time(place, waiting)
+    in_virtual_time(place, waiting)
 
 
-@pytest.mark.parametrize("place", BOTH)
-def test_what_has_arrived_comes_before_any_timeout(place: str) -> None:
-    """It was sent by another thread, and the next timer is an hour away."""
+@pytest.mark.parametrize("place", ASYNCIO_PLACES)
+def test_received_data_is_read_before_any_timeout(place: str) -> None:
+    """Another thread sent the data, and the next timer is an hour away."""
 
     async def waiting(clock: VirtualClock) -> bool:
         ours, theirs = socket.socketpair()
@@ -77,25 +76,25 @@ def test_what_has_arrived_comes_before_any_timeout(place: str) -> None:
         await writer.wait_closed()
         return clock.now() < HOUR
 
-    assert in_time(place, waiting)
+    assert in_virtual_time(place, waiting)
 
 
-@pytest.mark.parametrize("place", BOTH)
+@pytest.mark.parametrize("place", ASYNCIO_PLACES)
 def test_connecting_is_retried_in_virtual_time(place: str) -> None:
     async def waiting(clock: VirtualClock) -> tuple[list[float], float]:
-        with socket.socket() as nobody:
-            nobody.bind(("127.0.0.1", 0))  # and does not listen
+        with socket.socket() as not_listening:
+            not_listening.bind(("127.0.0.1", 0))  # without listen()
             with pytest.raises(ConnectionRefusedError):
                 await Retry(backoff=[HOUR] * 3, give_up_after=None).call(
-                    asyncio.open_connection, *nobody.getsockname()
+                    asyncio.open_connection, *not_listening.getsockname()
                 )
         return clock.delays, clock.now()
 
-    assert in_time(place, waiting) == ([HOUR] * 3, 3 * HOUR)
+    assert in_virtual_time(place, waiting) == ([HOUR] * 3, 3 * HOUR)
 
 
-class Noting(selectors.DefaultSelector):
-    """Writes down how long it was to wait for something to happen."""
+class RecordingSelector(selectors.DefaultSelector):
+    """A selector that records its timeouts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -108,20 +107,20 @@ class Noting(selectors.DefaultSelector):
 
 
 @pytest.mark.parametrize("sockets", [False, True])
-def test_only_with_sockets_open_is_there_a_moment_of_patience(sockets: bool) -> None:
-    """What is on its way from elsewhere has that long to arrive before the clock moves."""
-    noting = Noting()
+def test_the_loop_waits_a_moment_only_if_sockets_are_open(sockets: bool) -> None:
+    """Data on its way has this time to arrive before the clock moves."""
+    selector = RecordingSelector()
 
     async def main(mine: socket.socket) -> list[float]:
         loop = asyncio.get_running_loop()
         if sockets:
             loop.add_reader(mine, print)
-        noting.waits.clear()
+        selector.waits.clear()
         await asyncio.sleep(HOUR)
         loop.remove_reader(mine)
-        return noting.waits.copy()
+        return selector.waits.copy()
 
     mine, theirs = socket.socketpair()
-    runner = asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(noting))
+    runner = asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector))
     with mine, theirs, virtual_time(), runner:
         assert (max(runner.run(main(mine))) > 0) is sockets

@@ -1,39 +1,23 @@
-"""Many tasks in one virtual time: each wakes when it is to, and sleeping side by side does not add up."""
+"""Many tasks in one virtual time: each wakes on time, and concurrent sleeps do not add up."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 import trio
 
 from redouble import SYSTEM, Retry
 from redouble.testing import Script, VirtualClock, ok
-from tests.support.virtual_time import WHERE, at, unwaiting
+from tests.support.runtime.tasks import together
+from tests.support.virtual_time import HOUR, WHERE, in_virtual_time, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
-HOUR = 3600.0
-
-
-async def together(place: str, *tasks: Callable[[], Awaitable[object]]) -> None:
-    """Run tasks side by side."""
-    if place.startswith("trio"):
-        async with trio.open_nursery() as nursery:
-            for task in tasks:
-                nursery.start_soon(task)
-    else:
-        await asyncio.gather(*(task() for task in tasks))
-
-
-def in_time(place: str, waiting: Callable[[VirtualClock], Awaitable[Any]]) -> Any:
-    return at(place, lambda _: None, waiting)
-
 
 @pytest.mark.parametrize("place", WHERE)
-def test_everybody_wakes_at_the_right_moment(place: str) -> None:
+def test_every_task_wakes_on_time(place: str) -> None:
     """Also a task that sleeps again while others still sleep."""
     seen: list[tuple[float, str]] = []
 
@@ -51,12 +35,12 @@ def test_everybody_wakes_at_the_right_moment(place: str) -> None:
         await together(place, sleeper("a", 10), sleeper("b", 1, 1, 5), sleeper("c", 3, 8))
         assert sorted(clock.delays) == [1, 1, 3, 5, 8, 10]
 
-    in_time(place, waiting)
+    in_virtual_time(place, waiting)
     assert seen[3:] == [(1, "b"), (2, "b"), (3, "c"), (7, "b"), (10, "a"), (11, "c")]
 
 
 @pytest.mark.parametrize("place", WHERE)
-def test_sleeping_side_by_side_takes_as_long_as_the_longest(place: str) -> None:
+def test_concurrent_sleeps_take_as_long_as_the_longest(place: str) -> None:
     woken: list[int] = []
 
     async def waiting(clock: VirtualClock) -> float:
@@ -71,7 +55,7 @@ def test_sleeping_side_by_side_takes_as_long_as_the_longest(place: str) -> None:
         await together(place, *map(sleeper, [5, 100, 3, *range(50, 0, -1), 77]))
         return clock.now() - before
 
-    assert in_time(place, waiting) == 100 * HOUR
+    assert in_virtual_time(place, waiting) == 100 * HOUR
     assert woken == sorted([5, 100, 3, *range(50, 0, -1), 77])
 
 
@@ -96,11 +80,11 @@ def test_a_cancelled_sleeper_delays_no_other(place: str) -> None:
         await sleep(2 * HOUR)
         return clock.now() - before
 
-    assert in_time(place, waiting) == 2 * HOUR + 1
+    assert in_virtual_time(place, waiting) == 2 * HOUR + 1
 
 
 @pytest.mark.parametrize("place", WHERE)
-def test_a_sleeper_cancelled_by_one_that_wakes_before(place: str) -> None:
+def test_a_sleeper_cancelled_by_another_delays_no_other(place: str) -> None:
     async def waiting(clock: VirtualClock) -> float:
         clock.now()
         if place.startswith("trio"):
@@ -114,12 +98,12 @@ def test_a_sleeper_cancelled_by_one_that_wakes_before(place: str) -> None:
         await SYSTEM.asleep(1)
         return clock.now()
 
-    assert in_time(place, waiting) == HOUR + 1
+    assert in_virtual_time(place, waiting) == HOUR + 1
 
 
 @pytest.mark.parametrize("place", WHERE)
-def test_no_time_passes_before_everybody_sleeps(place: str) -> None:
-    """A task that runs for some turns first sleeps from the same time on."""
+def test_no_time_passes_before_all_tasks_sleep(place: str) -> None:
+    """A task that runs a few iterations before it sleeps starts at the same time."""
     woken: list[str] = []
 
     async def waiting(clock: VirtualClock) -> None:
@@ -136,12 +120,12 @@ def test_no_time_passes_before_everybody_sleeps(place: str) -> None:
         checkpoint = trio.lowlevel.checkpoint if place.startswith("trio") else lambda: asyncio.sleep(0)
         await together(place, early, busy)
 
-    in_time(place, waiting)
+    in_virtual_time(place, waiting)
     assert woken == ["busy", "early"]
 
 
 @pytest.mark.parametrize("place", WHERE)
-def test_a_wait_of_zero_gives_way(place: str) -> None:
+def test_a_sleep_of_zero_lets_other_tasks_run(place: str) -> None:
     order: list[str] = []
 
     async def waiting(clock: VirtualClock) -> None:
@@ -158,13 +142,13 @@ def test_a_wait_of_zero_gives_way(place: str) -> None:
         await together(place, one, other)
         assert clock.now() == 0
 
-    in_time(place, waiting)
+    in_virtual_time(place, waiting)
     assert sorted(order[:2]) == sorted(order[2:]) == ["one", "other"]
 
 
 @pytest.mark.parametrize("place", WHERE)
-def test_a_moment_that_has_passed_meanwhile(place: str) -> None:
-    """Time that is moved by hand wakes the sleepers; it never goes back to their moments."""
+def test_advancing_past_the_wake_time_wakes_the_sleeper(place: str) -> None:
+    """The time never goes back to the moment of the sleeper."""
 
     async def waiting(clock: VirtualClock) -> list[float]:
         moments: list[float] = []
@@ -181,6 +165,6 @@ def test_a_moment_that_has_passed_meanwhile(place: str) -> None:
         await together(place, sleeper, mover)
         return moments
 
-    moments = in_time(place, waiting)
+    moments = in_virtual_time(place, waiting)
     assert moments == sorted(moments)
-    assert moments[-1] in (HOUR, HOUR + 60)  # as the sleeper began before, or after
+    assert moments[-1] in (HOUR, HOUR + 60)  # if the sleeper began before, or after

@@ -1,4 +1,4 @@
-"""Virtual time and what is outside of it: threads at work, other threads, and their loops."""
+"""Virtual time and threads: threads of executors, other threads, and their loops."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ import pytest
 from redouble import SYSTEM, Retry
 from redouble._runtime.clock import LOOPS, virtual
 from redouble.testing import Script, VirtualClock, ok, virtual_time
-from tests.support.virtual_time import unwaiting
-from tests.testing.test_virtual_endings import real, turned
-from tests.testing.test_virtual_loop import BOTH, HOUR, called, in_time
+from tests.support.runtime.virtual_loops import hour_long_call, patched_attributes, time_is_real
+from tests.support.virtual_time import ASYNCIO_PLACES, HOUR, in_virtual_time, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
@@ -23,7 +22,7 @@ POLICY = Retry(backoff=[HOUR, HOUR], give_up_after=None)
 
 
 def in_thread(work: Callable[[], Any]) -> Any:
-    """Run in a thread of its own, which knows nothing of this context."""
+    """Run in a new thread, without this context."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(work).result()
 
@@ -34,7 +33,7 @@ def in_thread(work: Callable[[], Any]) -> Any:
 def test_other_threads_stay_in_real_time() -> None:
     with virtual_time() as clock:
         clock.advance(HOUR)
-        assert in_thread(real)
+        assert in_thread(time_is_real)
         in_thread(lambda: SYSTEM.sleep(0))
         assert (clock.delays, clock.now()) == ([], HOUR)
 
@@ -42,33 +41,33 @@ def test_other_threads_stay_in_real_time() -> None:
 def test_other_loops_in_other_threads_stay_in_real_time() -> None:
     async def main() -> tuple[bool, list[str], Any]:
         value = await Retry(backoff=[0]).call(Script("fail", ok("done")).aio)
-        return real(), turned(asyncio.get_running_loop()), value
+        return time_is_real(), patched_attributes(asyncio.get_running_loop()), value
 
     with virtual_time() as clock:
         assert in_thread(lambda: asyncio.run(main())) == (True, [], "done")
         assert clock.delays == []
 
 
-def test_a_loop_that_runs_in_another_thread_is_left_alone() -> None:
-    ready, leave = threading.Event(), threading.Event()
+def test_a_loop_running_in_another_thread_is_not_affected() -> None:
+    ready, go = threading.Event(), threading.Event()
     seen: list[Any] = []
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
         ready.set()
-        leave.wait()
-        seen.extend((loop in LOOPS, turned(loop), virtual(), real()))
+        go.wait()
+        seen.extend((loop in LOOPS, patched_attributes(loop), virtual(), time_is_real()))
 
     thread = threading.Thread(target=lambda: asyncio.run(main()))
     thread.start()
     ready.wait()
     with virtual_time():
-        leave.set()
+        go.set()
         thread.join()
     assert seen == [False, [], None, True]
 
 
-def test_a_block_of_each_thread() -> None:
+def test_each_thread_has_its_own_block() -> None:
     """Each has its own time, also on its own loop."""
     start = threading.Barrier(4)
 
@@ -89,19 +88,19 @@ def test_a_block_of_each_thread() -> None:
             assert seen == ([hours * HOUR] * 40, 40 * hours * HOUR)
 
 
-# ----------------------------------------------------------------------- threads at work
+# ------------------------------------------------------------------- threads of executors
 
 
-@pytest.mark.parametrize("place", BOTH)
+@pytest.mark.parametrize("place", ASYNCIO_PLACES)
 @pytest.mark.parametrize("how", ["to_thread", "run_in_executor", "an executor of your own"])
-def test_a_thread_at_work_holds_the_clock(place: str, how: str) -> None:
-    """Its duration is unknown, so no timeout may pass meanwhile; and the loop keeps running."""
+def test_the_clock_stands_while_a_thread_of_an_executor_runs(place: str, how: str) -> None:
+    """Its duration is unknown, so that no timeout may pass meanwhile. The loop keeps running."""
 
     async def waiting(clock: VirtualClock) -> tuple[str, bool]:
-        loop, asked, release = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+        loop, begun, release = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
 
         def work() -> str:
-            loop.call_soon_threadsafe(asked.set)
+            loop.call_soon_threadsafe(begun.set)
             release.wait()
             return "worked"
 
@@ -114,18 +113,18 @@ def test_a_thread_at_work_holds_the_clock(place: str, how: str) -> None:
                         future = loop.run_in_executor(None, work)
                     case _:
                         future = loop.run_in_executor(pool, work)
-                await asked.wait()
+                await begun.wait()
                 release.set()
-                said = await future
-        held = clock.now() < HOUR
+                result = await future
+        stood = clock.now() < HOUR
         await asyncio.sleep(HOUR)  # no worker is running any more
-        return said, held
+        return result, stood
 
-    assert in_time(place, waiting) == ("worked", True)
+    assert in_virtual_time(place, waiting) == ("worked", True)
 
 
-@pytest.mark.parametrize("place", BOTH)
-def test_a_thread_that_fails_or_is_given_up_lets_go_of_the_clock(place: str) -> None:
+@pytest.mark.parametrize("place", ASYNCIO_PLACES)
+def test_the_clock_continues_if_a_thread_fails_or_is_cancelled(place: str) -> None:
     async def waiting(clock: VirtualClock) -> float:
         loop, release = asyncio.get_running_loop(), threading.Event()
         with pytest.raises(ZeroDivisionError):
@@ -142,39 +141,39 @@ def test_a_thread_that_fails_or_is_given_up_lets_go_of_the_clock(place: str) -> 
         await asyncio.sleep(HOUR)
         return clock.now() - before
 
-    assert in_time(place, waiting) == pytest.approx(2 * HOUR)
+    assert in_virtual_time(place, waiting) == pytest.approx(2 * HOUR)
 
 
-@pytest.mark.parametrize("place", BOTH)
-def test_what_a_thread_waits_for_with_a_policy_is_virtual(place: str) -> None:
-    """`asyncio.to_thread` takes the context with it."""
+@pytest.mark.parametrize("place", ASYNCIO_PLACES)
+def test_delays_of_a_policy_in_to_thread_are_virtual(place: str) -> None:
+    """`asyncio.to_thread` copies the context."""
 
     async def waiting(clock: VirtualClock) -> tuple[str, list[float], float]:
-        said = await asyncio.to_thread(POLICY.call, Script("fail", "fail", ok("done")))
-        return said, clock.delays, clock.now()
+        result = await asyncio.to_thread(POLICY.call, Script("fail", "fail", ok("done")))
+        return result, clock.delays, clock.now()
 
-    said, delays, now = in_time(place, waiting)
-    assert (said, delays) == ("done", [HOUR, HOUR])
-    assert now == pytest.approx(2 * HOUR, abs=60)  # and what the thread really took
+    result, delays, now = in_virtual_time(place, waiting)
+    assert (result, delays) == ("done", [HOUR, HOUR])
+    assert now == pytest.approx(2 * HOUR, abs=60)  # plus the real time of the thread
 
 
-def test_a_loop_inside_a_thread_of_a_loop() -> None:
+def test_a_loop_in_a_thread_of_a_loop_is_virtual() -> None:
     async def main() -> Any:
-        return await asyncio.to_thread(lambda: asyncio.run(called()))
+        return await asyncio.to_thread(lambda: asyncio.run(hour_long_call()))
 
     with virtual_time() as clock:
         assert asyncio.run(main()) == "done"
     assert clock.delays == [HOUR]
 
 
-def test_no_timer_is_hurried_by_the_end_of_the_threads() -> None:
+def test_shutting_down_the_executor_fires_no_timer_early() -> None:
     """At its end a loop waits for its threads, while timers may be set."""
-    rung: list[str] = []
+    fired: list[str] = []
 
     async def main() -> None:
         loop, release = asyncio.get_running_loop(), threading.Event()
         loop.run_in_executor(None, release.wait).cancel()
-        loop.call_later(HOUR, rung.append, "early")
+        loop.call_later(HOUR, fired.append, "early")
         ending = asyncio.ensure_future(loop.shutdown_default_executor())
         for _ in range(3):
             await asyncio.sleep(0)
@@ -183,5 +182,5 @@ def test_no_timer_is_hurried_by_the_end_of_the_threads() -> None:
 
     with virtual_time() as clock:
         asyncio.run(main())
-    assert rung == []
+    assert fired == []
     assert clock.now() < HOUR

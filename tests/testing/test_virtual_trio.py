@@ -1,4 +1,4 @@
-"""Virtual time under Trio: its own clock for tests is followed, and made to jump where it does not."""
+"""Virtual time under Trio: its mock clock is used, and made to jump if it does not."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from trio.testing import MockClock
 
 from redouble import SYSTEM, Retry
 from redouble.testing import Script, ok, virtual_time
-from tests.support.virtual_time import unwaiting
-from tests.testing.test_virtual_loop import HOUR, called
-from tests.testing.test_virtual_shapes import AEVERY, EVERY
+from tests.support.call_shapes import ASYNC_CLOSING_SHAPES, CLOSING_SHAPES
+from tests.support.runtime.virtual_loops import hour_long_call
+from tests.support.virtual_time import HOUR, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
@@ -26,14 +26,14 @@ def mocked(main: Callable[[], Awaitable[Any]], clock: MockClock | None = None) -
     return trio.run(main, clock=clock or MockClock())
 
 
-# ------------------------------------------------------------------------ its real clock
+# ------------------------------------------------------------------- Trio's real clock
 
 
-@pytest.mark.parametrize("shape", AEVERY)
+@pytest.mark.parametrize("shape", ASYNC_CLOSING_SHAPES)
 @pytest.mark.parametrize("inside", [False, True])
-def test_its_real_clock_cannot_be_moved(shape: str, inside: bool) -> None:
+def test_calls_under_the_real_clock_of_trio_raise(shape: str, inside: bool) -> None:
     async def main() -> object:
-        return await AEVERY[shape](POLICY, Script("fail", ok()).aio)
+        return await ASYNC_CLOSING_SHAPES[shape](POLICY, Script("fail", ok()).aio)
 
     async def within() -> object:
         with virtual_time():
@@ -47,7 +47,7 @@ def test_its_real_clock_cannot_be_moved(shape: str, inside: bool) -> None:
             trio.run(main)
 
 
-def test_nor_can_it_by_any_other_way() -> None:
+def test_reads_and_sleeps_under_the_real_clock_of_trio_raise() -> None:
     async def main() -> None:
         for way in (clock.now, SYSTEM.now, SYSTEM.anow, lambda: clock.advance(1), lambda: SYSTEM.sleep(1)):
             with pytest.raises(RuntimeError, match=REAL):
@@ -56,7 +56,7 @@ def test_nor_can_it_by_any_other_way() -> None:
             await SYSTEM.asleep(1)
         with pytest.raises(RuntimeError, match=REAL):
             await Script(ok(takes=1)).aio()
-        for shape in EVERY.values():
+        for shape in CLOSING_SHAPES.values():
             with pytest.raises(RuntimeError, match=REAL):
                 shape(POLICY, Script("fail", ok()))
 
@@ -65,7 +65,7 @@ def test_nor_can_it_by_any_other_way() -> None:
     assert clock.now() == 0
 
 
-def test_that_is_said_where_the_block_begins() -> None:
+def test_a_block_under_the_real_clock_of_trio_raises_at_its_start() -> None:
     async def main() -> object:
         with pytest.raises(RuntimeError, match=REAL), virtual_time():
             pytest.fail("it began")
@@ -74,33 +74,33 @@ def test_that_is_said_where_the_block_begins() -> None:
     assert trio.run(main) == "done"
 
 
-# ------------------------------------------------------------------------ its clock for tests
+# ------------------------------------------------------------------- Trio's mock clock
 
 
-def test_a_clock_that_stands_still_is_made_to_jump() -> None:
+def test_a_mock_clock_that_stands_still_is_made_to_jump() -> None:
     mock = MockClock()
     with virtual_time() as clock:
-        assert mocked(called, mock) == "done"
+        assert mocked(hour_long_call, mock) == "done"
     assert (mock.autojump_threshold, clock.delays, clock.now()) == (0, [HOUR], HOUR)
 
 
-def test_a_clock_that_moves_is_left_alone() -> None:
-    """By its own speed, or by its own threshold."""
+def test_a_mock_clock_that_moves_is_not_changed() -> None:
+    """It has its own rate, or its own threshold."""
     fast, patient = MockClock(rate=1e9), MockClock(autojump_threshold=1e-6)
     for mock in (fast, patient):
         with virtual_time() as clock:
-            assert mocked(called, mock) == "done"
+            assert mocked(hour_long_call, mock) == "done"
         assert clock.delays == [HOUR]
         assert clock.now() >= HOUR
     assert (fast.autojump_threshold, patient.autojump_threshold) == (inf, 1e-6)
 
 
-def test_runs_one_after_the_other_add_up() -> None:
-    """With blocking calls between them; each run has a clock of its own, which begins at zero."""
+def test_the_times_of_consecutive_runs_add_up() -> None:
+    """With blocking calls between them; each run has its own clock, which begins at zero."""
 
     async def main() -> tuple[float, float]:
         before = SYSTEM.anow()
-        assert await called() == "done"
+        assert await hour_long_call() == "done"
         return before, SYSTEM.anow()
 
     with virtual_time() as clock:
@@ -112,13 +112,13 @@ def test_runs_one_after_the_other_add_up() -> None:
         assert clock.now() == 61 + 3 * HOUR
 
 
-def test_what_you_sleep_yourself_counts() -> None:
+def test_sleeps_of_trio_count() -> None:
     """Before the first call of a policy, between calls, and after the last one."""
 
     async def main() -> list[float]:
         await trio.sleep(10)
         moments = [clock.now()]
-        await called()
+        await hour_long_call()
         await trio.sleep(10)
         moments.append(clock.now())
         await trio.sleep(10)
@@ -128,7 +128,7 @@ def test_what_you_sleep_yourself_counts() -> None:
         assert mocked(main, MockClock(autojump_threshold=0)) == [10, 20 + HOUR]
 
 
-def test_what_you_sleep_yourself_counts_from_the_block_on() -> None:
+def test_sleeps_of_trio_count_from_the_start_of_the_block() -> None:
     async def main() -> float:
         await trio.sleep(5)
         with virtual_time() as clock:
@@ -138,22 +138,22 @@ def test_what_you_sleep_yourself_counts_from_the_block_on() -> None:
     assert mocked(main, MockClock(autojump_threshold=0)) == 10
 
 
-def test_its_clock_jumps_from_the_block_on() -> None:
-    """Also for what sleeps there before the first call of a policy."""
+def test_the_mock_clock_jumps_from_the_start_of_the_block() -> None:
+    """Also for sleeps before the first call of a policy."""
     mock = MockClock()
 
     async def main() -> float:
         with virtual_time() as clock:
-            assert mock.autojump_threshold == 0  # or the next line would never end
+            assert mock.autojump_threshold == 0  # otherwise the next line would never end
             await trio.sleep(10)
             return clock.now()
 
     assert mocked(main, mock) == 10
 
 
-def test_the_clock_knows_at_the_end_what_was_slept_last() -> None:
+def test_the_clock_includes_the_last_sleep_of_the_run() -> None:
     async def main() -> None:
-        await called()
+        await hour_long_call()
         await trio.sleep(10)
 
     with virtual_time() as clock:
@@ -161,7 +161,7 @@ def test_the_clock_knows_at_the_end_what_was_slept_last() -> None:
         assert clock.now() == HOUR + 10
 
 
-def test_its_timeouts_are_in_the_same_time() -> None:
+def test_timeouts_of_trio_are_virtual() -> None:
     async def main() -> tuple[bool, float]:
         with virtual_time() as clock:
             before = clock.now()
@@ -184,8 +184,8 @@ def test_advance_wakes_sleepers() -> None:
     assert mocked(main) == (2 * HOUR, 2 * HOUR)
 
 
-def test_a_thread_of_its_own_waits_in_the_same_time() -> None:
-    """Its context goes with it. What it waited is not lost when Trio's clock moves on."""
+def test_delays_in_a_thread_of_trio_are_virtual() -> None:
+    """The thread has a copy of the context. Its delays are not lost when Trio's clock moves on."""
 
     async def main() -> list[float]:
         moments = [clock.now()]
@@ -200,14 +200,14 @@ def test_a_thread_of_its_own_waits_in_the_same_time() -> None:
     assert clock.delays == [HOUR]
 
 
-def test_a_block_in_a_block() -> None:
+def test_nested_blocks_follow_one_clock() -> None:
     async def main() -> None:
-        await called()
+        await hour_long_call()
         with virtual_time() as inner:
-            await called()
+            await hour_long_call()
             assert inner.now() == HOUR
         assert inner.delays == [HOUR]
-        assert outer.now() == 2 * HOUR  # there is one clock of Trio's, and both follow it
+        assert outer.now() == 2 * HOUR  # Trio has one clock, and both follow it
 
     with virtual_time() as outer:
         mocked(main)

@@ -1,4 +1,4 @@
-"""The items of a stream, asked for by several at a time, and asked for what only generators can do."""
+"""`AsyncItems`: several consumers of one stream at a time, and the operations that only generators have."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ POLICY = Retry(on=OSError, attempts=3, backoff=[0] * 9)
 
 
 @pytest.mark.parametrize("wrap", [None, POLICY, OpenGate(), POLICY | OpenGate()])
-def test_already_running(wrap: Callable[..., Any] | None) -> None:
-    """A generator that asks itself for an item, at its first and at a later one."""
+def test_a_generator_that_iterates_over_itself_is_already_executing(wrap: Callable[..., Any] | None) -> None:
+    """`next` and `close` from inside the generator raise, before its first item and before a later one."""
     streams: list[Generator[int]] = []
     seen: list[str] = []
 
@@ -45,8 +45,10 @@ def test_already_running(wrap: Callable[..., Any] | None) -> None:
 
 @pytest.mark.parametrize("wrap", [None, POLICY, OpenGate(), POLICY | OpenGate()])
 @pytest.mark.parametrize("when", [1, 2])
-def test_already_running_in_async_code(wrap: Callable[..., Any] | None, when: int) -> None:
-    """The second task gets an error, and the first one its item."""
+def test_an_async_generator_that_iterates_over_itself_is_already_running(
+    wrap: Callable[..., Any] | None, when: int
+) -> None:
+    """`anext`, `asend` and `aclose` from inside the generator raise, and its consumer gets all items."""
     streams: list[AsyncGenerator[int]] = []
     seen: list[str] = []
     log: list[str] = []
@@ -59,7 +61,7 @@ def test_already_running_in_async_code(wrap: Callable[..., Any] | None, when: in
                     for act in (stream.__anext__, partial(stream.asend, None), stream.aclose):
                         with pytest.raises(RuntimeError, match=r"asynchronous generator is already running"):
                             await act()
-                        seen.append("told")
+                        seen.append("raised")
                 yield number
         finally:
             log.append("closed")
@@ -73,13 +75,13 @@ def test_already_running_in_async_code(wrap: Callable[..., Any] | None, when: in
         assert log == ["closed"]
         log.clear()
         streams.clear()
-    assert seen == ["told"] * 6
+    assert seen == ["raised"] * 6
 
 
 @pytest.mark.parametrize("colour", ASYNC)
 @pytest.mark.parametrize("when", [1, 2])
-def test_two_tasks_and_one_stream(colour: str, when: int) -> None:
-    """Only the second task gets an error: the first one gets its item, and the rest."""
+def test_a_second_task_that_reads_the_same_stream_gets_an_error(colour: str, when: int) -> None:
+    """The first task gets its item, and the remaining ones."""
     log: list[object] = []
 
     async def items() -> AsyncIterator[int]:
@@ -114,13 +116,13 @@ def test_two_tasks_and_one_stream(colour: str, when: int) -> None:
 
 
 async def turns(count: int) -> None:
-    """Let others have theirs."""
+    """Yield to the event loop this many times."""
     for _ in range(count):
         await SYSTEM.asleep(0)
 
 
-def test_what_is_thrown_before_the_start() -> None:
-    """It comes out, in whichever way it was given, and nothing was opened."""
+def test_an_error_thrown_before_the_first_item_is_raised() -> None:
+    """The error is raised, whether it was passed as an instance or as a class, and nothing is opened."""
     opened: list[None] = []
 
     async def items() -> AsyncGenerator[int]:
@@ -137,7 +139,7 @@ def test_what_is_thrown_before_the_start() -> None:
         ]
         for throw in throws:
             stream = POLICY(items)()
-            with pytest.raises(ValueError):  # noqa: PT011  a bare one
+            with pytest.raises(ValueError):  # noqa: PT011  without a message
                 await throw(stream)
             assert [item async for item in stream] == []
 
@@ -146,8 +148,8 @@ def test_what_is_thrown_before_the_start() -> None:
 
 
 @pytest.mark.parametrize("colour", ASYNC)
-def test_a_wait_that_was_cancelled(colour: str) -> None:
-    """A generator is over then; what is no generator may be asked again, and is closed in the end."""
+def test_a_cancelled_anext_ends_a_generator_but_no_other_iterator(colour: str) -> None:
+    """Another iterator can be asked for further items, and is closed in the end."""
     log: list[str] = []
 
     class Ticks:
@@ -189,11 +191,11 @@ def test_a_wait_that_was_cancelled(colour: str) -> None:
     assert log == ["closed"]
 
 
-def test_only_generators_can_be_sent_to() -> None:
-    """Python says so, of what was opened."""
+def test_asend_needs_a_generator() -> None:
+    """`asend` raises the AttributeError of the source that was opened."""
 
     class Owner:
-        """Another owner of a stream."""
+        """A minimal owner of a stream."""
 
         async def aopen(self) -> tuple[AsyncSource[int], int]:
             return await aopen_first(Mere)
@@ -223,8 +225,8 @@ def test_only_generators_can_be_sent_to() -> None:
     asyncio.run(main())
 
 
-def test_a_stream_driven_by_hand() -> None:
-    """Without an event loop nothing can be finished later: dropping it leaves that to Python."""
+def test_a_stream_dropped_without_an_event_loop_is_closed() -> None:
+    """No task can close it later, so that the finalisation of the generator by Python has to."""
     log: list[str] = []
 
     async def items() -> AsyncIterator[int]:

@@ -25,8 +25,8 @@ LOOPS = pytest.mark.parametrize("colour", ASYNC)
 
 
 @pytest.fixture(autouse=True)
-def counting() -> Iterator[None]:
-    """Without garbage collection: what is closed is closed because nobody refers to it any more."""
+def without_garbage_collection() -> Iterator[None]:
+    """Disable the garbage collector, so that only reference counting closes sources."""
     LOG.clear()
     gc.disable()
     yield
@@ -49,7 +49,7 @@ async def anumbers() -> AsyncIterator[int]:
 
 
 class Numbers:
-    """A source that is no generator, and that nobody else would close."""
+    """A source that is not a generator: it is closed only if the stream closes it."""
 
     def __init__(self) -> None:
         self.number = -1
@@ -74,8 +74,8 @@ class Numbers:
 @EVERY_SHAPE
 @pytest.mark.parametrize("way", ["break", "raise", "drop"])
 @pytest.mark.parametrize("after", [1, 3])
-def test_left_by(colour: str, shape: Shape, way: Any, after: int) -> None:
-    """The very next line sees a closed source."""
+def test_an_abandoned_source_is_closed_at_once(colour: str, shape: Shape, way: Any, after: int) -> None:
+    """The source is closed before the consumer's next line runs."""
     reader, taken = Reader(way, after, LookupError()), list[object]()
 
     def blocking() -> None:
@@ -93,7 +93,7 @@ def test_left_by(colour: str, shape: Shape, way: Any, after: int) -> None:
     assert LOG == ["closed", "left"]
 
 
-def test_no_generator(colour: str) -> None:
+def test_an_abandoned_source_that_is_no_generator_is_closed_at_once(colour: str) -> None:
 
     def blocking() -> None:
         for item in streamed(POLICY, Numbers):
@@ -112,9 +112,7 @@ def test_no_generator(colour: str) -> None:
 
 
 @EVERY_SHAPE
-def test_in_a_cycle(colour: str, shape: Shape) -> None:
-    """A stream that is part of one is closed when that is collected."""
-
+def test_a_stream_in_a_reference_cycle_is_closed_when_collected(colour: str, shape: Shape) -> None:
     class Node:
         stream: Any
         itself: Any
@@ -143,8 +141,8 @@ def test_in_a_cycle(colour: str, shape: Shape) -> None:
 
 @EVERY_SHAPE
 @pytest.mark.parametrize("late", [False, True])
-def test_nothing_is_kept_alive(colour: str, shape: Shape, late: bool) -> None:
-    """Not by a stream that was dropped, nor by one that broke."""
+def test_an_ended_stream_keeps_nothing_alive(colour: str, shape: Shape, late: bool) -> None:
+    """Neither a dropped stream nor a failed one keeps a reference to the locals of its source."""
 
     class Big:
         pass
@@ -185,12 +183,14 @@ def test_nothing_is_kept_alive(colour: str, shape: Shape, late: bool) -> None:
     assert [big() for big in alive] == [None]
 
 
-@pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")  # Trio's hook, rightly
+@pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")  # Trio's hook warns, correctly
 @EVERY_SHAPE
 @pytest.mark.parametrize("where", ["thread", "after"])
 @LOOPS
-def test_dropped_where_nothing_can_be_awaited(colour: str, shape: Shape, where: str) -> None:
-    """In another thread the loop's own hooks close it; after the loop, the loop has."""
+def test_a_stream_dropped_outside_its_loop_is_closed_by_the_loop(
+    colour: str, shape: Shape, where: str
+) -> None:
+    """The hooks of the loop close a stream dropped in another thread; a loop that ended has closed it."""
     kept: list[Any] = []
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""Whether closing a stream has to wait: asked under Trio, before an abandoned one is closed."""
+"""`may_suspend`: True if closing a stream may await, which its finaliser has to know beforehand."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ LOG: list[str] = []
 
 
 @pytest.fixture(autouse=True)
-def counting() -> None:
+def clear_log() -> None:
     LOG.clear()
 
 
 async def pause() -> None:
-    """Wait."""
+    """Suspend twice."""
     await SYSTEM.asleep(0)
     await SYSTEM.asleep(0)
 
@@ -36,13 +36,13 @@ async def scope() -> AsyncGenerator[None]:
 
 
 class Quick:
-    """Its ``with`` waits for nothing."""
+    """A context manager whose exit awaits nothing."""
 
     def __enter__(self) -> None: ...
     def __exit__(self, *_: object) -> None: ...
 
 
-# ------------------------------------------------------- generators that wait for nothing
+# ------------------------------------------------- generators whose closing awaits nothing
 
 
 async def plain() -> AsyncGenerator[int]:
@@ -70,7 +70,7 @@ async def loops() -> AsyncGenerator[int]:
                 LOG.append("clean")
 
 
-# --------------------------------------------------------------------- and those that wait
+# --------------------------------------------------------- generators whose closing awaits
 
 
 async def waiting() -> AsyncGenerator[int]:
@@ -119,7 +119,7 @@ async def opened_later() -> AsyncGenerator[int]:
         yield 2
 
 
-# ------------------------- those that do not, but could if an error were swallowed on the way
+# ----------------- generators whose closing would await only if GeneratorExit were swallowed
 
 
 async def within() -> AsyncGenerator[int]:
@@ -140,55 +140,54 @@ async def catches_others() -> AsyncGenerator[int]:
             await pause()
 
 
-NO = [plain, logs, loops]
-YES = [waiting, in_a_with, in_a_loop, after_catching, outermost]
-PERHAPS = [within, catches_others]
+AWAIT_NOTHING = [plain, logs, loops]
+AWAIT = [waiting, in_a_with, in_a_loop, after_catching, outermost]
+MIGHT_AWAIT = [within, catches_others]
 
 
-def told(make: Callable[[], AsyncGenerator[int]], items: int = 1) -> list[bool]:
-    """Ask before it begins, at an item, and when it is over."""
-    said: list[bool] = []
+def may_suspend_at_each_stage(make: Callable[[], AsyncGenerator[int]], items: int = 1) -> list[bool]:
+    """Return `may_suspend` before the start of the generator, at an item and after its end."""
+    answers: list[bool] = []
 
     async def main() -> None:
         stream = make()
-        said.append(may_suspend(stream))
+        answers.append(may_suspend(stream))
         for _ in range(items):
             await anext(stream)
-        said.append(may_suspend(stream))
+        answers.append(may_suspend(stream))
         await stream.aclose()
-        said.append(may_suspend(stream))
+        answers.append(may_suspend(stream))
 
     trio.run(main)
-    return said
+    return answers
 
 
-@pytest.mark.parametrize("make", NO)
-def test_generators_that_wait_for_nothing(make: Callable[[], AsyncGenerator[int]]) -> None:
-    assert told(make) == [False, False, False]
+@pytest.mark.parametrize("make", AWAIT_NOTHING)
+def test_closing_that_awaits_nothing_does_not_suspend(make: Callable[[], AsyncGenerator[int]]) -> None:
+    assert may_suspend_at_each_stage(make) == [False, False, False]
 
 
-@pytest.mark.parametrize("make", YES + PERHAPS)
-def test_generators_that_wait_or_might(make: Callable[[], AsyncGenerator[int]]) -> None:
-    assert told(make) == [False, True, False]
+@pytest.mark.parametrize("make", AWAIT + MIGHT_AWAIT)
+def test_closing_that_can_reach_an_await_may_suspend(make: Callable[[], AsyncGenerator[int]]) -> None:
+    assert may_suspend_at_each_stage(make) == [False, True, False]
 
 
-def test_where_it_stands_matters() -> None:
-    assert told(opened_later, 1) == [False, False, False]
-    assert told(opened_later, 2) == [False, True, False]
+def test_the_answer_depends_on_the_position_of_the_generator() -> None:
+    assert may_suspend_at_each_stage(opened_later, 1) == [False, False, False]
+    assert may_suspend_at_each_stage(opened_later, 2) == [False, True, False]
 
 
 @pytest.mark.parametrize("shape", [*GENERATORS.values(), stacked])
-def test_streams_of_ours_know(shape: Shape) -> None:
-    """Whatever stands around it."""
+def test_a_wrapped_stream_answers_as_its_source(shape: Shape) -> None:
     for make, expected in [(logs, False), (waiting, True)]:
-        assert told(lambda: shape(POLICY, make)) == [False, expected, False]  # noqa: B023  used at once
+        assert may_suspend_at_each_stage(lambda: shape(POLICY, make)) == [False, expected, False]  # noqa: B023  used at once
 
 
-# -------------------------------------------------------------------------- no generators
+# ------------------------------------------------------------ sources that are no generators
 
 
 class Ticks:
-    """A source that is no generator, and that nobody has to close."""
+    """A source that is not a generator and needs no closing."""
 
     def __aiter__(self) -> AsyncIterator[int]:
         return self
@@ -229,8 +228,10 @@ class ReturnsAwaitable(Ticks):
     ("make", "at_once"),
     [(Closes, True), (ClosesAtOnce, True), (Waits, False), (WaitsByClose, False), (ReturnsAwaitable, False)],
 )
-def test_no_generator(colour: str, make: Callable[[], Any], at_once: bool) -> None:
-    """However it is closed, it is closed to the end; at once if that waits for nothing."""
+def test_an_abandoned_iterator_is_closed_completely(
+    colour: str, make: Callable[[], Any], at_once: bool
+) -> None:
+    """Before the consumer's next line runs if closing awaits nothing, otherwise later."""
     assert may_suspend(make()) is not at_once
 
     async def main() -> None:
@@ -244,7 +245,7 @@ def test_no_generator(colour: str, make: Callable[[], Any], at_once: bool) -> No
     assert (["clean", "left"] if at_once else ["left", "clean"]) == LOG
 
 
-def test_nothing_to_close() -> None:
+def test_a_source_without_close_does_not_suspend() -> None:
     assert not may_suspend(Ticks())
 
 
@@ -254,5 +255,5 @@ class Odd(Ticks):
         raise LookupError("aclose")
 
 
-def test_where_it_is_unknown_it_may_wait() -> None:
+def test_a_source_whose_aclose_cannot_be_read_may_suspend() -> None:
     assert may_suspend(Odd())

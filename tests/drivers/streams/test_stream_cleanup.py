@@ -1,50 +1,26 @@
-"""What a source does when it is closed though nobody awaits it: cleanup that waits, fails, is cancelled."""
+"""The cleanup of abandoned async sources: it awaits, fails or is cancelled."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from redouble import SYSTEM, Retry
+from redouble import Retry
 from redouble._runtime.asyncio_backend import PrimedCoroutine
 from redouble.types import Event
+from tests.support.drivers.stream_cleanup import LOG, source, turns
 from tests.support.fakes import ASYNC, Boom, in_colour
 from tests.support.streams import SHAPES, Shape, stacked
+
+pytestmark = pytest.mark.usefixtures("empty_log")
 
 EVERY = SHAPES | {"stacked": stacked}
 EVERY_SHAPE = pytest.mark.parametrize("shape", EVERY.values(), ids=EVERY)
 ASYNCIO = pytest.mark.parametrize("colour", ASYNC[:-1])
-LOG: list[object] = []
-
-
-@pytest.fixture(autouse=True)
-def counting() -> None:
-    LOG.clear()
-
-
-async def turns(count: int) -> None:
-    """Let others have theirs."""
-    for _ in range(count):
-        await SYSTEM.asleep(0)
-
-
-def source(clean: Callable[[], Awaitable[object]]) -> Callable[[], Any]:
-    """Make a source that cleans up in this way."""
-
-    async def items() -> AsyncIterator[int]:
-        try:
-            yield 1
-            yield 2
-        finally:
-            LOG.append("cleaning")
-            await clean()
-            LOG.append("clean")
-
-    return items
 
 
 async def leave(make: Callable[[], Any]) -> None:
@@ -61,8 +37,8 @@ POLICY = Retry(on=Boom)
 
 @EVERY_SHAPE
 @ASYNCIO
-def test_cleanup_that_waits(colour: str, shape: Shape) -> None:
-    """It begins at once, and goes on in a task of its own, which it is in from the start."""
+def test_cleanup_that_awaits_continues_in_its_own_task(colour: str, shape: Shape) -> None:
+    """It starts at once, and runs in that task from its first step on."""
     tasks: list[object] = []
 
     async def clean() -> None:
@@ -84,8 +60,8 @@ def test_cleanup_that_waits(colour: str, shape: Shape) -> None:
 
 
 @ASYNCIO
-def test_cleanup_with_a_timeout(colour: str) -> None:
-    """The scope belongs to the task of the cleanup; whoever left is not disturbed."""
+def test_a_timeout_in_the_cleanup_does_not_cancel_the_consumer(colour: str) -> None:
+    """The timeout and the task group of the cleanup belong to the task of the cleanup."""
 
     async def clean() -> None:
         with pytest.raises(TimeoutError):
@@ -106,8 +82,8 @@ def test_cleanup_with_a_timeout(colour: str) -> None:
 
 
 @ASYNCIO
-def test_cleanup_in_a_callback(colour: str) -> None:
-    """There, no task is running."""
+def test_a_stream_dropped_in_a_callback_is_cleaned_up(colour: str) -> None:
+    """In a callback of the event loop no task is running."""
 
     async def main() -> None:
         kept = [POLICY(source(lambda: turns(2)))()]
@@ -121,12 +97,12 @@ def test_cleanup_in_a_callback(colour: str) -> None:
 
 @ASYNCIO
 @pytest.mark.parametrize("waits", [0, 2])
-def test_cleanup_that_fails(colour: str, waits: int) -> None:
-    """The loop is told, as of any task that fails unseen; observers are told that it failed."""
-    told: list[str] = []
+def test_an_error_of_the_cleanup_is_reported(colour: str, waits: int) -> None:
+    """The loop's exception handler gets the error, and observers get a failure and a give-up."""
+    events: list[str] = []
 
-    def hear(event: Event) -> None:
-        told.append(f"{event.what} {event.reason}")
+    def record(event: Event) -> None:
+        events.append(f"{event.what} {event.reason}")
 
     async def clean() -> None:
         await turns(waits)
@@ -137,19 +113,19 @@ def test_cleanup_that_fails(colour: str, waits: int) -> None:
             LOG.append(str(context["exception"]))
 
         asyncio.get_running_loop().set_exception_handler(failed)
-        policy = Retry(on=Boom, on_success=hear, on_failure=hear, on_give_up=hear)
+        policy = Retry(on=Boom, on_success=record, on_failure=record, on_give_up=record)
         await leave(policy(source(clean)))
         await turns(9)
         gc.collect()
 
     in_colour(colour, lambda: None, main)
     assert LOG == ["cleaning", "left", "'cleanup'"]
-    assert told == ["failure None", "give_up committed"]
+    assert events == ["failure None", "give_up committed"]
 
 
 @ASYNCIO
-def test_cleanup_that_finds_itself_cancelled(colour: str) -> None:
-    """It awaits something that was cancelled before: no noise, as in any other task."""
+def test_cleanup_that_awaits_a_cancelled_future_is_silent(colour: str) -> None:
+    """The loop's exception handler is not called, as for any other cancelled task."""
 
     async def clean() -> None:
         done = asyncio.get_running_loop().create_future()
@@ -165,8 +141,8 @@ def test_cleanup_that_finds_itself_cancelled(colour: str) -> None:
 
 
 @ASYNCIO
-def test_the_loop_ends_meanwhile(colour: str) -> None:
-    """Then the cleanup is cancelled like every other task, and may see to it."""
+def test_cleanup_is_cancelled_when_the_loop_ends(colour: str) -> None:
+    """The cleanup may handle the cancellation, like every other task."""
 
     async def clean() -> None:
         try:
@@ -183,8 +159,8 @@ def test_the_loop_ends_meanwhile(colour: str) -> None:
 
 
 @ASYNCIO
-def test_cancelled_before_it_is_seen_to_have_ended(colour: str) -> None:
-    """Somebody cancels all tasks: there is nothing left of this one, and nothing to say about it."""
+def test_cancelling_the_task_of_a_finished_cleanup_changes_nothing(colour: str) -> None:
+    """The consumer cancels all other tasks, after the cleanup has run to its end."""
 
     async def main() -> None:
         await leave(POLICY(source(lambda: turns(0))))
@@ -197,8 +173,8 @@ def test_cancelled_before_it_is_seen_to_have_ended(colour: str) -> None:
     assert LOG == ["cleaning", "clean", "left"]
 
 
-def test_what_has_begun_is_a_coroutine() -> None:
-    """As any that a task may be made of: it can be awaited, thrown into and closed."""
+def test_a_primed_coroutine_is_a_coroutine() -> None:
+    """It can be awaited, thrown into and closed, like any coroutine that a task is made of."""
 
     async def work() -> None:
         try:
@@ -212,11 +188,11 @@ def test_what_has_begun_is_a_coroutine() -> None:
 
     asyncio.run(awaiting())
     assert LOG == ["done", "over"]
-    begun = PrimedCoroutine(work())
-    begun.begin()
-    begun.close()
+    primed = PrimedCoroutine(work())
+    primed.begin()
+    primed.close()
     assert LOG == ["done", "over", "over"]
-    begun = PrimedCoroutine(work())
-    begun.begin()
+    primed = PrimedCoroutine(work())
+    primed.begin()
     with pytest.raises(KeyError):
-        begun.throw(KeyError())
+        primed.throw(KeyError())

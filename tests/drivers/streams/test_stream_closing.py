@@ -1,91 +1,32 @@
-"""Sources that cannot be closed: never instead of the error that matters, and never only half."""
+"""Sources whose closing fails: the first error is raised, and everything that was opened is closed."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
 from redouble import Retry, report
 from redouble.types import Event
+from tests.support.drivers.closable_responses import Response
 from tests.support.fakes import Boom, Panic, Virtual, in_colour
 from tests.support.streams import HOOKS
 
-COMPLAINT = "a stream that had failed could not be closed either"
-
-
-class Reading:
-    """The iterator of a response, in both colours."""
-
-    def __init__(self, response: Response) -> None:
-        self.response = response
-
-    def _next(self, end: type[Exception]) -> Any:
-        if not self.response.left:
-            raise end
-        item = self.response.left.pop(0)
-        if isinstance(item, BaseException):
-            raise item
-        return item
-
-    def __iter__(self) -> Reading:
-        return self
-
-    def __next__(self) -> Any:
-        return self._next(StopIteration)
-
-    def __aiter__(self) -> Reading:
-        return self
-
-    async def __anext__(self) -> Any:
-        return self._next(StopAsyncIteration)
-
-    def close(self) -> None:
-        self.response.log.append("iterator")
-        self.response.spoil("iterator")
-
-    async def aclose(self) -> None:
-        self.close()
-
-
-class Response:
-    """A stream of which the iterator has to be closed too; closing either may fail."""
-
-    spoilt: BaseException | None = None
-    where = "response"
-
-    def __init__(self, log: list[str], items: list[Any]) -> None:
-        self.log, self.left = log, [*items]
-        log.append("open")
-
-    def spoil(self, where: str) -> None:
-        if self.spoilt is not None and self.where == where:
-            raise self.spoilt
-
-    def __iter__(self) -> Iterator[Any]:
-        return Reading(self)
-
-    def __aiter__(self) -> AsyncIterator[Any]:
-        return Reading(self)
-
-    def close(self) -> None:
-        self.log.append("response")
-        self.spoil("response")
+MESSAGE = "a stream that had failed could not be closed either"
 
 
 class Play:
-    """Reads responses as a script says; remembers all that happens."""
+    """Reads the responses of a script, and records what is opened, closed and emitted."""
 
     def __init__(self, *script: list[Any], spoilt: BaseException | None, where: str = "response") -> None:
         self.log: list[str] = []
         self.taken: list[Any] = []
         self.script = [*script]
         self.spoilt, self.where = spoilt, where
-        hooks: dict[str, Any] = dict.fromkeys(HOOKS[1:], self.hear)
+        hooks: dict[str, Any] = dict.fromkeys(HOOKS[1:], self.record)
         self.policy = Retry(on=Boom, backoff=[0] * 9, clock=Virtual(), **hooks)
 
-    def hear(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         self.log.append(event.what)
 
     def open(self) -> Any:
@@ -114,34 +55,34 @@ class Play:
         in_colour(colour, blocking, waiting)
 
 
-def test_before_a_retry(colour: str, caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged; the retry goes on."""
+def test_a_failing_close_before_a_retry_is_logged(colour: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The retry is made."""
     play = Play([Boom()], [1], spoilt=KeyError("spoilt"))
     with pytest.raises(KeyError, match="spoilt"):
         play.read(colour)
     assert play.taken == [1]
     first = ["open", "iterator", "response", "failure", "retry"]
     assert play.log == [*first, "open", "iterator", "response", "failure", "give_up"]
-    assert [record.getMessage() for record in caplog.records] == [COMPLAINT]
+    assert [record.getMessage() for record in caplog.records] == [MESSAGE]
 
 
-def test_after_a_late_error(colour: str, caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged; the late error comes out."""
+def test_a_failing_close_after_a_late_error_is_logged(colour: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The late error is raised."""
     late = Boom("late")
     play = Play([1, late], spoilt=KeyError("spoilt"))
     with pytest.raises(Boom) as caught:
         play.read(colour)
     assert caught.value is late
     assert play.log == ["open", "iterator", "response", "failure", "give_up"]
-    assert [record.getMessage() for record in caplog.records] == [COMPLAINT]
+    assert [record.getMessage() for record in caplog.records] == [MESSAGE]
 
 
 @pytest.mark.parametrize("resume", [False, True])
 @pytest.mark.parametrize("most", [1, 99])
-def test_at_the_end_and_when_left(
+def test_a_failing_close_of_an_ended_stream_is_raised(
     colour: str, most: int, resume: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """There it is the only error there is, items had been handed out, and nothing is left to resume."""
+    """It is the only error. Items have been delivered, and nothing is left to resume."""
     spoilt = Boom("spoilt")
     play = Play([1, 2], spoilt=spoilt)
     with pytest.raises(Boom) as caught:
@@ -149,9 +90,9 @@ def test_at_the_end_and_when_left(
     assert caught.value is spoilt
     assert play.taken == [1, 2][:most]
     assert play.log == ["open", "iterator", "response", "failure", "give_up"]
-    said = report(spoilt)
-    assert said is not None
-    assert said.reason == "committed"
+    reported = report(spoilt)
+    assert reported is not None
+    assert reported.reason == "committed"
     assert not caplog.records
 
 
@@ -159,8 +100,8 @@ ENDS = pytest.mark.parametrize("script", [[Boom()], [1, Boom()], [1], []])
 
 
 @ENDS
-def test_a_crash(colour: str, script: list[Any]) -> None:
-    """It comes out whatever else happened."""
+def test_a_base_exception_of_close_is_raised(colour: str, script: list[Any]) -> None:
+    """It is raised, however the source ended."""
     play = Play(script, spoilt=Panic())
     with pytest.raises(Panic):
         play.read(colour)
@@ -169,8 +110,9 @@ def test_a_crash(colour: str, script: list[Any]) -> None:
 
 @ENDS
 @pytest.mark.parametrize("spoilt", [KeyError("spoilt"), Panic()], ids=repr)
-def test_the_rest_is_closed_all_the_same(colour: str, script: list[Any], spoilt: BaseException) -> None:
-    """An iterator that cannot be closed keeps no connection open."""
+def test_a_failing_close_of_the_iterator_does_not_leave_the_response_open(
+    colour: str, script: list[Any], spoilt: BaseException
+) -> None:
     play = Play(script, [], spoilt=spoilt, where="iterator")
     with pytest.raises((KeyError, Boom, Panic)):
         play.read(colour)
@@ -178,8 +120,8 @@ def test_the_rest_is_closed_all_the_same(colour: str, script: list[Any], spoilt:
 
 
 @pytest.mark.parametrize("items", [0, 1, 2])
-def test_a_crash_in_the_source(colour: str, items: int) -> None:
-    """Blocking code closes what it left behind; async code may ask again, until it leaves the block."""
+def test_a_base_exception_of_the_source_closes_it(colour: str, items: int) -> None:
+    """Blocking code closes the source at once; async code at the end of its ``async with`` block."""
     play = Play([*[1, 2][:items], Panic()], spoilt=None)
 
     def blocking() -> None:
@@ -200,8 +142,8 @@ def test_a_crash_in_the_source(colour: str, items: int) -> None:
 
 
 @pytest.mark.parametrize("spoilt", [None, Boom("spoilt")])
-def test_not_begun(colour: str, spoilt: Exception | None) -> None:
-    """Closing it opens nothing, and it stays closed."""
+def test_closing_an_unread_stream_opens_nothing(colour: str, spoilt: Exception | None) -> None:
+    """It stays closed."""
     play = Play([1], spoilt=spoilt)
     stream: Any = play.policy.stream(play.open)
 

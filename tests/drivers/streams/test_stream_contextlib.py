@@ -1,4 +1,4 @@
-"""Retried generator functions and `contextlib`: which way round, and what is refused."""
+"""Retried generator functions and `contextlib`: the order of the decorators, and what is refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import redouble
 from redouble import Layer, Retry
-from tests.drivers.test_context_contextlib import Place, entered
+from tests.support.drivers.context_managers import Place, entered
 from tests.support.fakes import ASYNC, Boom, in_colour
 from tests.support.streams import OpenGate
 
@@ -26,8 +26,8 @@ async def aitems() -> AsyncIterator[int]:
     yield 1
 
 
-def test_below_contextmanager(colour: str) -> None:
-    """Entering is retried; the body is not, and its error reaches the generator."""
+def test_a_policy_below_contextmanager_retries_entering(colour: str) -> None:
+    """The body is not retried, and its error reaches the generator."""
     log: list[str] = []
     late = LookupError("in the body")
 
@@ -83,7 +83,7 @@ async def amanaged() -> AsyncGenerator[None]:
 
 @pytest.mark.parametrize("make", [managed, amanaged, functools.partial(managed), functools.partial(amanaged)])
 @pytest.mark.parametrize("layer", [POLICY, OpenGate(), POLICY | OpenGate()])
-def test_above_contextmanager_is_refused(make: Callable[..., Any], layer: Layer) -> None:
+def test_a_policy_above_contextmanager_is_refused(make: Callable[..., Any], layer: Layer) -> None:
     name = "amanaged" if "amanaged" in repr(make) else "managed"
     hint = (
         rf"makes a context manager.*Write `with policy\.enter\({name}\):`, or decorate below @contextmanager"
@@ -103,7 +103,7 @@ def test_a_method_that_makes_a_context_manager_is_refused() -> None:
         POLICY.call(Pool().connection)
 
 
-def test_until_is_refused(colour: str) -> None:
+def test_until_is_refused_for_generator_functions(colour: str) -> None:
     policy = Retry(until=bool)
     for fn in (items, aitems):
         for how in (policy, policy.call):
@@ -111,7 +111,7 @@ def test_until_is_refused(colour: str) -> None:
                 how(fn)
 
 
-def test_a_layer_that_does_not_know_streams() -> None:
+def test_a_layer_without_streams_refuses_generator_functions() -> None:
     for fn in (items, aitems):
         with pytest.raises(
             TypeError, match=r"Layer cannot wrap an? (async )?generator function, which a?items is"
@@ -119,8 +119,8 @@ def test_a_layer_that_does_not_know_streams() -> None:
             Layer()(fn)
 
 
-def test_entering_what_contextlib_makes(colour: str) -> None:
-    """Functions decorated by `contextmanager` are the most common of all."""
+def test_enter_retries_what_contextlib_makes(colour: str) -> None:
+    """Most context managers are functions decorated by `contextmanager`."""
     place, fails = Place(), [Boom(), Boom()]
 
     @contextmanager

@@ -32,7 +32,7 @@ async def turns(count: int) -> None:
 
 
 class Client:
-    """Refers to a stream of its own, which refers to it."""
+    """Refers to its own stream, which refers to the client: a reference cycle."""
 
     def __init__(self) -> None:
         self.events: Any = self.listen()
@@ -49,8 +49,8 @@ class Client:
 
 
 @pytest.mark.parametrize("colour", ASYNC[:-1])
-def test_cleanup_that_waits_goes_on_to_its_end_when_collected(colour: str) -> None:
-    """The collector finalises the generator as well: one that we had begun to close would be cut there."""
+def test_cleanup_that_awaits_is_completed_after_collection(colour: str) -> None:
+    """The garbage collector finalises the generator too, and would interrupt a close that we had begun."""
 
     async def main() -> None:
         client = Client()
@@ -77,7 +77,7 @@ class Response:
 
 
 @pytest.mark.parametrize("colour", ASYNC[:-1])
-def test_what_was_opened_is_closed_when_its_iterator_is_collected(colour: str) -> None:
+def test_the_response_is_closed_when_its_iterator_is_collected(colour: str) -> None:
     async def main() -> None:
         holder: list[Any] = [POLICY.stream(Response)]
         holder.append(aiter(holder[0]))
@@ -96,8 +96,8 @@ def test_what_was_opened_is_closed_when_its_iterator_is_collected(colour: str) -
 
 @pytest.mark.parametrize("managed", [True, False])
 @pytest.mark.parametrize("colour", ASYNC)
-def test_what_was_opened_is_closed_when_its_reader_is_cancelled(colour: str, managed: bool) -> None:
-    """Also where the iterator has ended by that, and is not all there was."""
+def test_the_response_is_closed_when_its_reader_is_cancelled(colour: str, managed: bool) -> None:
+    """The cancellation has ended the iterator, but not the response that it belongs to."""
 
     async def read() -> None:
         stream = POLICY.stream(Response)
@@ -127,19 +127,19 @@ def test_what_was_opened_is_closed_when_its_reader_is_cancelled(colour: str, man
     in_colour(colour, lambda: None, main)
     assert LOG == ["response closed"] or (
         colour == "trio" and managed and not LOG
-    )  # Trio cancels that wait too
+    )  # Trio cancels aclose() too
 
 
 @pytest.mark.parametrize("colour", ASYNC[:-1])
 def test_a_cancelled_stream_emits_nothing_later(colour: str) -> None:
-    """It was neither a success nor a failure, and what is closed after that changes nothing."""
+    """It is neither a success nor a failure, and an error of closing it later changes nothing."""
 
     class Spoilt(Response):
         async def aclose(self) -> None:
             raise Boom("spoilt")
 
-    told: list[Event] = []
-    policy = Retry(on=Boom, on_success=told.append, on_failure=told.append, on_give_up=told.append)
+    events: list[Event] = []
+    policy = Retry(on=Boom, on_success=events.append, on_failure=events.append, on_give_up=events.append)
 
     async def main() -> None:
         stream = policy.stream(Spoilt)
@@ -153,11 +153,11 @@ def test_a_cancelled_stream_emits_nothing_later(colour: str) -> None:
             await stream.aclose()
 
     in_colour(colour, lambda: None, main)
-    assert told == []
+    assert events == []
 
 
 @pytest.mark.parametrize("colour", ASYNC)
-def test_while_a_broken_source_is_closed_the_stream_is_busy(colour: str) -> None:
+def test_a_stream_is_running_while_its_failed_source_is_closed(colour: str) -> None:
     class Broken:
         numbers = iter([1])
 
@@ -173,7 +173,7 @@ def test_while_a_broken_source_is_closed_the_stream_is_busy(colour: str) -> None
             for act in (anext(items), items.aclose()):
                 with pytest.raises(RuntimeError, match="already running"):
                     await act
-                LOG.append("told")
+                LOG.append("raised")
 
     async def more(last: int) -> AsyncIterator[int]:
         yield last + 1
@@ -185,4 +185,4 @@ def test_while_a_broken_source_is_closed_the_stream_is_busy(colour: str) -> None
         return [item async for item in stream]
 
     assert in_colour(colour, lambda: None, main) == [1, 2]
-    assert LOG == ["told", "told"]
+    assert LOG == ["raised", "raised"]

@@ -1,4 +1,4 @@
-"""Streams and entrances used wrongly, and whose error is whose."""
+"""Streams and context managers used wrongly, and errors that are not failures of the stream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POLICY = Retry(on=Boom, backoff=[0] * 9)
 # ------------------------------------------------------------------------ the wrong colour
 
 
-def test_a_stream_is_closed_as_it_is_read() -> None:
+def test_a_stream_must_be_closed_in_the_colour_it_is_read_in() -> None:
     def numbers() -> Iterator[int]:
         yield from (1, 2, 3)
 
@@ -54,39 +54,39 @@ MISTAKES: dict[str, Callable[[Retry], object]] = {
 
 
 @pytest.mark.parametrize("way", MISTAKES)
-def test_mistakes_are_never_retried(way: str) -> None:
-    """Whatever `on` says: they are no failure of an attempt."""
+def test_usage_errors_are_never_retried(way: str) -> None:
+    """Whatever `on` is: a usage error is no failure of an attempt."""
     seen: list[Event] = []
     with pytest.raises(TypeError, match=r"opened 'int'|made 'int'|opened 'list'|made 'lock'.*: write `with`"):
         MISTAKES[way](Retry(on=Exception, backoff=[0] * 9, on_failure=seen.append))
     assert seen == []
 
 
-def test_options_without_their_names() -> None:
+def test_positional_options_are_refused() -> None:
     for wrong in (transient, Boom):
         with pytest.raises(TypeError, match="options are keywords"):
             retry(wrong)
 
 
 class Lines:
-    """A class, such as one of tests."""
+    """A class to decorate, such as a class of tests."""
 
 
-def test_switches_do_not_decorate_classes() -> None:
-    """It would become a function, and its tests would vanish."""
-    for switch in (no_retries(), virtual_time()):
+def test_contexts_for_tests_refuse_to_decorate_a_class() -> None:
+    """The class would become a function, and pytest would not collect its tests."""
+    for context in (no_retries(), virtual_time()):
         with pytest.raises(TypeError, match="cannot decorate the class Lines: decorate its tests"):
-            switch(Lines)
+            context(Lines)
 
 
 # --------------------------------------------------------- context managers made of streams
 
 
-def test_an_error_of_the_body_is_not_the_streams() -> None:
-    """Neither is it told, nor marked: an outer policy retries it like any other."""
-    told: list[str] = []
+def test_an_error_of_the_body_is_no_failure_of_the_stream() -> None:
+    """It is neither emitted nor stamped, and an outer policy retries it like any other error."""
+    events: list[str] = []
     policy = Retry(
-        on=Boom, on_success=lambda e: told.append(e.what), on_give_up=lambda e: told.append(e.what)
+        on=Boom, on_success=lambda e: events.append(e.what), on_give_up=lambda e: events.append(e.what)
     )
 
     @contextmanager
@@ -111,9 +111,9 @@ def test_an_error_of_the_body_is_not_the_streams() -> None:
     with pytest.raises(Boom) as caught:
         work()
     assert calls == 3
-    said = report(caught.value)
-    assert said is not None
-    assert (said.reason, told) == ("attempts", ["success"] * 3)
+    reported = report(caught.value)
+    assert reported is not None
+    assert (reported.reason, events) == ("attempts", ["success"] * 3)
 
     async def main() -> None:
         error = Boom("body")
@@ -125,7 +125,7 @@ def test_an_error_of_the_body_is_not_the_streams() -> None:
     asyncio.run(main())
 
 
-def test_a_stream_that_broke_at_its_first_attempt_multiplies_nothing() -> None:
+def test_a_stream_that_was_never_retried_does_not_stop_the_outer_policy() -> None:
     calls = 0
 
     @POLICY
@@ -145,7 +145,7 @@ def test_a_stream_that_broke_at_its_first_attempt_multiplies_nothing() -> None:
 
 
 class Counted(Gate):
-    """Wraps generators in a way of its own, which does not hold it."""
+    """A gate with its own wrapper for generators, which does not refer to the gate."""
 
     def around_stream(self, fn: Callable[..., Generator[Any, Any, Any]], /) -> Callable[..., Any]:
         def counted(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
@@ -154,7 +154,7 @@ class Counted(Gate):
         return counted
 
 
-def test_a_gate_with_wrappers_of_its_own_is_held() -> None:
+def test_policy_of_returns_a_gate_with_its_own_wrapper() -> None:
     def rows() -> Iterator[int]:
         yield 1
 

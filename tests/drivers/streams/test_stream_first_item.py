@@ -1,4 +1,4 @@
-"""How long a stream took to its first item: it counts from the start of the call."""
+"""`Event.first_item`: the time from the start of the call to the first item of a stream."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCRIPTS: dict[str, tuple[list[list[Any]], list[tuple[str, int, float | None]]]] 
             ("failure", 1, None),
             ("retry", 1, None),
             ("before_attempt", 2, None),
-            ("success", 2, 6.0),  # with a second in between
+            ("success", 2, 6.0),  # with the delay of one second
         ],
     ),
     "never": (
@@ -37,7 +37,7 @@ SCRIPTS: dict[str, tuple[list[list[Any]], list[tuple[str, int, float | None]]]] 
             ("give_up", 2, None),
         ],
     ),
-    "none there": ([[Takes(3)]], [("before_attempt", 1, None), ("success", 1, None)]),
+    "empty": ([[Takes(3)]], [("before_attempt", 1, None), ("success", 1, None)]),
     "broken after it": (
         [[Takes(3), 1, Takes(9), "fail"]],
         [("before_attempt", 1, None), ("failure", 1, 3.0), ("give_up", 1, 3.0)],
@@ -58,26 +58,26 @@ def read(
     own: bool = False,
     most: int = 9,
 ) -> list[Event]:
-    """Read a stream to its end, or so many items of it; return what observers heard, or the policy's own."""
+    """Read at most ``most`` items; return the events of an observer, or of the policy's hooks if ``own``."""
     clock, events = Virtual(50.0), list[Event]()
     tape = ScriptedSource(script, clock, [])
     hooks: dict[str, Any] = dict.fromkeys(HOOKS, events.append) if own else {}
     policy = Retry(on=Boom, attempts=2, backoff=[1], clock=clock, name="tape", **hooks)
 
-    def made(source: Callable[[], Any]) -> Any:
+    def stream_of(source: Callable[[], Any]) -> Any:
         if shape == "stream":
             return policy.stream(source, resume=(lambda _: source()) if resume else None)
         return policy(source)() if shape == "generator" else policy.call(source)
 
     def blocking() -> None:
-        reading = iter(made(tape.items))
+        reading = iter(stream_of(tape.items))
         for _ in range(most):
             if next(reading, None) is None:
                 return
         reading.close()
 
     async def waiting() -> None:
-        reading = aiter(made(tape.aitems))
+        reading = aiter(stream_of(tape.aitems))
         for _ in range(most):
             if await anext(reading, None) is None:
                 return
@@ -90,7 +90,7 @@ def read(
 
 @pytest.mark.parametrize("script", SCRIPTS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_when_the_first_item_came(colour: str, shape: str, script: str) -> None:
+def test_events_have_the_time_of_the_first_item(colour: str, shape: str, script: str) -> None:
     steps, expected = SCRIPTS[script]
     events = read(colour, shape, steps)
     assert [(event.what, event.attempt, event.first_item) for event in events] == expected
@@ -98,13 +98,13 @@ def test_when_the_first_item_came(colour: str, shape: str, script: str) -> None:
 
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_one_that_is_closed_early_has_it_too(colour: str, shape: str, own: bool) -> None:
+def test_a_stream_closed_early_has_the_time_of_its_first_item(colour: str, shape: str, own: bool) -> None:
     last = read(colour, shape, [[Takes(3), 1, 2, 3]], most=2, own=own)[-1]
     assert (last.what, last.first_item) == ("success", 3.0)
 
 
-def test_a_stream_that_goes_on_has_the_first_item_of_all(colour: str) -> None:
-    """Attempts are counted anew after each item; the stream is one."""
+def test_a_resumed_stream_keeps_the_time_of_its_very_first_item(colour: str) -> None:
+    """Attempts are counted from 1 after each item, but it is the same stream."""
     script = [[Takes(3), 1, Takes(9), "fail"], [Takes(5), 2, "fail"], [Takes(7), "fail"]]
     events = read(colour, "stream", script, resume=True)
     assert [(event.what, event.attempt, event.first_item) for event in events] == [
@@ -115,8 +115,8 @@ def test_a_stream_that_goes_on_has_the_first_item_of_all(colour: str) -> None:
     ]
 
 
-def test_how_long_a_stream_that_goes_on_has_taken(colour: str) -> None:
-    """From the start of it all; and each attempt from its own start, also that which gave the last item."""
+def test_elapsed_times_of_a_resumed_stream(colour: str) -> None:
+    """`elapsed` counts from the start of the call, `attempt_elapsed` from the start of each attempt."""
     script = [[Takes(3), 1, Takes(9), "fail"], [Takes(5), 2, Takes(1), "fail"], [Takes(7), "fail"]]
     events = read(colour, "stream", script, resume=True)
     assert [(event.what, event.elapsed, event.attempt_elapsed) for event in events] == [
@@ -132,7 +132,7 @@ def test_how_long_a_stream_that_goes_on_has_taken(colour: str) -> None:
     ]
 
 
-def test_no_other_call_has_one(colour: str) -> None:
+def test_calls_that_are_no_streams_have_no_first_item(colour: str) -> None:
     events: list[Event] = []
 
     async def work() -> int:

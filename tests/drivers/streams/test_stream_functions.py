@@ -1,4 +1,4 @@
-"""Decorated generator functions: still what they were, to `inspect`, to classes and to pickle."""
+"""Decorated generator functions look like the wrapped ones to `inspect`, to classes and to pickle."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def aitems(start: int, /, *more: int, step: int = 1, **rest: int) -> Async
 
 
 def listed(colour: str, sync: Callable[..., Any], aio: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Read either to its end."""
+    """Return all items of the function of this colour."""
 
     async def waiting() -> list[Any]:
         return [item async for item in aio(*args, **kwargs)]
@@ -44,7 +44,7 @@ EITHER = pytest.mark.parametrize("fn", [items, aitems])
 
 
 @EITHER
-def test_to_inspect(fn: Callable[..., Any]) -> None:
+def test_inspect_sees_the_wrapped_function(fn: Callable[..., Any]) -> None:
     assert inspect.isgeneratorfunction(fn) is (fn is items)
     assert inspect.isasyncgenfunction(fn) is (fn is aitems)
     assert not inspect.iscoroutinefunction(fn)
@@ -58,21 +58,21 @@ def test_to_inspect(fn: Callable[..., Any]) -> None:
     assert f"<function {name}" in repr(fn)
 
 
-def test_calling(colour: str) -> None:
+def test_arguments_are_passed_on(colour: str) -> None:
     assert listed(colour, items, aitems, 1, 2, step=3, other=4) == [1, 2, 3, 4]
     assert listed(colour, items, aitems, 1) == [1, 1]
 
 
 @EITHER
-def test_wrong_arguments(fn: Callable[..., Any]) -> None:
-    """As of the bare one: when it is called, and not when it is read."""
+def test_wrong_arguments_raise_when_the_function_is_called(fn: Callable[..., Any]) -> None:
+    """As with the bare function, the call raises, and not the first item."""
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'start'"):
         fn()
 
 
 @EITHER
 def test_nothing_runs_before_it_is_read(fn: Callable[..., Any]) -> None:
-    """Also nothing complains of a stream that was never read."""
+    """A stream that is never read causes no warning either."""
     stream = fn(1)
     assert inspect.isgenerator(stream) is (fn is items)
     assert hasattr(stream, "__next__") is (fn is items)
@@ -100,25 +100,25 @@ def test_policy_of_and_variant(fn: Any) -> None:
 
 
 class Client:
-    """Every kind of method."""
+    """A class with every kind of method."""
 
     def __init__(self) -> None:
         self.fails = 2
         self._make = self._policy = None  # names that a wrapper might have too
 
-    def _trouble(self) -> None:
+    def _fail_twice(self) -> None:
         if self.fails:
             self.fails -= 1
             raise Boom
 
     @POLICY
     def items(self, item: str) -> Iterator[str]:
-        self._trouble()
+        self._fail_twice()
         yield item
 
     @POLICY
     async def aitems(self, item: str) -> AsyncIterator[str]:
-        self._trouble()
+        self._fail_twice()
         yield item
 
     @POLICY
@@ -142,7 +142,7 @@ class Client:
         yield item
 
     def __call__(self, item: str) -> Iterator[str]:
-        self._trouble()
+        self._fail_twice()
         yield item
 
 
@@ -150,7 +150,7 @@ class AsyncClient(Client):
     """An object that is called like an async generator function."""
 
     async def __call__(self, item: str) -> AsyncIterator[str]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
-        self._trouble()
+        self._fail_twice()
         yield item
 
 
@@ -166,7 +166,7 @@ def test_methods(colour: str) -> None:
     assert policy_of(client.items) is policy_of(client.aitems) is POLICY
 
 
-def test_bound_methods_are_varied(colour: str) -> None:
+def test_variant_of_a_bound_method(colour: str) -> None:
     client = Client()
     sync, aio = variant(client.items, attempts=1), variant(client.aitems, attempts=1)
     with pytest.raises(Boom):
@@ -188,7 +188,7 @@ def test_partials_and_callable_objects(colour: str) -> None:
 
 
 def test_attributes_are_kept() -> None:
-    """As `functools.wraps` does it; of what is ours nothing shows, and nothing of theirs gets in the way."""
+    """They are copied as by `functools.wraps`; attributes set later stay on the wrapper."""
 
     async def marked() -> AsyncIterator[int]:
         yield 1
@@ -200,8 +200,8 @@ def test_attributes_are_kept() -> None:
     assert not hasattr(marked, "other")
 
 
-def test_two_policies(colour: str) -> None:
-    """The outer one retries what the inner one gave up on."""
+def test_the_outer_of_two_policies_retries_what_the_inner_one_gave_up(colour: str) -> None:
+    """The report is that of the outer policy."""
     opened: list[int] = []
     inner = Retry(on=Boom, attempts=2, backoff=[0], nested="allow")
     outer = Retry(on=Boom, attempts=3, backoff=[0] * 2, nested="allow")
@@ -227,7 +227,7 @@ def test_two_policies(colour: str) -> None:
     with pytest.raises(Boom, match="late") as caught:
         listed(colour, sync, aio)
     assert len(opened) == 5
-    said = report(caught.value)
-    assert said is not None
-    assert (said.reason, said.attempts) == ("committed", 3)
+    reported = report(caught.value)
+    assert reported is not None
+    assert (reported.reason, reported.attempts) == ("committed", 3)
     assert policy_of(sync) is policy_of(aio) is outer

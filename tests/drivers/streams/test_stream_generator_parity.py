@@ -27,7 +27,7 @@ ACTIONS = st.sampled_from(["next", "next", "send", "throw", "throw type", "throw
 
 
 def program(steps: list[Step], log: Log) -> Generator[int, Any, int]:
-    """Do what the steps say, and write down what comes in."""
+    """Execute the steps, and log the values and errors that the consumer sends in."""
     try:
         for what, number in steps:
             match what:
@@ -79,7 +79,7 @@ async def aprogram(steps: list[Step], log: Log) -> AsyncGenerator[int, Any]:
 
 
 def act(stream: Generator[int, Any, Any], action: str) -> object:
-    """Do one thing to a generator, and tell what came of it."""
+    """Perform one action on a generator, and return the item, its end or the error."""
     try:
         match action:
             case "send":
@@ -123,22 +123,22 @@ async def aact(stream: AsyncGenerator[int, Any], action: str) -> object:
     return None
 
 
-def told(fn: Callable[[list[Step], Log], Any], steps: list[Step], actions: list[str]) -> Log:
+def log_of(fn: Callable[[list[Step], Log], Any], steps: list[Step], actions: list[str]) -> Log:
     log: Log = []
     stream = fn(steps, log)
     for action in [*actions, "close"]:
         log.append(f"{action}: {act(stream, action)}")
         if "ignored" in log:
-            return [said for said in log if said != "closed"]  # when that will happen, nobody knows
+            return [entry for entry in log if entry != "closed"]  # closed when it is collected
     return log
 
 
-async def atold(fn: Callable[[list[Step], Log], Any], steps: list[Step], actions: list[str]) -> Log:
+async def alog_of(fn: Callable[[list[Step], Log], Any], steps: list[Step], actions: list[str]) -> Log:
     log: Log = []
     stream = fn(steps, log)
     begun = over = False
     for action in [*actions, "close"]:
-        # What is thrown at the end of one is lost without a word; and what ends a loop is no way to begin.
+        # An error thrown into an ended async generator is lost; StopAsyncIteration before the start ends it.
         if action.startswith("throw") and (over or (action == "throw stop" and not begun)):
             continue
         result = await aact(stream, action)
@@ -146,12 +146,12 @@ async def atold(fn: Callable[[list[Step], Log], Any], steps: list[Step], actions
         begun = begun or isinstance(result, int)
         over = over or not (isinstance(result, int) or "just-started" in str(result))
         if "ignored" in log:
-            return [said for said in log if said != "closed"]
+            return [entry for entry in log if entry != "closed"]
     return log
 
 
 def by_hand(work: Coroutine[Any, Any, Log]) -> Log:
-    """Run what never waits."""
+    """Run a coroutine that never suspends."""
     with pytest.raises(StopIteration) as end:
         work.send(None)
     log: Log = end.value.value
@@ -173,21 +173,27 @@ EVERY_WRAPPER = pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 
 @EVERY_WRAPPER
 @given(steps=PROGRAMS, actions=st.lists(ACTIONS, max_size=8))
-def test_a_generator(wrap: Callable[..., Any], steps: list[Step], actions: list[str]) -> None:
+def test_a_wrapped_generator_behaves_as_the_bare_one(
+    wrap: Callable[..., Any], steps: list[Step], actions: list[str]
+) -> None:
     """Same items, same return value, same errors, before the start and after the end too."""
-    assert told(wrap(program), steps, actions) == told(program, steps, actions)
+    assert log_of(wrap(program), steps, actions) == log_of(program, steps, actions)
 
 
 @EVERY_WRAPPER
 @given(steps=PROGRAMS, actions=st.lists(ACTIONS, max_size=8))
-def test_an_async_generator(wrap: Callable[..., Any], steps: list[Step], actions: list[str]) -> None:
-    bare = by_hand(atold(aprogram, steps, actions))
-    assert by_hand(atold(wrap(aprogram), steps, actions)) == bare
+def test_a_wrapped_async_generator_behaves_as_the_bare_one(
+    wrap: Callable[..., Any], steps: list[Step], actions: list[str]
+) -> None:
+    bare = by_hand(alog_of(aprogram, steps, actions))
+    assert by_hand(alog_of(wrap(aprogram), steps, actions)) == bare
 
 
 @given(fails=st.integers(0, 2), steps=PROGRAMS, actions=st.lists(ACTIONS, max_size=8))
-def test_a_generator_that_fails_first(fails: int, steps: list[Step], actions: list[str]) -> None:
-    """What comes out is the doing of the last source alone."""
+def test_a_retried_generator_behaves_as_its_last_source(
+    fails: int, steps: list[Step], actions: list[str]
+) -> None:
+    """The sources that failed before have no effect."""
     left = [OSError()] * fails
 
     @POLICY
@@ -196,11 +202,10 @@ def test_a_generator_that_fails_first(fails: int, steps: list[Step], actions: li
             raise left.pop()
         return (yield from program(steps, log))
 
-    assert told(flaky, steps, actions) == told(program, steps, actions)
+    assert log_of(flaky, steps, actions) == log_of(program, steps, actions)
 
 
-def test_ways_around_it(colour: str) -> None:
-    """``yield from``, `closing`, `aclosing`: nothing there can tell the difference."""
+def test_yield_from_and_closing_behave_as_with_the_bare_generator(colour: str) -> None:
     log: Log = []
 
     def around() -> Generator[int, Any, str]:

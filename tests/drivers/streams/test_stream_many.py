@@ -1,4 +1,4 @@
-"""Streams left by tasks that are cancelled, and a thousand of them left at random."""
+"""Streams abandoned by cancelled tasks, and a thousand streams abandoned at random."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POLICY = Retry(on=Boom, backoff=[0] * 9)
 
 
 async def turns(count: int) -> None:
-    """Let others have theirs."""
+    """Yield to the event loop this many times."""
     for _ in range(count):
         await SYSTEM.asleep(0)
 
@@ -30,7 +30,7 @@ async def turns(count: int) -> None:
 @EVERY_SHAPE
 @pytest.mark.parametrize("where", ["body", "next", "first"])
 @LOOPS
-def test_a_task_that_is_cancelled(colour: str, shape: Shape, where: str) -> None:
+def test_a_cancelled_task_closes_its_stream(colour: str, shape: Shape, where: str) -> None:
     ready: list[bool] = []
     log: list[str] = []
 
@@ -81,8 +81,8 @@ def test_a_task_that_is_cancelled(colour: str, shape: Shape, where: str) -> None
 # ------------------------------------------------------------------- a thousand at once
 
 
-def leave_many(rng: random.Random, opened: list[int]) -> Callable[[], Any]:
-    """Make sources that tell how many are open."""
+def counted_source(rng: random.Random, opened: list[int]) -> Callable[[], Any]:
+    """Return a random source that has one entry in ``opened`` while it is open."""
 
     def source() -> Iterator[int]:
         if rng.random() < 0.2:
@@ -98,10 +98,10 @@ def leave_many(rng: random.Random, opened: list[int]) -> Callable[[], Any]:
     return source
 
 
-def test_a_thousand_streams(colour: str, recwarn: pytest.WarningsRecorder) -> None:
-    """Left at random in random shapes, interleaved: none stays open, and nothing is warned of."""
+def test_a_thousand_abandoned_streams_are_closed(colour: str, recwarn: pytest.WarningsRecorder) -> None:
+    """They are of random shapes, read and dropped in random order, without a warning."""
     rng, opened = random.Random(5), list[int]()
-    source = leave_many(rng, opened)
+    source = counted_source(rng, opened)
     shapes = [*SHAPES.values(), stacked]
 
     async def asource() -> AsyncIterator[int]:

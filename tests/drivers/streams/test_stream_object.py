@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterable, Iterable
 from typing import Any
 
 import pytest
@@ -18,11 +19,11 @@ def tape(*sources: list[Any]) -> ScriptedSource:
     return ScriptedSource(sources or [[1, 2, 3]], Virtual(), [])
 
 
-def test_of_either_colour() -> None:
-    """Until somebody reads it, nobody knows which."""
+def test_an_unread_stream_has_both_colours() -> None:
     stream: object = POLICY.stream(tape().items)
     assert isinstance(stream, Stream)
-    assert isinstance(stream, Stream)
+    assert isinstance(stream, Iterable)
+    assert isinstance(stream, AsyncIterable)
 
 
 def test_nothing_is_opened_before_it_is_read(colour: str) -> None:
@@ -40,8 +41,8 @@ def test_nothing_is_opened_before_it_is_read(colour: str) -> None:
     assert one.trail == []
 
 
-def test_one_stream_is_one_stream(colour: str) -> None:
-    """Asked for its iterator twice, it goes on where it is; at its end it stays."""
+def test_a_second_iterator_continues_the_stream(colour: str) -> None:
+    """It continues at the current item; after its end the stream stays ended."""
     one = tape()
 
     def blocking() -> list[object]:
@@ -58,8 +59,8 @@ def test_one_stream_is_one_stream(colour: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["end", "raise", "return", "exhaust"])
-def test_in_a_with(colour: str, way: str) -> None:
-    """Left in any way, it is closed, and what the body raised comes out."""
+def test_a_with_block_closes_the_stream(colour: str, way: str) -> None:
+    """The stream is closed however the block ends, and an error of the body is raised."""
     one = tape(["fail"], [1, 2, 3])
 
     def blocking() -> str:
@@ -92,8 +93,7 @@ def test_in_a_with(colour: str, way: str) -> None:
     assert one.trail == ["open:1", "close:1", "open:2", "close:2"]
 
 
-def test_two_streams_of_one_policy(colour: str) -> None:
-    """They have nothing in common."""
+def test_streams_of_one_policy_are_independent(colour: str) -> None:
     one, other = tape(["fail"], [1, 2]), tape([3, "fail"])
 
     def blocking() -> list[object]:

@@ -1,4 +1,4 @@
-"""Opening one source and taking its first item."""
+"""`open_first` and `aopen_first`: open one source and take its first item."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 
 from redouble import Retry
 from redouble._drivers.stream_source import END, AsyncSource, Source, aopen_first, open_first
-from tests.drivers.streams.test_stream_closing import Response
+from tests.support.drivers.closable_responses import Response
 from tests.support.fakes import ASYNC, SYNC, Boom, in_colour
 
 
 @pytest.mark.parametrize("colour", SYNC)
-def test_opened(colour: str) -> None:
-    """What is passed on, the first item, and what an empty generator returned."""
+def test_open_first_returns_a_source_and_its_first_item(colour: str) -> None:
+    """An empty generator has `END` as its first item, and its return value as ``value``."""
 
     def count(*numbers: int, end: str) -> Generator[int, None, str]:
         yield from numbers
@@ -31,7 +31,7 @@ def test_opened(colour: str) -> None:
 
 
 @pytest.mark.parametrize("colour", ASYNC)
-def test_aopened(colour: str) -> None:
+def test_aopen_first_returns_a_source_and_its_first_item(colour: str) -> None:
     async def count(*numbers: int) -> AsyncIterator[int]:
         for number in numbers:
             yield number
@@ -46,8 +46,8 @@ def test_aopened(colour: str) -> None:
     in_colour(colour, lambda: None, main)
 
 
-def test_closed_once() -> None:
-    """However often it is asked for."""
+def test_a_source_is_closed_once() -> None:
+    """Closing it again does nothing."""
     log: list[str] = []
     source = Source(Response(log, [1]))
     assert source.first() == 1
@@ -66,8 +66,7 @@ def test_closed_once() -> None:
     assert log == ["open", "iterator", "response"]
 
 
-def test_an_iterator_that_cannot_be_made(colour: str) -> None:
-    """What was opened is closed then too."""
+def test_a_source_is_closed_if_making_its_iterator_fails(colour: str) -> None:
     log: list[str] = []
 
     class Broken(Response):

@@ -1,4 +1,4 @@
-"""Gates around streams lose no place, however and wherever a stream ends."""
+"""Gates around streams: each admission ends exactly once, however and wherever the stream ends."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redouble import SYSTEM
-from tests.layers.test_gate_streams import BOOM, PANIC, play
 from tests.support.fakes import ASYNC, Virtual, in_colour
+from tests.support.layers.gates import BOOM, PANIC, read_gated
 from tests.support.streams import Reader, RecordingGate, ScriptedSource
 
 
 @pytest.mark.parametrize("where", ["first", "later", "body"])
 @pytest.mark.parametrize("colour", ASYNC)
-def test_cancelled(colour: str, where: str) -> None:
-    """While waiting for an item it is an error like any other; in the body, the stream was closed."""
+def test_a_cancelled_stream_ends_its_admission(colour: str, where: str) -> None:
+    """The gate gets the cancellation of a wait for an item; a cancellation of the body closes the stream."""
     gate, begun = RecordingGate(), asyncio.Event()
 
     async def items() -> AsyncIterator[int]:
@@ -58,11 +58,11 @@ def test_cancelled(colour: str, where: str) -> None:
     assert gate.inside == 0
 
 
-@pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")  # Trio's hook, rightly
+@pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")  # Trio's hook warns, correctly
 @pytest.mark.parametrize("colour", ASYNC)
 @pytest.mark.parametrize("where", ["thread", "after"])
-def test_dropped_elsewhere(colour: str, where: str) -> None:
-    """In another thread, or after the event loop: nothing can be awaited there, but no place is lost."""
+def test_a_stream_dropped_outside_its_loop_ends_its_admission(colour: str, where: str) -> None:
+    """In another thread, or after the event loop has ended, nothing can be awaited."""
     gate, kept = RecordingGate(), list[Any]()
     tape = ScriptedSource([[1, 2]], Virtual(), [])
 
@@ -84,8 +84,8 @@ def test_dropped_elsewhere(colour: str, where: str) -> None:
 
 
 @pytest.mark.parametrize("colour", ASYNC)
-def test_in_a_cycle(colour: str) -> None:
-    """Closed when that is collected, without a warning: the gate has hold of the source, and nobody else."""
+def test_a_stream_in_a_reference_cycle_ends_its_admission_when_collected(colour: str) -> None:
+    """The source is closed without a warning, because only the gate refers to it."""
     gate, tape = RecordingGate(), ScriptedSource([[1, 2]], Virtual(), [])
 
     class Node:
@@ -111,9 +111,9 @@ def test_in_a_cycle(colour: str) -> None:
     ),
     colour=st.sampled_from(["sync", "asyncio", "trio"]),
 )
-def test_no_place_is_lost(steps: list[Any], reader: Reader, colour: str) -> None:
-    """However it ends: let in once, left once."""
+def test_every_admission_ends(steps: list[Any], reader: Reader, colour: str) -> None:
+    """However the stream ends, the gate is left once."""
     gate = RecordingGate()
-    play(colour, gate, steps, reader)
+    read_gated(colour, gate, steps, reader)
     assert gate.inside == 0
     assert len(gate.left) <= 1

@@ -1,4 +1,4 @@
-"""For any script of outcomes and any consumer: a prefix of one source's items, every source closed once."""
+"""For any script and any consumer, the items are a prefix of one source, and each source is closed once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import Retry, report
-from tests.drivers.streams.test_stream_resume import Feed
+from tests.support.drivers.resumable_feed import Feed
 from tests.support.fakes import Boom, Ledger, Panic, Virtual, in_colour
 from tests.support.streams import SHAPES, Catches, FailsToClose, Reader, ScriptedSource, stacked
 
@@ -23,7 +23,7 @@ WAYS: Any = st.sampled_from(["exhaust", "break", "raise", "close", "drop", "send
 
 
 def numbered(script: list[list[Any]]) -> list[list[Any]]:
-    """Give every item its source and its place in it."""
+    """Replace each item by the number of its source and its position in it."""
     return [
         [
             (source, place) if step == "item" else Catches((source, place)) if step == "catch" else step
@@ -41,15 +41,17 @@ def numbered(script: list[list[Any]]) -> list[list[Any]]:
     shape=st.sampled_from(sorted(EVERY)),
     colour=st.sampled_from(["sync", "asyncio", "trio"]),
 )
-def test_any_stream(script: list[list[Any]], way: Any, after: int, shape: str, colour: str) -> None:
+def test_any_script_with_any_consumer(
+    script: list[list[Any]], way: Any, after: int, shape: str, colour: str
+) -> None:
     if shape == "stream" and way in ("send", "throw"):  # for generators only
         way = "break"
-    if way in ("break", "raise", "drop"):  # where nobody can be told that closing failed
+    if way in ("break", "raise", "drop"):  # no caller is left to get the error of closing
         script = [[step for step in steps if step != FailsToClose()] for steps in script]
     sources = numbered(script)
     trail: list[str] = []
     tape, taken, ledger = ScriptedSource(sources, Virtual(), trail), list[Any](), Ledger()
-    told: list[str] = []
+    ends_emitted: list[str] = []
     reader = Reader(way, after, Boom("thrown"))
     policy = Retry(
         on=Boom,
@@ -57,8 +59,8 @@ def test_any_stream(script: list[list[Any]], way: Any, after: int, shape: str, c
         backoff=[0] * 9,
         clock=Virtual(),
         budget=ledger,
-        on_success=lambda event: told.append(event.what),
-        on_give_up=lambda event: told.append(event.what),
+        on_success=lambda event: ends_emitted.append(event.what),
+        on_give_up=lambda event: ends_emitted.append(event.what),
     )
     error: BaseException | None = None
 
@@ -78,22 +80,22 @@ def test_any_stream(script: list[list[Any]], way: Any, after: int, shape: str, c
     # Every source is closed exactly once, and before the next one is opened.
     assert trail == [word for n in range(1, tape.opened + 1) for word in (f"open:{n}", f"close:{n}")]
 
-    # Credited once if anything came out, or the end did; told of one end at most.
+    # The budget is credited once if an item was delivered or the end was reached; at most one end is emitted.
     credited = [line for line in ledger.lines if line.startswith("credit")]
     assert len(credited) <= 1
     assert not taken or len(credited) == 1
-    assert len(told) <= 1
+    assert len(ends_emitted) <= 1
     if tape.opened and (error is None or isinstance(error, Exception)) and way != "raise":
         ends = {"success"} if error is None else {"give_up"}
-        if error is reader.value:  # what the reader threw is its own; later on that cannot always be told
+        if error is reader.value:  # the reader's own error is not always recognised
             ends = {"success", "give_up"}
-        assert set(told) <= ends
-        assert told
+        assert set(ends_emitted) <= ends
+        assert ends_emitted
 
-    # What was handed out is never retried.
-    said = None if error is None else report(error)
-    if taken and said is not None:
-        assert said.reason == "committed"
+    # A committed stream is never retried.
+    reported = None if error is None else report(error)
+    if taken and reported is not None:
+        assert reported.reason == "committed"
     spent = sum(line.startswith("spend") for line in ledger.lines)
     assert spent == max(0, tape.opened - 1)
 
@@ -103,17 +105,17 @@ def test_any_stream(script: list[list[Any]], way: Any, after: int, shape: str, c
     most=st.integers(1, 12),
     colour=st.sampled_from(["sync", "asyncio", "trio"]),
 )
-def test_any_breaks(breaks: list[int], most: int, colour: str) -> None:
-    """Whatever breaks and wherever the consumer leaves: a prefix of the numbers, all sources closed."""
+def test_a_resumed_stream_delivers_a_prefix_of_the_numbers(breaks: list[int], most: int, colour: str) -> None:
+    """Wherever the source breaks and the consumer leaves, all sources are closed."""
     feed = Feed(*breaks, "end", most=9, attempts=3, backoff=[0] * 9)
     try:
         taken = feed.play(colour, most)
     except Boom as error:
         taken = feed.taken
-        said = report(error)
-        assert said is not None
-        assert (said.reason, said.attempts) == ("attempts", 3)
+        reported = report(error)
+        assert reported is not None
+        assert (reported.reason, reported.attempts) == ("attempts", 3)
     assert taken == list(range(1, len(taken) + 1))
     numbers = range(1, feed.opened + 1)
     for word in ("open", "close"):
-        assert [said for said in feed.trail if said.startswith(word)] == [f"{word}:{n}" for n in numbers]
+        assert [entry for entry in feed.trail if entry.startswith(word)] == [f"{word}:{n}" for n in numbers]

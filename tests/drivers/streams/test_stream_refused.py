@@ -1,4 +1,4 @@
-"""What cannot be streamed, and what is said of it."""
+"""Objects that cannot be streamed, and the messages of their errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.drivers.streams.test_stream_source import policy, read
+from tests.support.drivers.stream_readers import policy, read
 from tests.support.fakes import ASYNC, SYNC
 
 
@@ -20,7 +20,7 @@ async def coroutine() -> list[int]:
 
 
 class Waits:
-    """Something else to await."""
+    """An awaitable that is no coroutine."""
 
     def __await__(self) -> Any:
         yield
@@ -37,7 +37,7 @@ class Waits:
     ],
 )
 @pytest.mark.parametrize("colour", SYNC)
-def test_not_to_be_read_by_for(colour: str, make: Callable[[], Any], message: str) -> None:
+def test_for_refuses_what_is_not_iterable(colour: str, make: Callable[[], Any], message: str) -> None:
     with pytest.raises(TypeError, match=message):
         read(colour, policy().stream(make))
 
@@ -51,24 +51,26 @@ def test_not_to_be_read_by_for(colour: str, make: Callable[[], Any], message: st
     ],
 )
 @pytest.mark.parametrize("colour", ASYNC)
-def test_not_to_be_read_by_async_for(colour: str, make: Callable[[], Any], message: str) -> None:
+def test_async_for_refuses_what_is_no_async_iterable(
+    colour: str, make: Callable[[], Any], message: str
+) -> None:
     with pytest.raises(TypeError, match=message):
         read(colour, policy().stream(make))
 
 
 @pytest.mark.parametrize("wrong", [5, [1], iter([1])])
-def test_not_a_function_of_the_last_item(wrong: Any) -> None:
+def test_resume_must_be_a_function(wrong: Any) -> None:
     with pytest.raises(TypeError, match="write a function of the last item that opens what follows it"):
         policy().stream(lambda: [1], resume=wrong)
 
 
-def test_what_is_open_already_is_refused() -> None:
+def test_an_open_source_is_refused() -> None:
     with pytest.raises(TypeError, match=r"cannot stream \[1\]: it is not callable"):
         policy().stream([1])  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
     with pytest.raises(TypeError, match="cannot stream a coroutine, which can run only once"):
         policy().stream(coroutine())  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
-def test_until_is_refused() -> None:
+def test_until_is_refused_for_streams() -> None:
     with pytest.raises(TypeError, match="until= judges a result, and numbers gives none"):
         policy(until=bool).stream(numbers)

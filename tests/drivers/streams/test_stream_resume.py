@@ -1,105 +1,21 @@
-"""`Retry.stream`: retried until the first item, and with ``resume`` opened again after the last one."""
+"""`Retry.stream`: retried until the first item; with ``resume``, reopened after the last delivered item."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from redouble import SYSTEM, Retry, Verdict, errors, report
-from redouble.types import Event
-from tests.support.fakes import Boom, Ledger, Panic, Virtual, always, in_colour
-from tests.support.streams import HOOKS
+from redouble import Verdict, errors, report
+from tests.support.drivers.resumable_feed import Feed
+from tests.support.fakes import Boom, Ledger, Panic, always, in_colour
 
 B1, B2 = "before_attempt:1", "before_attempt:2"
 BROKE = f"failure:1 retry:1 {B2}"
 
 
-class Feed:
-    """Numbers; each connection does what its turn in the script says, the last for good.
-
-    A number is how many items it gives before it breaks, None one that breaks before any, an error
-    what it breaks with, a tuple both; "refused" is one that cannot be opened, "end" goes to the end.
-    """
-
-    def __init__(self, *script: Any, most: int = 6, **options: Any) -> None:
-        self.script, self.most = script, most
-        self.clock = Virtual()
-        self.trail: list[str] = []
-        self.asked: list[object] = []
-        self.opened = 0
-        self.taken: list[int] = []
-        ledger = options.pop("budget", None)
-        self.ledger: Ledger | None = ledger() if ledger else None
-        said: dict[str, Any] = {"on": Boom, "backoff": [1, 2, 4, 8], "clock": self.clock}
-        hooks: dict[str, Any] = dict.fromkeys(HOOKS, self.hear)
-        self.policy = Retry(**said | hooks | options, budget=self.ledger)
-
-    def hear(self, event: Event) -> None:
-        self.trail.append(f"{event.what}:{event.attempt}")
-
-    def _turn(self) -> tuple[int, int, Exception | None]:
-        self.opened += 1
-        turn: Any = self.script[min(self.opened, len(self.script)) - 1]
-        count: Any = turn
-        error: Any = Boom("broken")
-        if isinstance(turn, tuple):
-            count, error = cast("tuple[Any, Any]", turn)
-        if isinstance(count, Exception):
-            count, error = 0, count
-        return self.opened, count, None if count == "end" else error
-
-    def read(self, after: int) -> Iterator[int]:
-        number, count, error = self._turn()
-        self.trail.append(f"open:{number}")
-        try:
-            last = self.most if error is None else after + (count or 0)
-            yield from range(after + 1, last + 1)
-            if error is not None:
-                raise error
-        finally:
-            self.trail.append(f"close:{number}")
-
-    async def aread(self, after: int) -> AsyncIterator[int]:
-        await SYSTEM.asleep(0)
-        for item in self.read(after):
-            yield item
-
-    def _after(self, read: Callable[[int], Any]) -> Callable[[int], Any]:
-        def resume(last: int) -> Any:
-            self.asked.append(last)
-            if self.script[min(self.opened + 1, len(self.script)) - 1] == "refused":
-                self.opened += 1
-                raise Boom("refused")
-            return read(last)
-
-        return resume
-
-    def stream(self, read: Callable[[int], Any]) -> Any:
-        return self.policy.stream(lambda: read(0), resume=self._after(read))
-
-    def play(self, colour: str, most: int = 99) -> list[int]:
-        def blocking() -> None:
-            for item in self.stream(self.read):
-                self.trail.append(f"item:{item}")
-                self.taken.append(item)
-                if len(self.taken) == most:
-                    break
-
-        async def waiting() -> None:
-            async for item in self.stream(self.aread):
-                self.trail.append(f"item:{item}")
-                self.taken.append(item)
-                if len(self.taken) == most:
-                    break
-
-        in_colour(colour, blocking, waiting)
-        return self.taken
-
-
-def test_after_the_last_item(colour: str) -> None:
-    """Each break asks for what follows the last item; nothing is lost and nothing comes twice."""
+def test_a_broken_stream_is_resumed_after_its_last_item(colour: str) -> None:
+    """`resume` gets the last item after each break; no item is lost or repeated."""
     feed = Feed(1, 2, 1, "end")
     assert feed.play(colour) == [1, 2, 3, 4, 5, 6]
     assert feed.asked == [1, 3, 4]
@@ -111,7 +27,7 @@ def test_after_the_last_item(colour: str) -> None:
 
 
 def test_progress_resets_the_run(colour: str) -> None:
-    """The break is the first attempt; after it as many failures as the policy allows, time and again."""
+    """The break counts as the first attempt, and the policy allows as many failures after each item."""
     feed = Feed(1, None, None, 1, None, None, 1, None, None, "end", attempts=4)
     assert feed.play(colour) == [1, 2, 3, 4, 5, 6]
     assert feed.asked == [1, 1, 1, 2, 2, 2, 3, 3, 3]
@@ -122,15 +38,15 @@ def test_progress_resets_the_run(colour: str) -> None:
     )
 
 
-def test_limits_restart(colour: str) -> None:
-    """A subscription may live for ever, if it is never silent for too long."""
+def test_limits_restart_with_each_item(colour: str) -> None:
+    """A subscription may last for ever if its items are never too far apart."""
     feed = Feed(1, None, give_up_after=5, timeout=5)
     with pytest.raises(Boom) as caught:
         feed.play(colour)
-    said = report(caught.value)
-    assert said is not None
-    assert (said.reason, said.attempts, said.limit) == ("timeout", 3, "total")
-    assert said.elapsed == 3  # since the break
+    reported = report(caught.value)
+    assert reported is not None
+    assert (reported.reason, reported.attempts, reported.limit) == ("timeout", 3, "total")
+    assert reported.elapsed == 3  # since the break
     feed = Feed(*[1] * 5, "end", give_up_after=2, work_timeout=2)
     assert feed.play(colour) == [1, 2, 3, 4, 5, 6]
     assert feed.clock.waits == [1] * 5
@@ -149,23 +65,23 @@ def test_limits_restart(colour: str) -> None:
         ([None], {"attempts": 2}, "attempts", 2, 0),
     ],
 )
-def test_giving_up(
+def test_a_stream_that_cannot_be_resumed_is_given_up(
     colour: str, script: list[Any], options: dict[str, Any], reason: str, attempts: int, taken: int
 ) -> None:
-    """For the reason that there was, counted from the last item."""
+    """Attempts are counted from the last item, and the reason is that of the policy."""
     feed = Feed(*script, **options)
     with pytest.raises((Boom, KeyError)) as caught:
         feed.play(colour)
-    said = report(caught.value)
-    assert said is not None
-    assert (said.reason, said.attempts) == (reason, attempts)
+    reported = report(caught.value)
+    assert reported is not None
+    assert (reported.reason, reported.attempts) == (reason, attempts)
     assert len(feed.taken) == taken
     assert feed.trail[-1] == f"give_up:{attempts}"
     assert sum(word.startswith("open") for word in feed.trail) == feed.opened
     assert sum(word.startswith("close") for word in feed.trail) == feed.opened
 
 
-def test_wrapped(colour: str) -> None:
+def test_wrap_wraps_the_error_of_a_stream(colour: str) -> None:
     feed = Feed((2, KeyError("x")), wrap=True)
     with pytest.raises(errors.Stopped) as caught:
         feed.play(colour)
@@ -174,8 +90,8 @@ def test_wrapped(colour: str) -> None:
     assert caught.value.report.reason == "stopped"
 
 
-def test_a_resume_that_finds_nothing(colour: str) -> None:
-    """It broke at the very end: the rest is empty, which is a success, told before the stream is dropped."""
+def test_resuming_at_the_end_is_a_success(colour: str) -> None:
+    """The source broke after its last item. The success is emitted before the stream is dropped."""
     feed = Feed(6, "end")
 
     def blocking() -> list[int]:
@@ -191,22 +107,22 @@ def test_a_resume_that_finds_nothing(colour: str) -> None:
     assert " ".join(feed.trail[-5:]) == f"retry:1 {B2} open:2 close:2 success:2"
 
 
-def test_leaving_early(colour: str) -> None:
+def test_a_resumed_stream_that_is_left_early_is_closed(colour: str) -> None:
     feed = Feed(2, "end")
     assert feed.play(colour, most=3) == [1, 2, 3]
     assert feed.trail[-3:] == ["item:3", "close:2", "success:2"]
 
 
-def test_a_resume_that_fails_itself(colour: str) -> None:
-    """Opening again is an attempt, whoever fails at it."""
+def test_a_failing_resume_is_retried(colour: str) -> None:
+    """Each call of `resume` is an attempt."""
     feed = Feed(2, "refused", "refused", "end")
     assert feed.play(colour) == [1, 2, 3, 4, 5, 6]
     assert feed.asked == [2, 2, 2]
     assert feed.clock.waits == [1, 2, 4]
 
 
-def test_the_budget(colour: str) -> None:
-    """Every break is a failure, every retry is spent and, with its first item, credited."""
+def test_the_budget_of_a_resumed_stream(colour: str) -> None:
+    """Every break counts as a failure; every retry is spent, and credited with its first item."""
     feed = Feed(1, None, "end", budget=Ledger)
     assert feed.play(colour) == [1, 2, 3, 4, 5, 6]
     assert feed.ledger is not None
@@ -217,7 +133,7 @@ def test_the_budget(colour: str) -> None:
 
 
 def test_an_accepted_break_is_no_second_success(colour: str) -> None:
-    """The budget was credited for this source when its first item came."""
+    """The budget was credited for this source at its first item."""
     feed = Feed(1, on=always(Verdict.accept()), budget=Ledger)
     with pytest.raises(Boom):
         feed.play(colour)
@@ -226,7 +142,7 @@ def test_an_accepted_break_is_no_second_success(colour: str) -> None:
     assert [line for line in feed.ledger.lines if line.startswith("credit")] == ["credit None"]
 
 
-def test_a_crash_is_not_resumed(colour: str) -> None:
+def test_a_base_exception_is_not_resumed(colour: str) -> None:
     feed = Feed((2, Panic()))
     with pytest.raises(Panic):
         feed.play(colour)

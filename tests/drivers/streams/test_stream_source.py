@@ -1,4 +1,4 @@
-"""What can be streamed, what cannot, and that whatever was opened is closed exactly once."""
+"""The kinds of objects that can be streamed; each opened object is closed exactly once."""
 
 from __future__ import annotations
 
@@ -8,24 +8,20 @@ from typing import Any
 
 import pytest
 
-from redouble import Retry, report
-from tests.support.fakes import ASYNC, Boom, Virtual, in_colour
+from redouble import report
+from tests.support.drivers.stream_readers import policy, read
+from tests.support.fakes import ASYNC, Boom
 
 LOG: list[str] = []
 
 
 @pytest.fixture(autouse=True)
-def forgotten() -> None:
+def clear_log() -> None:
     LOG.clear()
 
 
-def policy(**options: Any) -> Retry:
-    said: dict[str, Any] = {"on": Boom, "backoff": [0] * 9, "clock": Virtual()}
-    return Retry(**said | options)
-
-
 class Closes:
-    """Can be closed, which may fail."""
+    """The base of sources with a ``close`` method, which may fail."""
 
     def __init__(self, items: list[Any], spoilt: BaseException | None = None) -> None:
         self.left = [*items]
@@ -46,7 +42,7 @@ class Closes:
 
 
 class Reading(Closes):
-    """An iterator with ``close``: a response, a cursor."""
+    """An iterator with ``close``, such as a response or a cursor."""
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -68,14 +64,14 @@ class Mere(Closes):
 
 
 class Response(Closes):
-    """Its iterator is another object, and has to be closed too."""
+    """An iterable whose iterator is another object, which has to be closed too."""
 
     def __iter__(self) -> Iterator[Any]:
         return Reading(self.left)
 
 
 class Old(Closes):
-    """The oldest way to be iterated over."""
+    """An iterable by ``__getitem__`` alone."""
 
     def __getitem__(self, index: int) -> Any:
         return self._next(IndexError)
@@ -92,14 +88,14 @@ class AsyncReading(Closes):
 
 
 class Awaits(AsyncReading):
-    """With a ``close`` to be awaited."""
+    """An async iterator with an async ``close``."""
 
     async def close(self) -> None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
         super().close()
 
 
 class Both(AsyncReading):
-    """With both: then ``aclose`` it is."""
+    """An async iterator with ``close`` and ``aclose``: only ``aclose`` is called."""
 
     async def aclose(self) -> None:
         LOG.append("aclose Both")
@@ -108,34 +104,13 @@ class Both(AsyncReading):
 
 
 class AsyncResponse(Closes):
-    """Its iterator is another object."""
+    """An async iterable whose iterator is another object."""
 
     def __aiter__(self) -> AsyncIterator[Any]:
         return Both(self.left)
 
     async def aclose(self) -> None:
         LOG.append("aclose AsyncResponse")
-
-
-def read(colour: str, stream: Any, most: int = 99) -> list[Any]:
-    """Take this many items, and leave."""
-    taken: list[Any] = []
-
-    def blocking() -> None:
-        for item in stream:
-            taken.append(item)
-            if len(taken) == most:
-                break
-
-    async def waiting() -> None:
-        async for item in stream:
-            taken.append(item)
-            if len(taken) == most:
-                await stream.aclose()
-                break
-
-    in_colour(colour, blocking, waiting)
-    return taken
 
 
 SYNC_SOURCES: list[tuple[Callable[[list[Any]], Any], list[str]]] = [
@@ -153,7 +128,7 @@ ASYNC_SOURCES: list[tuple[Callable[[list[Any]], Any], list[str]]] = [
     (Both, ["aclose Both"]),
     (AsyncResponse, ["aclose Both", "aclose AsyncResponse"]),
 ]
-# Lists, which never break, come first.
+# Lists and list iterators, which never break, come first.
 EVERY = [
     *(("sync", *row) for row in SYNC_SOURCES),
     ("thread", *SYNC_SOURCES[4]),
@@ -163,8 +138,10 @@ EVERY = [
 
 @pytest.mark.parametrize("most", [1, 2, 99])
 @pytest.mark.parametrize(("colour", "make", "closed"), EVERY)
-def test_sources(colour: str, make: Callable[[list[Any]], Any], closed: list[str], most: int) -> None:
-    """To the end or not, each is closed once."""
+def test_a_source_is_closed_once(
+    colour: str, make: Callable[[list[Any]], Any], closed: list[str], most: int
+) -> None:
+    """Whether it is read to its end or not."""
     stream = policy().stream(lambda: make([1, 2, 3]))
     assert read(colour, stream, most) == [1, 2, 3][:most]
     del stream
@@ -172,8 +149,10 @@ def test_sources(colour: str, make: Callable[[list[Any]], Any], closed: list[str
 
 
 @pytest.mark.parametrize(("colour", "make", "closed"), EVERY[2:])
-def test_sources_that_break(colour: str, make: Callable[[list[Any]], Any], closed: list[str]) -> None:
-    """Closed before the retry, and after the late error."""
+def test_a_broken_source_is_closed_once(
+    colour: str, make: Callable[[list[Any]], Any], closed: list[str]
+) -> None:
+    """It is closed before the retry, and after the late error."""
     scripts: list[list[Any]] = [[Boom()], [1, Boom("late")]]
     opens: list[int] = []
 
@@ -185,19 +164,19 @@ def test_sources_that_break(colour: str, make: Callable[[list[Any]], Any], close
         read(colour, policy().stream(open_next))
     assert opens == [0, len(closed)]
     assert closed * 2 == LOG
-    said = report(caught.value)
-    assert said is not None
-    assert (said.reason, said.attempts) == ("committed", 2)
+    reported = report(caught.value)
+    assert reported is not None
+    assert (reported.reason, reported.attempts) == ("committed", 2)
 
 
-def test_a_file() -> None:
+def test_a_file_is_closed_at_its_end() -> None:
     file = io.StringIO("one\ntwo\n")
     assert list(policy().stream(lambda: file)) == ["one\n", "two\n"]
     assert file.closed
 
 
 @pytest.mark.parametrize("colour", ASYNC)
-def test_a_coroutine_function_that_opens(colour: str) -> None:
+def test_a_coroutine_function_may_open_the_source(colour: str) -> None:
     fails = [Boom()]
 
     async def connect() -> AsyncReading:

@@ -1,7 +1,7 @@
-"""Streams from the outside: every row in every colour, and in each in every shape.
+"""Streams as a table of scripts: each row runs in every colour and in every shape.
 
-The trail of a row tells everything in order: sources opened and closed, items handed out, what observers
-were told and the budget was asked, and at last that the consumer has ``left``.
+The trail of a row has, in order: sources opened and closed, items delivered, events emitted, calls of the
+budget, and the word ``left`` when the consumer has left.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from redouble import Verdict, errors
+from tests.support.drivers.stream_calls import COMMITTED, Streamed, play
 from tests.support.fakes import Boom, Ledger, Panic, always
-from tests.support.stream_calls import COMMITTED, Streamed, play
 from tests.support.streams import Catches, FailsToClose, Reader, Returns, Takes
 
 B1, B2 = "before_attempt:1 open:1", "before_attempt:2 open:2"
@@ -58,7 +58,7 @@ ROWS: list[tuple[list[Any], Reader, dict[str, Any], Streamed]] = [
     ([["fail"]], Reader(), {"on": _broken}, Streamed([], ZeroDivisionError, "stopped", 1)),
     ([[1]], Reader(), {"give_up_after": 0}, Streamed([], errors.DeadlineExceeded, "timeout", 0)),
     ([["fail"]], Reader(), {"on": always(Verdict.accept())}, Streamed([], Boom, None, 1, note=None)),
-    # failing after it
+    # failing after the first item
     (
         [[1, "fail"], [1, 2]],
         Reader(),
@@ -105,7 +105,7 @@ ROWS: list[tuple[list[Any], Reader, dict[str, Any], Streamed]] = [
     ([[Takes(99), 1, 2]], Reader(), {"timeout": 5}, Streamed([1, 2], attempts=1)),
     ([[1, Takes(99), "fail"]], Reader(), {"timeout": 5}, Streamed([1], Boom, "committed", 1, limit=None)),
     ([[Takes(9), "fail"]], Reader(), {"timeout": 5}, Streamed([], Boom, "timeout", 1, limit="total")),
-    # leaving early
+    # consumers that leave early
     *(
         ([[1, 2, 3]], Reader(way), {}, Streamed([1], attempts=1, told=f"{B1} item:1 close:1 success:1 left"))
         for way in ("break", "close", "drop")
@@ -127,7 +127,7 @@ ROWS: list[tuple[list[Any], Reader, dict[str, Any], Streamed]] = [
         {},
         Streamed([1], LookupError, None, 1, note=None, told=f"{B1} item:1 close:1 success:1 left"),
     ),
-    # what is sent and thrown reaches the source
+    # values and errors of send() and throw() reach the source
     ([[1, 2, 3]], Reader("send", 1, "hello"), {}, Streamed([1, 2, 3], got=["hello", None, None])),
     ([[1, 2, 3]], Reader("send", 2, "hello"), {}, Streamed([1, 2, 3], got=[None, "hello", None])),
     ([[1]], Reader("send", 1, "bye"), {}, Streamed([1], got=["bye"])),
@@ -162,7 +162,7 @@ ROWS: list[tuple[list[Any], Reader, dict[str, Any], Streamed]] = [
         {},
         Streamed([1], Panic, None, 1, told=f"{B1} item:1 close:1 left"),
     ),
-    # a source that cannot be closed: that is an error after the first item
+    # an error of closing a source is an error after the first item
     *(
         (
             [[1, FailsToClose(), 2]],
@@ -178,7 +178,7 @@ ROWS: list[tuple[list[Any], Reader, dict[str, Any], Streamed]] = [
         {},
         Streamed([1], Boom, "committed", 1, told=f"{B1} item:1 close:1 {LATE}"),
     ),
-    # the budget is credited at the first item, once, and before it is handed out
+    # the budget is credited once, at the first item, before that is delivered
     (
         [[1, 2]],
         Reader(),
@@ -226,8 +226,8 @@ ROWS: list[tuple[list[Any], Reader, dict[str, Any], Streamed]] = [
 
 
 @pytest.mark.parametrize(("script", "reader", "options", "expected"), ROWS)
-def test_one_stream(
+def test_stream(
     colour: str, script: list[Any], reader: Reader, options: dict[str, Any], expected: Streamed
 ) -> None:
-    """Items, what comes out, and everything in order."""
+    """Check the items, the outcome and the trail of one row."""
     assert expected == play(colour, script, reader, **options)

@@ -1,4 +1,4 @@
-"""The closing of sources by a finaliser under Trio."""
+"""Abandoned sources under Trio: a finaliser closes them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import pytest
 import trio
 
 from redouble import Retry
-from tests.drivers.streams.test_stream_cleanup import LOG, counting, source, turns
+from tests.support.drivers.stream_cleanup import LOG, source, turns
 from tests.support.fakes import Boom
 
 POLICY = Retry(on=Boom)
-COMPLAINT = "a stream that was abandoned could not be closed"
+MESSAGE = "a stream that was abandoned could not be closed"
 
-pytestmark = pytest.mark.usefixtures(counting.__name__)
+pytestmark = pytest.mark.usefixtures("empty_log")
 
 
 def in_trio(
     clean: Callable[[], Awaitable[object]], then: Callable[[], Awaitable[object]] | None = None
 ) -> None:
-    """Leave a stream, and then do something else."""
+    """Abandon a stream after its first item, then await ``then()``."""
 
     async def main() -> None:
         async for _ in POLICY(source(clean))():
@@ -33,8 +33,8 @@ def in_trio(
     trio.run(main)
 
 
-def test_trio_cleanup_that_waits() -> None:
-    """It is done soon, in a task of its own: in Trio, nothing that has begun can change its task."""
+def test_trio_cleanup_that_awaits_runs_in_its_own_task() -> None:
+    """It starts a little later, because a coroutine that has started cannot move to another Trio task."""
     tasks: list[object] = []
 
     async def clean() -> None:
@@ -53,8 +53,8 @@ def test_trio_cleanup_that_waits() -> None:
     assert tasks.count(tasks[0]) == 1
 
 
-def test_trio_cleanup_that_waits_for_nothing() -> None:
-    """It is done at once, though the source waits elsewhere."""
+def test_trio_cleanup_that_awaits_nothing_runs_at_once() -> None:
+    """The source may await elsewhere."""
 
     async def items() -> AsyncIterator[int]:
         await turns(1)
@@ -74,8 +74,8 @@ def test_trio_cleanup_that_waits_for_nothing() -> None:
     assert LOG == ["clean", "left"]
 
 
-def test_trio_cleanup_at_the_end() -> None:
-    """When all is over, what still waits is cancelled, and told so each time."""
+def test_trio_cleanup_is_cancelled_at_the_end_of_the_run() -> None:
+    """Each await of the cleanup is cancelled."""
 
     async def clean() -> None:
         for _ in range(3):
@@ -88,7 +88,7 @@ def test_trio_cleanup_at_the_end() -> None:
     assert LOG == ["left", "cleaning", "cancelled", "cancelled", "cancelled", "clean"]
 
 
-def test_trio_scopes_are_left_as_they_were() -> None:
+def test_trio_cleanup_does_not_affect_the_scopes_of_the_consumer() -> None:
     async def clean() -> None:
         with trio.CancelScope(shield=True), trio.move_on_after(0) as scope:
             await trio.sleep_forever()
@@ -104,7 +104,7 @@ def test_trio_scopes_are_left_as_they_were() -> None:
     assert LOG == ["left", "cleaning", "clean"]
 
 
-def test_trio_what_cleanup_waits_for_wakes_no_other_task() -> None:
+def test_trio_an_event_awaited_by_the_cleanup_wakes_no_other_task() -> None:
     event = trio.Event()
 
     async def then() -> None:
@@ -147,16 +147,16 @@ trio.run(main)
 """
 
 
-def test_trio_cleanup_with_a_nursery() -> None:
-    """Whatever becomes of that cleanup, Trio survives it. In a process of its own, lest this one does not."""
+def test_trio_survives_a_nursery_in_the_cleanup() -> None:
+    """It runs in another process, because an internal error of Trio would end this one."""
     ended = subprocess.run([sys.executable, "-c", NURSERY], capture_output=True, text=True, check=False)  # noqa: S603
     assert "TrioInternalError" not in ended.stderr
     assert (ended.returncode, ended.stdout) == (0, "left\n")
 
 
 @pytest.mark.parametrize("waits", [0, 2])
-def test_trio_cleanup_that_fails(waits: int, caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged; a task of Trio's own that failed would be the end of everything."""
+def test_trio_logs_an_error_of_the_cleanup(waits: int, caplog: pytest.LogCaptureFixture) -> None:
+    """An error in one of Trio's system tasks would end the whole run."""
 
     async def clean() -> None:
         await turns(waits)
@@ -164,11 +164,11 @@ def test_trio_cleanup_that_fails(waits: int, caplog: pytest.LogCaptureFixture) -
 
     in_trio(clean, lambda: turns(9))
     assert LOG == ["left", "cleaning"]
-    assert [record.getMessage() for record in caplog.records] == [COMPLAINT]
+    assert [record.getMessage() for record in caplog.records] == [MESSAGE]
     assert "KeyError: 'cleanup'" in caplog.text
 
 
-def test_trio_cleanup_that_fails_at_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_trio_logs_an_error_of_a_cleanup_that_awaits_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def items() -> AsyncIterator[int]:
         try:
             yield 1
@@ -183,4 +183,4 @@ def test_trio_cleanup_that_fails_at_once(caplog: pytest.LogCaptureFixture) -> No
 
     trio.run(main)
     assert LOG == ["clean", "left"]
-    assert [record.getMessage() for record in caplog.records] == [COMPLAINT]
+    assert [record.getMessage() for record in caplog.records] == [MESSAGE]

@@ -1,4 +1,4 @@
-"""What a worker process does, seen from inside: here it runs on this side of the wire."""
+"""The main loop of a worker process, run in a thread of this process."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ def work(fn: Callable[..., object], *args: object, seconds: float = inf, **kwarg
 
 @pytest.fixture
 def wires() -> Iterator[tuple[Connection, Connection]]:
-    """Both ends."""
+    """Both ends of a connection."""
     ours, theirs = Pipe()
     with ours, theirs:
         yield ours, theirs
 
 
 def test_a_value_is_sent_back() -> None:
-    what, sent, told = make_call(work(in_process.echo, 1, two=2))
-    assert (what, pickle.loads(sent), told) == ("value", ((1,), {"two": 2}), "")
+    what, sent, text = make_call(work(in_process.echo, 1, two=2))
+    assert (what, pickle.loads(sent), text) == ("value", ((1,), {"two": 2}), "")
 
 
 @pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_whatever_is_raised_is_sent_back_with_its_traceback(kind: type[BaseException]) -> None:
-    what, sent, told = make_call(work(in_process.fail, kind, "no"))
+def test_an_exception_is_sent_back_with_its_traceback(kind: type[BaseException]) -> None:
+    what, sent, text = make_call(work(in_process.fail, kind, "no"))
     error = pickle.loads(sent)
     assert what == "error"
     assert (type(error), error.args, error.__notes__) == (kind, ("no",), ["noted there"])
-    assert "in fail" in told
-    assert f"{kind.__name__}: no" in told
+    assert "in fail" in text
+    assert f"{kind.__name__}: no" in text
 
 
 @pytest.mark.parametrize(
@@ -55,15 +55,15 @@ def test_whatever_is_raised_is_sent_back_with_its_traceback(kind: type[BaseExcep
         ),
     ],
 )
-def test_what_cannot_be_sent_back_is_reported_as_text(
+def test_an_unpicklable_result_is_reported_as_text(
     fn: Callable[..., object], args: tuple[Any, ...], expected: tuple[str, str]
 ) -> None:
-    what, sent, told = make_call(work(fn, *args))
+    what, sent, text = make_call(work(fn, *args))
     assert (what, sent) == (expected[0], b"")
-    assert expected[1] in told
+    assert expected[1] in text
 
 
-def test_what_cannot_be_read_is_reported_as_text() -> None:
+def test_an_argument_that_cannot_be_unpickled_is_reported_as_text() -> None:
     assert make_call(work(in_process.echo, in_process.Unreadable())) == (
         "unreadable",
         b"",
@@ -72,11 +72,11 @@ def test_what_cannot_be_read_is_reported_as_text() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "least", "most"), [(50.0, 0.0, 50.0), (0.0, 0.0, 0.0), (-3.0, 0.0, 0.0)])
-def test_the_time_it_has_is_a_deadline(seconds: float, least: float, most: float) -> None:
+def test_the_time_left_becomes_a_deadline(seconds: float, least: float, most: float) -> None:
     _, sent, _ = make_call(work(in_process.left, seconds=seconds))
-    time_left, told_to_stop = pickle.loads(sent)
+    time_left, is_cancelled = pickle.loads(sent)
     assert least <= time_left <= most
-    assert not told_to_stop
+    assert not is_cancelled
     assert remaining() is None
 
 
@@ -85,38 +85,38 @@ def test_without_a_limit_there_is_no_deadline() -> None:
     assert not cancelled()
 
 
-def test_one_call_after_the_other(wires: tuple[Connection, Connection]) -> None:
-    """Before that it loads what they need; errors of that are reported by the call."""
+def test_serve_makes_one_call_after_the_other(wires: tuple[Connection, Connection]) -> None:
+    """It loads functions before the calls; a call reports the errors of loading."""
     ours, theirs = wires
-    heard: list[object] = []
+    received: list[object] = []
 
     def parent() -> None:
-        heard.append(ours.recv_bytes())
+        received.append(ours.recv_bytes())
         for needed in (pickle.dumps(in_process.echo), pickle.dumps(in_process.Unreadable())):
             ours.send_bytes(LOAD + needed)
-            heard.append(ours.recv_bytes())
+            received.append(ours.recv_bytes())
         for number in range(3):
             ours.send_bytes(work(in_process.echo, number))
-            said: Reply = pickle.loads(ours.recv_bytes())
-            heard.append(pickle.loads(said[1]))
+            reply: Reply = pickle.loads(ours.recv_bytes())
+            received.append(pickle.loads(reply[1]))
         ours.close()
 
-    with_it = threading.Thread(target=parent)
-    with_it.start()
+    thread = threading.Thread(target=parent)
+    thread.start()
     serve(theirs)
-    with_it.join()
-    assert heard == [READY, READY, READY, ((0,), {}), ((1,), {}), ((2,), {})]
+    thread.join()
+    assert received == [READY, READY, READY, ((0,), {}), ((1,), {}), ((2,), {})]
 
 
-def test_a_parent_that_is_gone_before_the_process_is_ready(wires: tuple[Connection, Connection]) -> None:
+def test_serve_returns_if_the_parent_is_gone_before_ready(wires: tuple[Connection, Connection]) -> None:
     ours, theirs = wires
     ours.close()
     serve(theirs)
-    assert not theirs.closed  # it has ended by itself, and left the wire to whoever gave it
+    assert not theirs.closed  # serve() has returned; its caller closes the connection
 
 
-def test_a_parent_that_is_gone_before_the_answer(wires: tuple[Connection, Connection]) -> None:
-    """The connection is closed, so nothing is sent."""
+def test_serve_returns_if_the_parent_is_gone_before_the_reply(wires: tuple[Connection, Connection]) -> None:
+    """The connection is closed, so that the reply cannot be sent."""
     ours, theirs = wires
     serving = threading.Thread(target=serve, args=(theirs,))
     with in_process.Line() as line:
@@ -129,19 +129,19 @@ def test_a_parent_that_is_gone_before_the_answer(wires: tuple[Connection, Connec
         serving.join()
 
 
-def test_what_was_printed_is_written_before_the_answer(
+def test_printed_text_is_flushed_before_the_reply(
     wires: tuple[Connection, Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process may be killed at any time after that, with all that it had not written yet."""
+    """The process may be killed at any time after its reply, and would lose what it has not written."""
     ours, theirs = wires
-    written: list[str] = []
+    flushes: list[str] = []
 
     class Out:
         def write(self, text: str) -> int:
             return len(text)
 
         def flush(self) -> None:
-            written.append("all of it")
+            flushes.append("flush")
 
     monkeypatch.setattr("sys.stdout", Out())
     ours.send_bytes(work(in_process.speak, "hello"))
@@ -149,7 +149,7 @@ def test_what_was_printed_is_written_before_the_answer(
     serving.start()
     assert ours.recv_bytes() == READY
     ours.recv_bytes()
-    seen = list(written)
+    seen = list(flushes)
     ours.close()
     serving.join()
     assert seen

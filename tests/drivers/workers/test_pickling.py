@@ -1,4 +1,4 @@
-"""What goes to a worker process and back, functions also from behind their decorators."""
+"""Pickling for worker processes, including functions that a decorator hides."""
 
 from __future__ import annotations
 
@@ -36,29 +36,29 @@ def twice() -> str:
     return "twice"
 
 
-def test_what_pickle_can_send_is_sent() -> None:
+def test_picklable_objects_are_unpacked_again() -> None:
     for thing in (1, "two", [3, {"four": (5,)}], plain, in_process.Shop, len, str.join):
         assert unpack(pack(thing)) == thing
 
 
-def test_a_function_is_found_behind_its_decorators() -> None:
+def test_a_function_below_its_decorators_is_found() -> None:
     inner = undecorated(twice)
     innermost = undecorated(inner)
-    for layer, said in ((twice, "noted: noted: twice"), (inner, "noted: twice"), (innermost, "twice")):
+    for layer, result in ((twice, "noted: noted: twice"), (inner, "noted: twice"), (innermost, "twice")):
         found = unpack(pack(layer))
         assert found is layer
-        assert found() == said
+        assert found() == result
 
 
 @pytest.mark.parametrize("name", ["method", "static", "of_class"])
-def test_so_is_a_method(name: str) -> None:
+def test_a_method_below_its_decorators_is_found(name: str) -> None:
     wrapper = getattr(in_process.Shop, name)
     hidden = undecorated(getattr(wrapper, "__func__", wrapper))
     assert policy_of(wrapper) is in_process.retried
     assert unpack(pack(hidden)) is hidden
 
 
-def test_a_function_without_a_name_to_find_it_by_is_refused() -> None:
+def test_a_function_that_cannot_be_imported_by_name_is_refused() -> None:
     def local() -> None: ...
 
     stranger = noted(plain)
@@ -69,7 +69,7 @@ def test_a_function_without_a_name_to_find_it_by_is_refused() -> None:
             pack(hidden)
 
 
-def test_a_wrapper_that_wraps_itself_is_no_trouble() -> None:
+def test_a_cycle_of_wrappers_is_refused() -> None:
     plain.__dict__["__wrapped__"] = plain
     try:
         with pytest.raises(pickle.PicklingError):

@@ -1,4 +1,4 @@
-"""The processes of workers: reused, replaced when they die, and no more of them than are of use."""
+"""The pool of worker processes: they are reused, replaced when they die, and limited in number."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills and forks
 
 
 @COLOURS
-def test_one_that_is_killed_while_it_waits_for_work_is_replaced(colour: str) -> None:
+def test_an_idle_process_that_was_killed_is_replaced(colour: str) -> None:
     with cold():
         victim = in_any(colour, policy(), in_process.pid)
         (parked,) = waiting()
@@ -37,7 +37,7 @@ def test_one_that_is_killed_while_it_waits_for_work_is_replaced(colour: str) -> 
         assert parked not in _pool._all
 
 
-def test_one_that_is_killed_when_it_has_just_been_taken() -> None:
+def test_sending_to_a_killed_process_raises_worker_failed() -> None:
     with cold():
         victim = policy().call(in_process.pid)
         taken = _pool.WorkerProcess.idle("spawn")
@@ -49,7 +49,7 @@ def test_one_that_is_killed_when_it_has_just_been_taken() -> None:
 
 
 @COLOURS
-def test_one_that_is_killed_at_work_is_reported(colour: str) -> None:
+def test_a_process_killed_during_a_call_raises_worker_failed(colour: str) -> None:
     with Line() as line, ThreadPoolExecutor(1) as pool:
         killed = pool.submit(lambda: os.kill(line.answer(), signal.SIGKILL))
         with pytest.raises(errors.WorkerFailed, match=r"the worker process has died \(signal 9\)"):
@@ -58,7 +58,7 @@ def test_one_that_is_killed_at_work_is_reported(colour: str) -> None:
 
 
 @COLOURS
-def test_a_death_is_retried_if_the_policy_asks_for_it(colour: str, tmp_path: Path) -> None:
+def test_worker_failed_is_retried_if_the_policy_retries_it(colour: str, tmp_path: Path) -> None:
     retrying = policy(on=errors.WorkerFailed)
     assert in_any(colour, retrying, in_process.killed_once, tmp_path / "file") == "done"
 
@@ -66,7 +66,7 @@ def test_a_death_is_retried_if_the_policy_asks_for_it(colour: str, tmp_path: Pat
 # --------------------------------------------------------------------------- the pool
 
 
-def test_no_more_are_kept_than_are_of_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_most_max_idle_processes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_pool, "MAX_IDLE", 1)
     with cold(), Line() as line, ThreadPoolExecutor(3) as pool:
         calls = [pool.submit(policy().call, in_process.stuck, line.port) for _ in range(3)]
@@ -78,7 +78,7 @@ def test_no_more_are_kept_than_are_of_use(monkeypatch: pytest.MonkeyPatch) -> No
         assert len(waiting()) == 1
 
 
-def test_one_too_many_that_does_not_end_by_itself_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_surplus_process_that_does_not_exit_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_pool, "MAX_IDLE", 0)
     monkeypatch.setattr(_pool, "REAP_TIMEOUT", 0.1)
     with cold():
@@ -86,7 +86,9 @@ def test_one_too_many_that_does_not_end_by_itself_is_killed(monkeypatch: pytest.
         assert not is_there(victim)
 
 
-def test_another_thread_takes_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_is_started_if_another_thread_took_the_last_idle_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Taken(list[Any]):
         def __bool__(self) -> bool:
             return True
@@ -96,8 +98,8 @@ def test_another_thread_takes_the_last_one(monkeypatch: pytest.MonkeyPatch) -> N
         assert policy().call(in_process.pid) != os.getpid()
 
 
-def test_a_process_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here because of what it should start with; else the system may have no more of them."""
+def test_a_process_that_cannot_be_started_raises_worker_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here its main function cannot be pickled; the operating system may also refuse another process."""
 
     def nameless(wire: Connection) -> None: ...
 
@@ -109,7 +111,7 @@ def test_a_process_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> No
     assert outcome.report.reason == "stopped"
 
 
-def test_a_wait_longer_than_the_system_can_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_longer_than_the_system_allows_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_pool, "LONGEST_WAIT", 0.001)
     with cold():
         policy().call(in_process.pid)
@@ -132,8 +134,8 @@ def test_nothing_is_started_once_the_program_is_ending(monkeypatch: pytest.Monke
         assert not is_there(victim)
 
 
-def test_a_forked_child_knows_none_of_them() -> None:
-    """They are the parent's: it must neither use them, nor end or await them at its own end."""
+def test_a_forked_child_forgets_the_processes_of_its_parent() -> None:
+    """The child must neither use them nor wait for them when it exits."""
     with cold():
         policy().call(in_process.pid)
         (parked,) = waiting()
@@ -149,15 +151,15 @@ def test_a_forked_child_knows_none_of_them() -> None:
 
 
 class Unaccounted:
-    """A process whose end another thread has just taken note of, in multiprocessing."""
+    """A process that another thread has just reaped, so that its exit code is unknown."""
 
     exitcode = None
 
     def join(self, _: float) -> None:
-        """Be gone."""
+        """Return at once."""
 
 
-def test_one_whose_exit_code_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_exit_code_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with cold():
         policy().call(in_process.pid)
         taken = _pool.WorkerProcess.idle("spawn")

@@ -1,4 +1,4 @@
-"""No worker process is left behind, however the program ends, and its end waits for none."""
+"""No worker process outlives the program, however that ends, and its exit waits for none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATHS = os.pathsep.join([str(Path(__file__).parents[3]), os.environ.get("PYTHONP
 
 
 def script(tmp_path: Path, text: str, *, guarded: bool = True) -> list[str]:
-    """Write a script that starts workers."""
+    """Write a script that uses worker processes; return the command that runs it."""
     head = """\
         import os, signal, sys, threading
         import redouble
@@ -53,8 +53,8 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 @pytest.mark.parametrize("start", ["spawn", "forkserver"])
 @pytest.mark.parametrize("work", ["stuck", "stay"])
-def test_no_orphan_is_left_when_we_are_killed(tmp_path: Path, start: str, work: str) -> None:
-    """At work, or waiting for some."""
+def test_a_worker_process_ends_when_its_parent_is_killed(tmp_path: Path, start: str, work: str) -> None:
+    """During a call, or while it is idle."""
     command = script(
         tmp_path,
         """
@@ -75,8 +75,8 @@ def test_no_orphan_is_left_when_we_are_killed(tmp_path: Path, start: str, work: 
 
 
 @pytest.mark.parametrize("start", ["spawn", "forkserver"])
-def test_exit_waits_for_no_worker(tmp_path: Path, start: str) -> None:
-    """One waits for work, and one works for a daemon thread."""
+def test_exit_waits_for_no_worker_process(tmp_path: Path, start: str) -> None:
+    """One is idle, and one runs a call of a daemon thread."""
     command = script(
         tmp_path,
         """
@@ -93,17 +93,17 @@ def test_exit_waits_for_no_worker(tmp_path: Path, start: str) -> None:
         line.hear_the_end()
 
 
-def test_our_end_is_the_end_also_for_a_thread_that_goes_on(tmp_path: Path) -> None:
-    """It starts no process any more, for which the exit would wait."""
+def test_a_thread_that_continues_during_exit_starts_no_process(tmp_path: Path) -> None:
+    """The exit would wait for a new process."""
     command = script(
         tmp_path,
         """
         import atexit, multiprocessing.util
-        atexit.register(threading.Event().wait, 0.3)  # others have things to do at the end, too
+        atexit.register(threading.Event().wait, 0.3)  # another exit handler, which takes a while
         policy = redouble.Retry(worker=redouble.Worker(kind="process"))
         once = threading.Event()
 
-        def on_and_on():
+        def call_repeatedly():
             while True:
                 try:
                     policy.call(in_process.pid)
@@ -111,7 +111,7 @@ def test_our_end_is_the_end_also_for_a_thread_that_goes_on(tmp_path: Path) -> No
                     pass
                 once.set()
 
-        threading.Thread(target=on_and_on, daemon=True).start()
+        threading.Thread(target=call_repeatedly, daemon=True).start()
         once.wait()
         """,
     )
@@ -119,8 +119,8 @@ def test_our_end_is_the_end_also_for_a_thread_that_goes_on(tmp_path: Path) -> No
         assert ended(parent) == (0, "", "")
 
 
-def test_ctrl_c(tmp_path: Path) -> None:
-    """The whole group hears it, as in a terminal; the worker leaves it to us, and is killed by that."""
+def test_ctrl_c_raises_keyboard_interrupt_in_the_parent_only(tmp_path: Path) -> None:
+    """The whole process group gets the signal. The worker ignores it, and is killed when the parent ends."""
     command = script(
         tmp_path,
         """
@@ -137,7 +137,7 @@ def test_ctrl_c(tmp_path: Path) -> None:
     assert err.count("Traceback") == err.count("\nKeyboardInterrupt") == 1
 
 
-def test_a_script_without_a_guard(tmp_path: Path) -> None:
+def test_a_script_without_a_main_guard_raises_worker_failed(tmp_path: Path) -> None:
     command = script(
         tmp_path,
         "redouble.Retry(worker=redouble.Worker(kind='process')).call(in_process.pid)",
@@ -150,22 +150,22 @@ def test_a_script_without_a_guard(tmp_path: Path) -> None:
     assert "`if __name__ == '__main__':`" in err
 
 
-def test_what_is_printed_there_is_neither_lost_nor_late(tmp_path: Path) -> None:
+def test_text_printed_by_a_worker_precedes_the_result(tmp_path: Path) -> None:
     command = script(
         tmp_path,
         """
         policy = redouble.Retry(worker=redouble.Worker(kind="process"))
         for word in ("one", "two"):
             policy.call(in_process.speak, word)
-            print("heard", word, flush=True)
+            print("returned", word, flush=True)
         """,
     )
     with started(command) as parent:
-        assert ended(parent) == (0, "one\nheard one\ntwo\nheard two\n", "")
+        assert ended(parent) == (0, "one\nreturned one\ntwo\nreturned two\n", "")
 
 
-def test_a_fork_of_ours(tmp_path: Path) -> None:
-    """It has processes of its own, and leaves ours alone when it ends."""
+def test_a_forked_child_has_its_own_worker_processes(tmp_path: Path) -> None:
+    """Its exit does not end those of the parent."""
     command = script(
         tmp_path,
         """
@@ -181,7 +181,7 @@ def test_a_fork_of_ours(tmp_path: Path) -> None:
         assert ended(parent)[:2] == (0, "0 True\n")
 
 
-def test_a_fork_of_ours_does_not_keep_an_orphan_alive(tmp_path: Path) -> None:
+def test_a_forked_child_does_not_keep_the_workers_of_a_killed_parent_alive(tmp_path: Path) -> None:
     command = script(
         tmp_path,
         """

@@ -1,4 +1,4 @@
-"""Calls in worker processes: what goes there and what comes back."""
+"""Calls in worker processes: their arguments, results, errors and limits."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.support.workers.calls import ASYNCS, COLOURS, LONG, in_any, policy
 
 
 @COLOURS
-def test_it_runs_elsewhere_and_the_process_is_used_again(colour: str) -> None:
+def test_a_call_runs_in_another_process_which_is_reused(colour: str) -> None:
     first = in_any(colour, policy(), in_process.pid)
     assert first != os.getpid()
     assert in_any(colour, policy(), in_process.pid) == first
     assert in_any(colour, policy(), in_process.echo, 1, "two") == ((1, "two"), {})
 
 
-def test_in_every_shape() -> None:
+def test_every_shape_of_a_call_runs_in_a_process() -> None:
     expected = ((1,), {"two": 2})
     assert policy().call(in_process.echo, 1, two=2) == expected
     assert policy().run(in_process.echo, 1, two=2).unwrap() == expected
@@ -39,27 +39,29 @@ def test_in_every_shape() -> None:
     [in_process.doubled, in_process.Shop().method, in_process.Shop.static, in_process.Shop.of_class],
     ids=["function", "method", "staticmethod", "classmethod"],
 )
-def test_a_decorated_function_has_the_name_of_its_wrapper(
+def test_a_decorated_function_is_sent_without_its_decorator(
     decorated: Callable[[int], tuple[int, int]],
 ) -> None:
-    """What is sent is the function itself, or the process would start a process, and so on."""
+    """With its decorator, the process would start another process, without end."""
     where, made = decorated(21)
     assert (where, made) == (policy().call(in_process.pid), 42)
 
 
-def test_a_worker_process_may_have_worker_processes() -> None:
+def test_a_worker_process_may_start_worker_processes() -> None:
     where, made = policy().call(in_process.doubled, 21)
     assert made == 42
     assert where not in (os.getpid(), policy().call(in_process.pid))
 
 
-def test_what_needs_no_module_of_ours() -> None:
+def test_a_builtin_function_runs_in_a_process() -> None:
     assert policy().call(os.getpid) == policy().call(in_process.pid)
 
 
 @COLOURS
 @pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt])
-def test_what_is_raised_there_is_raised_here(colour: str, kind: type[BaseException]) -> None:
+def test_an_exception_of_the_process_is_raised_with_its_traceback(
+    colour: str, kind: type[BaseException]
+) -> None:
     before = in_any(colour, policy(), in_process.pid)
     with pytest.raises(kind, match="no") as caught:
         in_any(colour, policy(), in_process.fail, kind, "no")
@@ -69,15 +71,15 @@ def test_what_is_raised_there_is_raised_here(colour: str, kind: type[BaseExcepti
     assert in_any(colour, policy(), in_process.pid) == before
 
 
-def test_errors_are_retried_as_any_others() -> None:
+def test_errors_of_the_process_are_retried() -> None:
     with pytest.raises(ConnectionError, match="lost") as caught:
         policy(attempts=3).call(in_process.fail, ConnectionError, "lost")
-    said = report(caught.value)
-    assert said is not None
-    assert (said.attempts, said.reason) == (3, "attempts")
+    reported = report(caught.value)
+    assert reported is not None
+    assert (reported.attempts, reported.reason) == (3, "attempts")
 
 
-def test_an_inner_policy_there_that_gave_up_is_known_here() -> None:
+def test_nested_retries_are_recognised_across_processes() -> None:
     outcome = policy(attempts=3, nested="stop").run(in_process.nested)
     assert (outcome.report.attempts, outcome.report.reason) == (1, "nested")
 
@@ -97,19 +99,19 @@ def test_an_inner_policy_there_that_gave_up_is_known_here() -> None:
     ],
     ids=["function", "argument", "argument there", "value", "error", "error here", "odd error", "exit"],
 )
-def test_what_cannot_be_pickled_is_reported(
+def test_what_cannot_be_pickled_raises_worker_failed(
     colour: str, fn: Callable[..., object], args: tuple[Any, ...], message: str
 ) -> None:
     with pytest.raises(errors.WorkerFailed, match=message) as caught:
         in_any(colour, policy(), fn, *args)
-    said = report(caught.value)
-    assert said is not None
-    assert (said.reason, said.attempts, said.workers_left) == ("stopped", 1, 0)
+    reported = report(caught.value)
+    assert reported is not None
+    assert (reported.reason, reported.attempts, reported.workers_left) == ("stopped", 1, 0)
     assert in_any(colour, policy(), in_process.pid) != os.getpid()
 
 
-def test_what_cannot_be_loaded_is_reported() -> None:
-    """Whatever is wrong with it, the process is there for the next one."""
+def test_what_cannot_be_loaded_raises_worker_failed() -> None:
+    """The process stays usable for the next call."""
     before = policy().call(in_process.pid)
     sent = partial(in_process.echo, in_process.Unreadable())
     with pytest.raises(errors.WorkerFailed, match="echo cannot be called"):
@@ -118,12 +120,12 @@ def test_what_cannot_be_loaded_is_reported() -> None:
 
 
 @COLOURS
-def test_a_deadline_is_known_there(colour: str) -> None:
+def test_the_process_has_the_deadline_of_the_call(colour: str) -> None:
     assert in_any(colour, policy(), in_process.left) == (None, False)
     for options in ({"attempt_timeout": LONG}, {"timeout": LONG}):
-        time_left, told_to_stop = in_any(colour, policy(**options), in_process.left)
+        time_left, is_cancelled = in_any(colour, policy(**options), in_process.left)
         assert 0 < time_left <= LONG
-        assert not told_to_stop
+        assert not is_cancelled
     with deadline(LONG):
         time_left, _ = in_any(colour, policy(), in_process.left)
     assert 0 < time_left <= LONG
@@ -131,22 +133,22 @@ def test_a_deadline_is_known_there(colour: str) -> None:
 
 @COLOURS
 @pytest.mark.parametrize("seconds", [3e6, 1e10, 1e300])
-def test_a_limit_may_be_as_long_as_it_likes(colour: str, seconds: float) -> None:
+def test_a_limit_may_be_of_any_length(colour: str, seconds: float) -> None:
     time_left, _ = in_any(colour, policy(attempt_timeout=seconds), in_process.left)
     assert time_left > seconds / 2
 
 
 @ASYNCS
-def test_many_at_once(colour: str) -> None:
+def test_concurrent_calls_get_their_own_results(colour: str) -> None:
     def call(number: int) -> object:
         return in_any(colour, policy(), in_process.echo, number)
 
     with ThreadPoolExecutor(3) as pool:
-        told = list(pool.map(call, range(9)))
-    assert told == [((number,), {}) for number in range(9)]
+        results = list(pool.map(call, range(9)))
+    assert results == [((number,), {}) for number in range(9)]
 
 
-def test_forkserver() -> None:
+def test_a_fork_server_has_its_own_processes() -> None:
     retrying = policy(worker=Worker(kind="process", start="forkserver"))
     first = retrying.call(in_process.pid)
     assert retrying.call(in_process.pid) == first != policy().call(in_process.pid)

@@ -1,4 +1,4 @@
-"""Sending a call to a worker process takes time, which is the attempt's."""
+"""The time of sending a call to a worker process is part of the attempt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.workers.functions import PROCESS
 
 
 class Slow:
-    """Stands for a worker process: sending to it takes a while, and so does its answer."""
+    """A fake worker process whose sending and replying take time."""
 
     def __init__(self, clock: Virtual, sending: float, answering: float) -> None:
         self.clock, self.sending, self.answering = clock, sending, answering
@@ -50,7 +50,7 @@ class Slow:
     [(0, 1, True), (1, 1, True), (1.5, 1, False), (4, 1, False), (0, 3, False)],
 )
 @pytest.mark.parametrize("limit", ["attempt_timeout", "timeout"])
-def test_sending_counts(
+def test_the_time_of_sending_counts_for_limits(
     sending: float, answering: float, in_time: bool, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Virtual()
@@ -64,8 +64,8 @@ def test_sending_counts(
         return
     with pytest.raises((errors.AttemptTimeout, errors.DeadlineExceeded)) as caught:
         policy.call(in_process.echo)
-    said = report(caught.value)
-    assert said is not None
-    assert said.limit == {"attempt_timeout": "attempt", "timeout": "total"}[limit]
+    reported = report(caught.value)
+    assert reported is not None
+    assert reported.limit == {"attempt_timeout": "attempt", "timeout": "total"}[limit]
     assert process.log == ["killed", "ended"]
     assert clock.time == max(2, sending)

@@ -1,4 +1,4 @@
-"""Calls in worker processes are stopped for real: by limits and by cancellation, at every step."""
+"""Calls in worker processes are stopped by killing the process, at every step of the call."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ def test_a_process_that_takes_too_long_is_killed(colour: str) -> None:
     victim = in_any(colour, policy(), in_process.pid)
     with Line() as line, pytest.raises(errors.AttemptTimeout) as caught:
         in_any(colour, policy(attempts=1, attempt_timeout=AT_ONCE), in_process.stuck, line.port)
-    said = report(caught.value)
-    assert said is not None
-    assert (said.limit, said.workers_left) == ("attempt", 0)
+    reported = report(caught.value)
+    assert reported is not None
+    assert (reported.limit, reported.workers_left) == ("attempt", 0)
     assert not is_there(victim)
 
 
 @COLOURS
-def test_it_is_retried_in_another_process(colour: str, tmp_path: Path) -> None:
-    """The second attempt finds the file; if this machine is too slow for that, the third does."""
+def test_a_killed_call_is_retried_in_another_process(colour: str, tmp_path: Path) -> None:
+    """The second attempt finds the file; on a slow machine, a later one does."""
     victim = in_any(colour, policy(), in_process.pid)
     path = tmp_path / "file"
     seen: list[str] = []
 
-    def told(event: Any) -> None:
+    def create_file(event: Any) -> None:
         seen.append(type(event.error).__name__)
         path.touch()
 
-    retrying = policy(attempts=50, attempt_timeout=0.1, backoff=[0] * 50, on_retry=told)
+    retrying = policy(attempts=50, attempt_timeout=0.1, backoff=[0] * 50, on_retry=create_file)
     assert in_any(colour, retrying, in_process.stuck_unless, path) == "done"
     assert set(seen) == {"AttemptTimeout"}
     assert in_any(colour, policy(), in_process.pid) != victim
@@ -63,7 +63,7 @@ def test_it_is_retried_in_another_process(colour: str, tmp_path: Path) -> None:
 
 @COLOURS
 @pytest.mark.parametrize("limit", ["timeout", "work_timeout"])
-def test_a_limit_of_the_call_kills_it_and_ends_the_call(colour: str, limit: str) -> None:
+def test_a_limit_of_the_call_kills_the_process_and_ends_the_call(colour: str, limit: str) -> None:
     victim = in_any(colour, policy(), in_process.pid)
     with Line() as line, pytest.raises(errors.DeadlineExceeded) as caught:
         in_any(colour, policy(**{limit: AT_ONCE}), in_process.stuck, line.port)
@@ -71,15 +71,15 @@ def test_a_limit_of_the_call_kills_it_and_ends_the_call(colour: str, limit: str)
     assert not is_there(victim)
 
 
-def test_a_timeout_kills_it() -> None:
+def test_a_timeout_layer_kills_the_process() -> None:
     victim = policy().call(in_process.pid)
     with Line() as line, pytest.raises(errors.AttemptTimeout):
         Timeout(AT_ONCE, worker=in_process.PROCESS).call(in_process.stuck, line.port)
     assert not is_there(victim)
 
 
-def test_one_of_a_fork_server_is_killed_too() -> None:
-    """It is not our child, so its end is heard and not seen."""
+def test_a_process_of_a_fork_server_is_killed_too() -> None:
+    """It is not our child, so that only its closed socket shows its end."""
     by_server = policy(worker=Worker(kind="process", start="forkserver"), attempts=1)
     with Line() as line:
         first = by_server.call(in_process.stay, line.port)
@@ -92,11 +92,13 @@ def test_one_of_a_fork_server_is_killed_too() -> None:
     assert by_server.call(in_process.pid) != first
 
 
-# ----------------------------------------------------------------------- while it starts
+# ------------------------------------------------------------- while the process starts
 
 
 @COLOURS
-def test_starting_does_not_count_for_an_attempt(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_start_of_a_process_does_not_count_for_the_attempt(
+    colour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(_pool, "main", in_process.slow_main)
     retrying = policy(attempts=1, attempt_timeout=in_process.STARTING * 0.9)
     with cold():
@@ -104,20 +106,20 @@ def test_starting_does_not_count_for_an_attempt(colour: str, monkeypatch: pytest
 
 
 @COLOURS
-def test_starting_counts_for_the_call(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_start_of_a_process_counts_for_the_call(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_pool, "main", in_process.held_main)
     with Line() as line, cold():
         monkeypatch.setenv("REDOUBLE_TEST_PORT", str(line.port))
         with pytest.raises(errors.DeadlineExceeded) as caught:
             in_any(colour, policy(timeout=AT_ONCE), in_process.pid)
         line.answer()
-        said = report(caught.value)
-        assert said is not None
-        assert (said.limit, said.workers_left) == ("total", 0)
+        reported = report(caught.value)
+        assert reported is not None
+        assert (reported.limit, reported.workers_left) == ("total", 0)
 
 
-def test_one_that_starts_too_slowly_is_there_for_the_next() -> None:
-    """Or a call with little time would never find any that has started."""
+def test_a_process_that_starts_too_slowly_serves_the_next_call() -> None:
+    """Otherwise a call with little time would never find a process that has started."""
     with cold():
         with pytest.raises(errors.DeadlineExceeded):
             policy(timeout=AT_ONCE / 10).call(in_process.pid)
@@ -125,7 +127,7 @@ def test_one_that_starts_too_slowly_is_there_for_the_next() -> None:
         assert policy().call(in_process.pid) == process._process.pid
 
 
-def test_one_that_hangs_while_it_starts_is_not_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_hangs_during_its_start_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second job that waits for it in vain ends it."""
     with Line() as line, cold():
         monkeypatch.setenv("REDOUBLE_TEST_PORT", str(line.port))
@@ -145,7 +147,7 @@ def test_one_that_hangs_while_it_starts_is_not_in_the_way(monkeypatch: pytest.Mo
 
 @contextmanager
 def job_of(process: int) -> Generator[None]:
-    """Take it away for a while."""
+    """Occupy this process for the duration of the block."""
     job = ProcessJob("spawn", in_process.pid, (), {})
     assert job._process._process.pid == process
     yield
@@ -153,7 +155,9 @@ def job_of(process: int) -> Generator[None]:
 
 
 @COLOURS
-def test_one_that_ends_while_it_starts_is_reported_once(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_ends_during_its_start_raises_worker_failed_once(
+    colour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with cold():
         with monkeypatch.context() as patched:
             patched.setattr(_pool, "main", in_process.broken_main)
@@ -166,15 +170,17 @@ def test_one_that_ends_while_it_starts_is_reported_once(colour: str, monkeypatch
 
 
 @ASYNCS
-def test_cancelled_while_it_runs(colour: str) -> None:
+def test_cancellation_during_the_call_kills_the_process(colour: str) -> None:
     with Line() as line:
         cancelled_when(colour, line.answer, lambda: policy().acall(in_process.stuck, line.port))
         line.hear_the_end()
 
 
 @ASYNCS
-def test_cancelled_while_it_starts(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It continues to start, for another job; here it does not get that far."""
+def test_cancellation_during_the_start_does_not_kill_the_process(
+    colour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It continues to start, for another job; here the test ends it before."""
     monkeypatch.setattr(_pool, "main", in_process.held_main)
     with Line() as line, cold():
         monkeypatch.setenv("REDOUBLE_TEST_PORT", str(line.port))
@@ -183,23 +189,23 @@ def test_cancelled_while_it_starts(colour: str, monkeypatch: pytest.MonkeyPatch)
         line.hear_the_end()
 
 
-def test_cancelled_once_it_is_ready() -> None:
-    rung: list[None] = []
+def test_cancellation_of_a_ready_job_releases_the_process() -> None:
+    wakes: list[None] = []
 
-    def ring() -> None:
-        if not rung:
+    def wake() -> None:
+        if not wakes:
             steps.stop()
-        rung.append(None)
+        wakes.append(None)
 
-    steps = AsyncJobSteps(lambda: ProcessJob("spawn", in_process.pid, (), {}), ring)
+    steps = AsyncJobSteps(lambda: ProcessJob("spawn", in_process.pid, (), {}), wake)
     before = policy().call(in_process.pid)
     assert steps.run() is None
-    assert len(rung) == 2
+    assert len(wakes) == 2
     assert policy().call(in_process.pid) == before
 
 
-def test_cancelled_before_there_is_a_process() -> None:
-    """It is started all the same, and is there for the next one."""
+def test_cancellation_before_the_process_exists_still_starts_it() -> None:
+    """It serves the next job."""
     with cold():
         steps = AsyncJobSteps(lambda: ProcessJob("spawn", in_process.pid, (), {}), lambda: None)
         steps.stop()
@@ -208,7 +214,7 @@ def test_cancelled_before_there_is_a_process() -> None:
         assert policy().call(in_process.pid) == process._process.pid
 
 
-def test_one_that_is_never_ready_is_not_waited_for_by_a_thread_for_ever(
+def test_the_wait_for_a_process_that_is_never_ready_is_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(_pool, "main", in_process.held_main)
@@ -219,7 +225,7 @@ def test_one_that_is_never_ready_is_not_waited_for_by_a_thread_for_ever(
             AsyncJobSteps(lambda: ProcessJob("spawn", in_process.pid, (), {}), lambda: None).run()
 
 
-def test_cancelled_before_its_thread_does_anything() -> None:
+def test_cancellation_before_the_thread_runs_makes_no_job() -> None:
     made: list[ProcessJob] = []
 
     def make() -> ProcessJob:
@@ -232,7 +238,7 @@ def test_cancelled_before_its_thread_does_anything() -> None:
     assert not made
 
 
-def test_a_process_is_given_back_once() -> None:
+def test_a_process_is_released_once() -> None:
     with cold():
         job = ProcessJob("spawn", in_process.pid, (), {})
         assert job.is_ready(PATIENCE)
@@ -244,8 +250,8 @@ def test_a_process_is_given_back_once() -> None:
         assert policy().call(in_process.pid) == process._process.pid
 
 
-def test_cancelled_when_it_has_just_ended() -> None:
-    """Its process may serve another job by then."""
+def test_cancellation_after_the_end_does_not_kill_the_process() -> None:
+    """The process may serve another job by then."""
     steps = AsyncJobSteps(lambda: ProcessJob("spawn", in_process.pid, (), {}), lambda: None)
     steps.start(LONG)
     process = steps.run()

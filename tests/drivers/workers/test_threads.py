@@ -1,13 +1,10 @@
-"""Worker threads: parked, reused and ended; what goes in, and what comes out."""
+"""Worker threads: parked, reused and ended; the context of their jobs, results and errors."""
 
 from __future__ import annotations
 
-import sys
 import threading
 import traceback
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import ContextVar
 from threading import Event, Thread, current_thread
 from typing import Any
 
@@ -18,26 +15,8 @@ from redouble._drivers.workers import threads as _threads
 from redouble._runtime.clock import virtual
 from redouble.testing import virtual_time
 from tests.support.fakes import Boom, Panic
-
-POLICY = Retry(on=Boom, backoff=[0] * 9, worker=Worker())
-VAR = ContextVar("VAR", default="unset")
-
-
-@pytest.fixture
-def idle(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[_threads._WorkerThread]]:
-    """Have a stack of idle threads for one test only; in the end, wait for all of them, and end them."""
-    mine: list[_threads._WorkerThread] = []
-    before = set(threading.enumerate())
-    monkeypatch.setattr(_threads, "_idle", mine)
-    yield mine
-    for thread in set(threading.enumerate()) - before:
-        if isinstance(thread, _threads._WorkerThread):
-            while thread.is_alive():
-                if thread in mine:
-                    mine.remove(thread)
-                    thread.wake.release()  # with nothing to do
-                thread.join(0.001)
-
+from tests.support.thread_switching import switching
+from tests.support.workers.threads import POLICY, VAR, idle
 
 pytestmark = pytest.mark.usefixtures(idle.__name__)
 
@@ -53,12 +32,12 @@ def test_one_thread_does_one_job_after_the_other(idle: list[Thread]) -> None:
     assert idle[0].name == "redouble worker"
 
 
-def test_all_policies_share_them(idle: list[Thread]) -> None:
+def test_all_policies_share_the_worker_threads(idle: list[Thread]) -> None:
     assert Retry(worker=Worker(grace=1)).call(current_thread) is POLICY.call(current_thread)
     assert len(idle) == 1
 
 
-def test_jobs_side_by_side_have_a_thread_each(idle: list[Thread]) -> None:
+def test_concurrent_jobs_have_a_thread_each(idle: list[Thread]) -> None:
     together = threading.Barrier(5)
 
     def work() -> Thread:
@@ -72,8 +51,8 @@ def test_jobs_side_by_side_have_a_thread_each(idle: list[Thread]) -> None:
     assert len(idle) == 5
 
 
-def test_the_last_one_parked_is_the_first_one_taken(idle: list[Thread]) -> None:
-    """So that what a burst has left behind grows old."""
+def test_the_thread_parked_last_is_taken_first(idle: list[Thread]) -> None:
+    """So that the surplus threads of a burst stay idle, and end."""
     go, begun = {name: Event() for name in "abc"}, threading.Barrier(4)
 
     def work(name: str) -> Thread:
@@ -92,7 +71,9 @@ def test_the_last_one_parked_is_the_first_one_taken(idle: list[Thread]) -> None:
     assert [POLICY.call(current_thread) for _ in range(3)] == [order[-1]] * 3
 
 
-def test_an_idle_thread_ends(idle: list[Thread], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_thread_ends_after_the_idle_timeout(
+    idle: list[Thread], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(_threads, "IDLE_TIMEOUT", 0.001)
     for _ in range(3):
         thread = POLICY.call(current_thread)
@@ -101,13 +82,12 @@ def test_an_idle_thread_ends(idle: list[Thread], monkeypatch: pytest.MonkeyPatch
         assert not thread.is_alive()
 
 
-def test_a_thread_that_is_taken_while_it_is_about_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is lost then, however often."""
+def test_no_job_is_lost_if_its_thread_is_about_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_threads, "IDLE_TIMEOUT", 0.0)
     assert [POLICY.call(int, str(number)) for number in range(2000)] == [*range(2000)]
 
 
-def test_a_failed_job_harms_no_thread(idle: list[Thread]) -> None:
+def test_a_failed_job_does_not_end_its_thread(idle: list[Thread]) -> None:
     thread = POLICY.call(current_thread)
     for error in (Panic(), SystemExit(3), KeyboardInterrupt(), GeneratorExit(), StopIteration(), Boom()):
         with pytest.raises(type(error)):
@@ -120,10 +100,10 @@ def raising(error: BaseException) -> None:
     raise error
 
 
-# --------------------------------------------------------------------------- what goes in
+# --------------------------------------------------------------------- the context of a job
 
 
-def test_context_variables_go_in_and_not_out() -> None:
+def test_a_job_runs_in_a_copy_of_the_callers_context() -> None:
     fails = [Boom(), Boom()]
 
     def work() -> str:
@@ -135,14 +115,14 @@ def test_context_variables_go_in_and_not_out() -> None:
 
     token = VAR.set("outside")
     try:
-        assert POLICY.call(work) == "outside"  # and every attempt finds them as they were
+        assert POLICY.call(work) == "outside"  # in every attempt
         assert VAR.get() == "outside"
     finally:
         VAR.reset(token)
     assert POLICY.call(VAR.get) == "unset"
 
 
-def test_virtual_time_goes_in() -> None:
+def test_virtual_time_applies_on_the_worker() -> None:
     fails = [Boom(), Boom()]
 
     def work() -> object:
@@ -159,7 +139,7 @@ def test_virtual_time_goes_in() -> None:
     assert POLICY.call(virtual) is None
 
 
-def test_a_worker_inside_a_worker(idle: list[Thread]) -> None:
+def test_nested_workers_have_a_thread_each(idle: list[Thread]) -> None:
     def deeper(levels: int) -> list[Thread]:
         return [current_thread(), *(POLICY.call(deeper, levels - 1) if levels else [])]
 
@@ -168,11 +148,11 @@ def test_a_worker_inside_a_worker(idle: list[Thread]) -> None:
     assert not POLICY.call(cancelled)
 
 
-# --------------------------------------------------------------------------- what comes out
+# ---------------------------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize("kind", [Boom, Panic, KeyboardInterrupt, SystemExit, GeneratorExit, StopIteration])
-def test_errors_cross_with_their_traceback(kind: type[BaseException]) -> None:
+def test_errors_are_raised_with_the_traceback_of_the_worker(kind: type[BaseException]) -> None:
     raised = kind("on the worker")
 
     def where_it_went_wrong() -> None:
@@ -182,12 +162,12 @@ def test_errors_cross_with_their_traceback(kind: type[BaseException]) -> None:
         Retry(attempts=1, worker=Worker()).call(where_it_went_wrong)
     assert caught.value is raised
     names = [frame.name for frame in traceback.extract_tb(raised.__traceback__)]
-    assert names[0] == test_errors_cross_with_their_traceback.__name__
+    assert names[0] == test_errors_are_raised_with_the_traceback_of_the_worker.__name__
     assert names[-1] == "where_it_went_wrong"
     assert (report(raised) is None) is not isinstance(raised, Exception)
 
 
-def test_a_stop_iteration_is_judged_like_any_error() -> None:
+def test_a_stop_iteration_is_retried_like_any_error() -> None:
     fails = [StopIteration(1), StopIteration(2)]
 
     def work() -> str:
@@ -198,7 +178,7 @@ def test_a_stop_iteration_is_judged_like_any_error() -> None:
     assert Retry(on=StopIteration, backoff=[0, 0], worker=Worker()).call(work) == "done"
 
 
-def test_an_error_that_is_falsy_or_compares_oddly() -> None:
+def test_an_error_that_is_falsy_or_cannot_be_compared_is_raised() -> None:
     class Odd(Boom):
         def __bool__(self) -> bool:
             return False
@@ -215,21 +195,12 @@ def test_an_error_that_is_falsy_or_compares_oddly() -> None:
 # --------------------------------------------------------------------------------- stress
 
 
-@pytest.fixture
-def switching() -> Iterator[None]:
-    """Let threads switch every microsecond."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
-@pytest.mark.usefixtures("switching")
+@pytest.mark.usefixtures(switching.__name__)
 @pytest.mark.parametrize("seconds", [10.0, 0.0], ids=["parked", "ending at once"])
 def test_many_jobs_from_many_threads(
     seconds: float, idle: list[Thread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is lost, nothing is done twice, and there are no more threads than there are callers."""
+    """Each job is done exactly once, by no more threads than there are callers."""
     monkeypatch.setattr(_threads, "IDLE_TIMEOUT", seconds)
     callers, jobs = 16, 100
     done: list[tuple[int, int, int]] = []

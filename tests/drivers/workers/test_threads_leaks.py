@@ -1,44 +1,24 @@
-"""What a worker thread leaves behind: nothing. No result, no argument, no frame."""
+"""A worker thread keeps no reference to a result, an argument or a frame of a job that has ended."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import traceback
 import weakref
-from collections.abc import Iterator
 from threading import Event
 
 import pytest
 
 from redouble import SYSTEM, Retry, Worker, errors
 from redouble.testing import virtual_time
-from tests.drivers.workers.test_threads import POLICY, idle
 from tests.support.fakes import Boom, Panic
+from tests.support.garbage_collection import Thing, uncollected
+from tests.support.workers.threads import idle, settled
 
 pytestmark = pytest.mark.usefixtures(idle.__name__)
 
 
-class Thing:
-    """Something that can be watched, and that may be in a circle of its own."""
-
-
-@pytest.fixture
-def uncollected() -> Iterator[None]:
-    """Without garbage collection: an object is gone because nothing refers to it any more."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-
-
-def settled() -> None:
-    """Return once the threads have let go of what they did: they do that before their next job."""
-    for _ in range(2):
-        POLICY.call(int)
-
-
-@pytest.mark.usefixtures("uncollected")
+@pytest.mark.usefixtures(uncollected.__name__)
 @pytest.mark.parametrize("error", [None, Boom, Panic])
 def test_nothing_keeps_arguments_and_results_alive(error: type[BaseException] | None) -> None:
     def work(thing: Thing, *, other: Thing) -> Thing:
@@ -59,10 +39,10 @@ def test_nothing_keeps_arguments_and_results_alive(error: type[BaseException] | 
     assert [ref() for ref in watched + local] == [None] * (2 + len(local))
 
 
-@pytest.mark.usefixtures("uncollected")
+@pytest.mark.usefixtures(uncollected.__name__)
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_late_result_is_discarded_and_freed(fails: bool) -> None:
-    """As soon as it is there, though the error of the call may live on."""
+    """It is freed when the job ends, even if the error of the call is still referenced."""
     go, gone = Event(), Event()
 
     def work(thing: Thing) -> Thing:
@@ -85,9 +65,9 @@ def test_a_late_result_is_discarded_and_freed(fails: bool) -> None:
     assert not watched.alive
 
 
-@pytest.mark.usefixtures("uncollected")
-def test_an_error_that_came_too_late_by_the_clock_of_a_test_is_freed() -> None:
-    """The worker has ended by then, without being told."""
+@pytest.mark.usefixtures(uncollected.__name__)
+def test_an_error_that_is_late_in_virtual_time_is_freed() -> None:
+    """The worker has ended before it could be cancelled."""
     watched: list[weakref.ref[Thing]] = []
 
     def work(thing: Thing) -> None:
@@ -102,7 +82,7 @@ def test_an_error_that_came_too_late_by_the_clock_of_a_test_is_freed() -> None:
 
 
 def test_a_slow_destructor_of_a_late_result_delays_no_call() -> None:
-    """Its thread takes no other job before it is through with this one."""
+    """Its thread takes no other job until the destructor has returned."""
     go, freeing, freed = Event(), Event(), Event()
 
     class Slow:
@@ -125,9 +105,9 @@ def test_a_slow_destructor_of_a_late_result_delays_no_call() -> None:
         freed.set()
 
 
-@pytest.mark.usefixtures("uncollected")
+@pytest.mark.usefixtures(uncollected.__name__)
 @pytest.mark.parametrize("error", [None, Boom])
-def test_nothing_keeps_what_async_code_gave_alive(error: type[Exception] | None) -> None:
+def test_nothing_keeps_the_arguments_of_async_calls_alive(error: type[Exception] | None) -> None:
     watched: list[weakref.ref[Thing]] = []
 
     def work(thing: Thing) -> Thing:

@@ -10,13 +10,14 @@ import pytest
 
 from redouble import SYSTEM, Layer, Retry, Timeout, Worker, errors, report
 from redouble.testing import virtual_time
-from tests.drivers.test_attempt import AT_ONCE, BESIDE, LONG, SOON, STUCK, Stuck
+from tests.support.drivers.stuck_operations import SOON
+from tests.support.drivers.worker_attempts import AT_ONCE, BESIDE, LONG, STUCK, Stuck
 from tests.support.fakes import ASYNC, always, in_colour
 from tests.support.virtual_time import at
 
 COLOURS = pytest.mark.parametrize("colour", ["sync", *ASYNC])
 
-# Each leaves its worker behind, and each says so in another way.
+# Each layer leaves its worker running, and reports it in another way.
 LEAVING: dict[str, Layer] = {
     "attempts": Retry(attempts=1, attempt_timeout=SOON, worker=AT_ONCE),
     "another attempt": Retry(attempt_timeout=SOON, worker=AT_ONCE),
@@ -30,21 +31,21 @@ EVERY_LEAVING = pytest.mark.parametrize("inner", LEAVING.values(), ids=LEAVING)
 
 
 def around(**options: Any) -> Retry:
-    """Make a policy that goes on: a busy machine may not come to the operation in its first attempt."""
-    said: dict[str, Any] = {"on": Exception, "attempts": 20, "backoff": [0] * 20, "nested": "allow"}
-    return Retry(**said | options)
+    """Return a policy with many attempts: on a busy machine the first ones may not reach the operation."""
+    defaults: dict[str, Any] = {"on": Exception, "attempts": 20, "backoff": [0] * 20, "nested": "allow"}
+    return Retry(**defaults | options)
 
 
 def failure(colour: str, policy: Retry, work: Callable[[], object]) -> Exception:
-    with pytest.raises(Exception) as caught:  # noqa: PT011  any: the row says which
+    with pytest.raises(Exception) as caught:  # noqa: PT011  of any type
         in_colour(colour, lambda: policy.call(work), lambda: policy.acall(work))
     return caught.value
 
 
-def is_said(error: Exception) -> bool:
+def reports_a_worker_left(error: Exception) -> bool:
     """Return True if the report of this error has a worker left."""
-    said = report(error)
-    return said is not None and (said.reason, said.workers_left) == (STUCK, 1)
+    reported = report(error)
+    return reported is not None and (reported.reason, reported.workers_left) == (STUCK, 1)
 
 
 # ------------------------------------------------------------------- a policy around another
@@ -52,15 +53,15 @@ def is_said(error: Exception) -> bool:
 
 @COLOURS
 @EVERY_LEAVING
-def test_a_policy_around_one_that_has_left_its_worker(colour: str, inner: Layer) -> None:
+def test_an_outer_policy_does_not_retry_while_an_inner_worker_runs(colour: str, inner: Layer) -> None:
     with Stuck() as stuck:
-        assert is_said(failure(colour, around(), lambda: inner.call(stuck)))
+        assert reports_a_worker_left(failure(colour, around(), lambda: inner.call(stuck)))
         assert stuck.called(1)
 
 
 @pytest.mark.parametrize("colour", ASYNC)
 @pytest.mark.parametrize("limit", ["attempt_timeout", "timeout"])
-def test_async_code_around_one_that_has_left_its_worker(colour: str, limit: str) -> None:
+def test_an_outer_async_policy_does_not_retry_while_an_inner_worker_runs(colour: str, limit: str) -> None:
     limits: dict[str, Any] = {limit: SOON}
     inner = Retry(attempts=1, worker=AT_ONCE, **limits)
 
@@ -68,9 +69,9 @@ def test_async_code_around_one_that_has_left_its_worker(colour: str, limit: str)
         await inner.acall(stuck)
 
     async def main() -> None:
-        with pytest.raises(Exception) as caught:  # noqa: PT011  any: the row says which
+        with pytest.raises(Exception) as caught:  # noqa: PT011  of any type
             await around().call(work)
-        assert is_said(caught.value)
+        assert reports_a_worker_left(caught.value)
 
     with Stuck() as stuck:
         in_colour(colour, lambda: None, main)
@@ -88,52 +89,52 @@ def grouped(error: Exception) -> Exception:
 
 
 def pickled(error: Exception) -> Exception:
-    """As it comes from a worker process, where the stamp is a report."""
+    """Return a copy as it comes from a worker process, where the stamp is a report."""
     copy: Exception = pickle.loads(pickle.dumps(error))
     return copy
 
 
-TRAVELS = pytest.mark.parametrize("travel", [chained, grouped, pickled])
+TRANSFORMS = pytest.mark.parametrize("transform", [chained, grouped, pickled])
 
 
-def failing(inner: Layer, stuck: Stuck, travel: Callable[[Exception], Exception]) -> Callable[[], None]:
-    """Make an operation that makes of an inner error what comes out."""
+def failing(inner: Layer, stuck: Stuck, transform: Callable[[Exception], Exception]) -> Callable[[], None]:
+    """Return an operation that raises ``transform(error)`` for the error of the inner call."""
 
     def work() -> None:
         ended: list[Exception] = []
         try:
             inner.call(stuck)
         except Exception as error:
-            ended.append(travel(error))
+            ended.append(transform(error))
         raise ended.pop()
 
     return work
 
 
-@TRAVELS
+@TRANSFORMS
 @EVERY_LEAVING
 @pytest.mark.parametrize("nested", ["allow", "warn"])
-def test_however_that_error_travels(
-    travel: Callable[[Exception], Exception], inner: Layer, nested: str
+def test_an_inner_worker_is_recognised_in_a_chained_grouped_or_pickled_error(
+    transform: Callable[[Exception], Exception], inner: Layer, nested: str
 ) -> None:
-    """And whatever the outer policy says about the inner one's attempts."""
+    """Whatever `nested` of the outer policy is."""
     with Stuck() as stuck:
-        assert is_said(failure("sync", around(nested=nested), failing(inner, stuck, travel)))
+        assert reports_a_worker_left(failure("sync", around(nested=nested), failing(inner, stuck, transform)))
         assert stuck.called(1)
 
 
 @COLOURS
-def test_beside_it_if_that_is_allowed(colour: str) -> None:
+def test_overlap_allows_attempts_beside_a_stuck_worker(colour: str) -> None:
     inner = Retry(attempts=1, attempt_timeout=SOON, worker=BESIDE)
     with Stuck() as stuck:
         error = failure(colour, around(attempts=3), lambda: inner.call(stuck))
-        said = report(error)
-        assert said is not None
-        assert (said.reason, said.attempts) == ("attempts", 3)
+        reported = report(error)
+        assert reported is not None
+        assert (reported.reason, reported.attempts) == ("attempts", 3)
         assert stuck.called(3)
 
 
-def test_a_worker_that_was_left_before_is_no_concern_of_this_attempt() -> None:
+def test_a_worker_left_by_an_earlier_call_does_not_prevent_retries() -> None:
     old = Retry(attempts=1, attempt_timeout=SOON, worker=AT_ONCE)
     with Stuck() as stuck, virtual_time():
         error = old.run(stuck).error
@@ -147,7 +148,7 @@ def fail(error: Exception) -> None:
     raise error
 
 
-# ---------------------------------------------------------------- a worker on a worker
+# ---------------------------------------------------------------------- nested workers
 
 
 @COLOURS
@@ -161,52 +162,52 @@ def fail(error: Exception) -> None:
     ],
     ids=["timeout", "total", "attempts", "wrapped"],
 )
-def test_a_worker_that_stops_when_asked_but_leaves_another_one(colour: str, inner: Layer) -> None:
-    """Its limit is a deadline for what runs there, which ends by that, and has left a worker of its own."""
+def test_a_cancelled_worker_that_left_its_own_worker_is_not_retried(colour: str, inner: Layer) -> None:
+    """The limit is a deadline for the inner call, which ends by it and leaves its own worker running."""
     with Stuck() as stuck:
         policy = around(attempt_timeout=SOON, worker=Worker(grace=LONG))
         error = failure(colour, policy, lambda: inner.call(stuck))
-        assert is_said(error)
+        assert reports_a_worker_left(error)
         assert type(error) is errors.WorkerStillRunning
         assert stuck.called(1)
 
 
 @COLOURS
-@TRAVELS
+@TRANSFORMS
 @pytest.mark.parametrize(
     "inner", [Retry(timeout=LONG, worker=AT_ONCE), Timeout(LONG, worker=AT_ONCE)], ids=["retry", "timeout"]
 )
-def test_however_its_error_travels(
-    colour: str, travel: Callable[[Exception], Exception], inner: Layer
+def test_a_nested_worker_is_recognised_in_a_chained_grouped_or_pickled_error(
+    colour: str, transform: Callable[[Exception], Exception], inner: Layer
 ) -> None:
     with Stuck() as stuck:
         policy = around(attempt_timeout=SOON, worker=Worker(grace=LONG))
-        assert is_said(failure(colour, policy, failing(inner, stuck, travel)))
+        assert reports_a_worker_left(failure(colour, policy, failing(inner, stuck, transform)))
         assert stuck.called(1)
 
 
 @COLOURS
-def test_one_that_left_another_before_it_was_asked_to_stop(colour: str) -> None:
-    """By the virtual clock it is late, though it was not asked to stop."""
+def test_a_late_attempt_that_left_a_worker_is_not_retried(colour: str) -> None:
+    """It is late by the virtual clock, and was not cancelled before its end."""
     calls: list[None] = []
 
     def work() -> None:
         calls.append(None)
         SYSTEM.sleep(10)
-        raise errors.WorkerStillRunning("somebody else's")
+        raise errors.WorkerStillRunning("of another call")
 
     policy = around(attempt_timeout=1, worker=Worker(grace=LONG))
     with pytest.raises(errors.WorkerStillRunning) as caught:
         at(f"{colour} inside", lambda _: policy.call(work), lambda _: policy.acall(work))
-    assert is_said(caught.value)
+    assert reports_a_worker_left(caught.value)
     assert len(calls) == 1
 
 
 @COLOURS
-def test_a_timeout_around_a_timeout(colour: str) -> None:
+def test_an_outer_timeout_reports_the_worker_that_an_inner_one_left(colour: str) -> None:
     inner, outer = Timeout(LONG, worker=AT_ONCE), Timeout(SOON, worker=Worker(grace=LONG))
     with Stuck() as stuck:
         error = failure(colour, around(), lambda: (outer | inner).call(stuck))
-        assert is_said(error)
+        assert reports_a_worker_left(error)
         assert type(error) is errors.WorkerStillRunning
         assert stuck.called(1)

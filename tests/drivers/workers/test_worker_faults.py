@@ -1,4 +1,4 @@
-"""Workers and bad luck: no more threads, Ctrl-C, forks, and the end of the program."""
+"""Workers when no thread can be started, on Ctrl-C, after a fork and at the end of the program."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pytest
 from redouble import Retry, Worker, errors, report
 from redouble._drivers.workers import processes as _processes
 from redouble._drivers.workers import threads as _threads
-from tests.drivers.workers.test_threads import idle
 from tests.support.fakes import ASYNC, COLOURS, in_colour
+from tests.support.workers.threads import idle
 
 pytestmark = pytest.mark.usefixtures(idle.__name__)
 
-# --------------------------------------------------------------------------- no more threads
+# ------------------------------------------------------------- no thread can be started
 
 
 def exhausted(monkeypatch: pytest.MonkeyPatch, error: Exception, times: int) -> list[Thread]:
@@ -46,20 +46,27 @@ NO_THREAD = RuntimeError("can't start new thread")
 
 @pytest.mark.parametrize("colour", COLOURS)
 @pytest.mark.parametrize("error", [NO_THREAD, MemoryError()])
-def test_no_thread_can_be_started(colour: str, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A retry would make it worse, so there is none unless `on` asks for it."""
+def test_a_thread_that_cannot_be_started_raises_worker_failed(
+    colour: str, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not retried unless `on` includes it, because a retry would need another thread."""
     refused = exhausted(monkeypatch, error, 99)
     with pytest.raises(errors.WorkerFailed, match="no thread could be started") as caught:
         called(colour, Retry(worker=Worker()), lambda: None)
     assert caught.value.__cause__ is error
     assert len(refused) == 1
-    said = report(caught.value)
-    assert said is not None
-    assert (said.reason, said.attempts, said.workers_left, said.limit) == ("stopped", 1, 0, None)
+    reported = report(caught.value)
+    assert reported is not None
+    assert (reported.reason, reported.attempts, reported.workers_left, reported.limit) == (
+        "stopped",
+        1,
+        0,
+        None,
+    )
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-def test_a_rule_may_retry_it(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_failed_is_retried_if_on_includes_it(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = exhausted(monkeypatch, NO_THREAD, 2)
     policy = Retry(on=errors.WorkerFailed, backoff=[0, 0], worker=Worker())
     assert called(colour, policy, lambda: "done") == "done"
@@ -67,7 +74,7 @@ def test_a_rule_may_retry_it(colour: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-def test_idle_threads_go_on_then(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_threads_are_used_if_none_can_be_started(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = Retry(worker=Worker())
     thread = called(colour, policy, current_thread)
     exhausted(monkeypatch, NO_THREAD, 99)
@@ -75,7 +82,7 @@ def test_idle_threads_go_on_then(colour: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("colour", ASYNC)
-def test_nothing_is_left_behind_by_one_that_did_not_start(
+def test_a_thread_that_did_not_start_leaves_nothing_behind(
     colour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = set(threading.enumerate())
@@ -86,20 +93,20 @@ def test_nothing_is_left_behind_by_one_that_did_not_start(
     assert set(threading.enumerate()) <= before
 
 
-# ------------------------------------------------------------------- a program of its own
+# --------------------------------------------------------------------- in another process
 
 
 START = """\
 import asyncio, os, signal, sys, threading
 import redouble
 from redouble import Retry, Worker, errors
-told = threading.Event()
+stopped = threading.Event()
 policy = Retry(on=OSError, backoff=[0] * 9, worker=Worker(grace=0))
-def until_told():
+def until_cancelled():
     pause = threading.Event()
     while not redouble.cancelled():
         pause.wait(0.001)
-    told.set()
+    stopped.set()
 def for_ever():
     lock = threading.Lock()
     lock.acquire()
@@ -108,7 +115,7 @@ def for_ever():
 
 
 def program(script: str, start: str = START) -> list[str]:
-    """Run it to its good end; return what it said."""
+    """Run a script in another process, successfully; return the lines that it printed."""
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", start + script]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)  # noqa: S603  ours
     assert (done.returncode, done.stderr) == (0, "")
@@ -132,8 +139,8 @@ except errors.WorkerStillRunning:
     assert program(script) == ["still running"]
 
 
-def test_neither_does_one_that_works_and_is_idle_in_turn() -> None:
-    """The interpreter is torn down under it, and it says nothing about that."""
+def test_busy_workers_do_not_delay_the_end_of_the_program() -> None:
+    """The interpreter ends while they run, and they print nothing."""
     script = """
 begun = threading.Event()
 def work():
@@ -147,8 +154,8 @@ print("still running")
     assert program(script) == ["still running"]
 
 
-def test_workers_at_the_end_of_the_program() -> None:
-    """Where a thread may or may not be startable any more: it works, or says why not."""
+def test_workers_in_an_exit_handler() -> None:
+    """A parked thread works there; starting another one works, or raises `WorkerFailed`."""
     script = """
 import atexit
 @atexit.register
@@ -177,18 +184,18 @@ INTERRUPTED = {
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no signal to send")
 @pytest.mark.parametrize("shape", INTERRUPTED)
-def test_ctrl_c_while_a_worker_runs(shape: str) -> None:
-    """It comes out at once, where the call was made, and the operation is told."""
+def test_ctrl_c_ends_the_call_and_cancels_the_operation(shape: str) -> None:
+    """The call raises KeyboardInterrupt at once."""
     script = f"""
 signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
 def work():
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-    until_told()
+    until_cancelled()
 try:
     {INTERRUPTED[shape]}
 except KeyboardInterrupt:
     print("interrupted")
-    print(told.wait(60))
+    print(stopped.wait(60))
     print(policy.call(str, "goes on"))
 """
     assert program(script) == ["interrupted", "True", "goes on"]
@@ -196,7 +203,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_forked_child_has_workers_of_its_own() -> None:
-    """Those of its parent do not exist there, idle or not."""
+    """The threads of its parent do not exist in the child, neither idle nor busy ones."""
     script = """
 begun = threading.Event()
 def busy():
@@ -218,8 +225,8 @@ print(policy.call(threading.current_thread) is parked)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_fork_on_a_worker() -> None:
-    """The child has that one thread only; it can have others."""
+def test_a_job_may_fork() -> None:
+    """The child has only this thread, and can start others."""
     script = """
 def work():
     child = os.fork()

@@ -1,4 +1,4 @@
-"""The budget protocol: what a grant is, and that any object with the methods is a budget."""
+"""The budget protocol: grants, and any object with the methods of a budget."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from redouble import Backoff, Grant, Kind, Retry, errors, types
 from tests.support.fakes import Ledger, Virtual
 
 
-class Stingy:
-    """The smallest budget there can be: it never allows anything."""
+class NoRetries:
+    """A minimal budget, which never grants a retry."""
 
     def start(self, now: float, /) -> None: ...
 
@@ -44,7 +44,7 @@ def test_a_grant_is_a_value() -> None:
 
 
 def test_anything_with_the_methods_is_a_budget() -> None:
-    budget: types.Budget = Stingy()
+    budget: types.Budget = NoRetries()
     with pytest.raises(errors.BudgetExhausted) as caught:
         Retry(budget=budget, wrap=True).call(fails)
     assert caught.value.reason == "budget"
@@ -52,7 +52,7 @@ def test_anything_with_the_methods_is_a_budget() -> None:
         Retry(budget=budget).call(fails)
 
 
-def test_a_grant_makes_the_delay_at_least_so_long() -> None:
+def test_the_wait_of_a_grant_is_the_shortest_delay() -> None:
     clock = Virtual()
     with pytest.raises(ConnectionError):
         Retry(backoff=[1, 9], attempts=3, budget=Ledger(wait=4), clock=clock).call(fails)
@@ -60,7 +60,7 @@ def test_a_grant_makes_the_delay_at_least_so_long() -> None:
 
 
 def test_sharing_is_by_identity() -> None:
-    """Two policies with the same object draw on the same allowance; two that are equal do not."""
+    """Policies with the same budget object share its retries; policies with equal budgets do not."""
     shared, clock = Ledger(retries=3), Virtual()
     one = Retry(backoff=Backoff.constant(0), attempts=3, budget=shared, clock=clock)
     other = Retry(backoff=Backoff.constant(0), attempts=5, budget=shared, clock=clock)
@@ -70,8 +70,8 @@ def test_sharing_is_by_identity() -> None:
     assert alone.run(fails).report.attempts == 3
 
 
-def test_a_budget_that_breaks_is_an_outcome_too() -> None:
-    class Breaking(Stingy):
+def test_an_error_raised_by_a_budget_ends_the_call() -> None:
+    class Breaking(NoRetries):
         def failed(self, kind: Kind, now: float, /) -> None:
             raise ZeroDivisionError
 
@@ -83,8 +83,8 @@ def test_a_budget_that_breaks_is_an_outcome_too() -> None:
     assert [entry.error_type for entry in outcome.report.history] == ["ConnectionError"]
 
 
-def test_copies_of_a_policy_share_it() -> None:
-    """A policy is a value that never changes; pickled, it takes what it can along."""
+def test_copies_of_a_policy_share_its_budget() -> None:
+    """A policy is immutable, so that a copy is the same object; an unpickled one is equal."""
     policy = Retry(budget=Ledger(), labels={"team": "a"}, attempts=7)
     assert copy.deepcopy(policy) is policy
     arrived = pickle.loads(pickle.dumps(policy))

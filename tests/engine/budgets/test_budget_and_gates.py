@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from redouble import Bulkhead, CircuitBreaker, Gate, Hints, Retry, RetryBudget, errors, report
-from tests.conftest import Drive
 from tests.support.budgets import RecordingBudget, bucket_of, budget_of
+from tests.support.drivers.scripted_calls import Drive
 from tests.support.fakes import Boom, Call, Virtual, in_colour, ok
 from tests.support.streams import Reader
 
@@ -35,7 +35,7 @@ def full_bulkhead(clock: Virtual) -> Bulkhead:
 
 
 class Shut(Gate):
-    """A gate of one's own."""
+    """A custom gate that rejects every call."""
 
     def admit(self, now: float, /) -> None:
         raise errors.Rejected("shut")
@@ -50,15 +50,15 @@ GATES = pytest.mark.parametrize("gate", [open_breaker, full_bulkhead, shut])
 
 @GATES
 @pytest.mark.parametrize("make", [lambda: budget_of(per_second=0.1), lambda: bucket_of(1)])
-def test_a_gate_that_refuses_costs_nothing(
+def test_a_retry_that_a_gate_rejects_costs_nothing(
     colour: str, gate: Callable[[Virtual], Any], make: Callable[[], Any]
 ) -> None:
-    """No retry has called the function: one grant is enough for any number of them."""
-    clock, books = Virtual(), RecordingBudget(make())
-    retrying = Retry(attempts=4, backoff=[0.1] * 9, budget=books, clock=clock, hints=Hints(mode="ignore"))
+    """Each grant is refunded, so that one is enough for any number of rejected retries."""
+    clock, budget = Virtual(), RecordingBudget(make())
+    retrying = Retry(attempts=4, backoff=[0.1] * 9, budget=budget, clock=clock, hints=Hints(mode="ignore"))
     pipeline = retrying | gate(clock)
     calls: list[None] = []
-    before = books.snapshot()
+    before = budget.snapshot()
 
     def work() -> None:
         calls.append(None)
@@ -82,19 +82,19 @@ def test_a_gate_that_refuses_costs_nothing(
         (lambda: pipeline.call(work), lambda: pipeline.call(awork)),
         (lambda: Reader().read(pipeline(items), []), aread),
     ]:
-        books.lines.clear()
+        budget.lines.clear()
         with pytest.raises(errors.Rejected) as caught:
             in_colour(colour, blocking, waiting)
-        said = report(caught.value)
-        assert said is not None
-        assert (said.attempts, said.reason, calls) == (4, "attempts", [])
-        assert books.lines == ["spend 1: 0", "refund 1: 1"] * 3
-        assert books.snapshot() == before
+        reported = report(caught.value)
+        assert reported is not None
+        assert (reported.attempts, reported.reason, calls) == (4, "attempts", [])
+        assert budget.lines == ["spend 1: 0", "refund 1: 1"] * 3
+        assert budget.snapshot() == before
 
 
 def test_a_breaker_that_opens_and_closes_meanwhile(colour: str) -> None:
-    """The failure that opens it costs a grant, the retry it rejects does not, the one that succeeds does."""
-    clock, books = Virtual(), few()
+    """A retry that the breaker rejects costs nothing; the other retries cost a grant each."""
+    clock, budget = Virtual(), few()
     breaker = CircuitBreaker(failures=1, cooldown=5, clock=clock)
     answers: list[str | Boom] = ["done", Boom()]
 
@@ -108,27 +108,25 @@ def test_a_breaker_that_opens_and_closes_meanwhile(colour: str) -> None:
         return work()
 
     pipeline = (
-        Retry(on=Exception, backoff=SECONDS, budget=books, clock=clock, hints=Hints(spread=0)) | breaker
+        Retry(on=Exception, backoff=SECONDS, budget=budget, clock=clock, hints=Hints(spread=0)) | breaker
     )
     assert in_colour(colour, pipeline(work), pipeline(awork)) == "done"
     assert clock.waits == [1, 4]
-    assert books.lines == ["spend 1: 1", "refund 1: 2", "spend 1: 1", "credit 1: 2"]
+    assert budget.lines == ["spend 1: 1", "refund 1: 2", "spend 1: 1", "credit 1: 2"]
 
 
 @pytest.mark.parametrize("kind", [errors.Rejected, errors.CircuitOpen, errors.BulkheadFull])
-def test_a_refusal_that_comes_from_the_operation_is_paid_for(
-    drive: Drive, kind: type[errors.Rejected]
-) -> None:
-    """The function was called, and may have had effects before something in it was rejected."""
+def test_a_rejection_raised_by_the_operation_costs_a_grant(drive: Drive, kind: type[errors.Rejected]) -> None:
+    """The function was called, and may have had effects before it raised."""
     refused = kind("full", limit=1) if kind is errors.BulkheadFull else kind("full")
     expected = Call(1, ledger="spend 1: 1, spend 1: 0, credit 1: 1")
     assert expected == drive([refused, refused, ok(1)], budget=few)
 
 
-def test_attempts_of_an_inner_policy_are_paid_for(colour: str) -> None:
-    """The last of them was refused, but not the others."""
-    clock, books, calls = Virtual(), few(), list[None]()
-    outer = Retry(on=Exception, attempts=2, backoff=[9], budget=books, clock=clock, nested="allow")
+def test_a_retry_in_which_an_inner_policy_made_attempts_costs_a_grant(colour: str) -> None:
+    """The gate rejected its last attempt, but not the others."""
+    clock, budget, calls = Virtual(), few(), list[None]()
+    outer = Retry(on=Exception, attempts=2, backoff=[9], budget=budget, clock=clock, nested="allow")
     inner = Retry(on=Exception, attempts=2, backoff=[1], clock=clock, hints=Hints(mode="ignore"))
 
     def work() -> None:
@@ -141,10 +139,10 @@ def test_attempts_of_an_inner_policy_are_paid_for(colour: str) -> None:
     pipeline = outer | inner | CircuitBreaker(failures=1, cooldown=5, clock=clock)
     with pytest.raises(errors.CircuitOpen):
         in_colour(colour, pipeline(work), pipeline(awork))
-    assert (len(calls), books.lines) == (2, ["spend 1: 1"])
+    assert (len(calls), budget.lines) == (2, ["spend 1: 1"])
 
 
-# ------------------------------------------------------- code of ours, and code of the caller's
+# ------------------------------------- gates and functions in modules of any name
 
 
 MODULE = """
@@ -166,7 +164,7 @@ async def arefuse():
 
 
 def module_named(name: str) -> Any:
-    """Make a module of the caller's, in no file: coverage would count one of this name as ours."""
+    """Make a module in no file: coverage would count a file of this name as part of the package."""
     module = ModuleType(name)
     exec(compile(MODULE, f"<caller {name}>", "exec"), module.__dict__)  # noqa: S102
     return module
@@ -178,37 +176,39 @@ NAMES = pytest.mark.parametrize(
 
 
 @NAMES
-def test_a_gate_of_the_callers_may_stand_in_any_module(colour: str, name: str) -> None:
-    """And raise the same error every time."""
-    clock, books, module = Virtual(), few(), module_named(name)
-    pipeline = Retry(on=Exception, attempts=3, backoff=SECONDS, budget=books, clock=clock) | module.Same()
+def test_a_gate_may_be_defined_in_a_module_of_any_name(colour: str, name: str) -> None:
+    """It may raise the same error object every time."""
+    clock, budget, module = Virtual(), few(), module_named(name)
+    pipeline = Retry(on=Exception, attempts=3, backoff=SECONDS, budget=budget, clock=clock) | module.Same()
 
     async def awork() -> None: ...
 
     for _ in range(2):
-        books.lines.clear()
+        budget.lines.clear()
         with pytest.raises(errors.Rejected) as caught:
             in_colour(colour, pipeline(lambda: None), pipeline(awork))
         assert caught.value is module.OLD
-        assert books.lines == ["spend 1: 1", "refund 1: 2"] * 2
+        assert budget.lines == ["spend 1: 1", "refund 1: 2"] * 2
 
 
 @NAMES
-def test_a_function_of_the_callers_may_stand_in_any_module(colour: str, name: str) -> None:
-    """The function itself has raised its error, so the retry costs a grant."""
-    clock, books, module = Virtual(), few(), module_named(name)
-    retrying = Retry(on=Exception, attempts=3, backoff=SECONDS, budget=books, clock=clock)
+def test_a_function_may_be_defined_in_a_module_of_any_name(colour: str, name: str) -> None:
+    """The function itself raised the error, so that each retry costs a grant."""
+    clock, budget, module = Virtual(), few(), module_named(name)
+    retrying = Retry(on=Exception, attempts=3, backoff=SECONDS, budget=budget, clock=clock)
     with pytest.raises(errors.Rejected):
         in_colour(colour, retrying(module.refuse), retrying(module.arefuse))
-    assert books.lines == ["spend 1: 1", "spend 1: 0"]
+    assert budget.lines == ["spend 1: 1", "spend 1: 0"]
 
 
 @GATES
-def test_a_gate_inside_the_function_is_paid_for(colour: str, gate: Callable[[Virtual], Any]) -> None:
-    """The function was called before something in it was rejected, by whatever gate."""
-    clock, books = Virtual(), few()
+def test_a_rejection_by_a_gate_inside_the_function_costs_a_grant(
+    colour: str, gate: Callable[[Virtual], Any]
+) -> None:
+    """The function was called before the gate inside it rejected."""
+    clock, budget = Virtual(), few()
     retrying = Retry(
-        on=Exception, attempts=3, backoff=SECONDS, budget=books, clock=clock, hints=Hints(mode="ignore")
+        on=Exception, attempts=3, backoff=SECONDS, budget=budget, clock=clock, hints=Hints(mode="ignore")
     )
     closed = gate(clock)
 
@@ -223,11 +223,11 @@ def test_a_gate_inside_the_function_is_paid_for(colour: str, gate: Callable[[Vir
     calls = (retrying | Bulkhead(9))(work), (retrying | Bulkhead(9))(awork)
     with pytest.raises(errors.Rejected):
         in_colour(colour, *calls)
-    assert books.lines == ["spend 1: 1", "spend 1: 0"]
+    assert budget.lines == ["spend 1: 1", "spend 1: 0"]
 
 
-def test_an_old_rejection_that_the_function_raises_again_is_paid_for(colour: str) -> None:
-    clock, books = Virtual(), few()
+def test_an_old_rejection_that_the_function_raises_again_costs_a_grant(colour: str) -> None:
+    clock, budget = Virtual(), few()
     closed = open_breaker(clock)
     with pytest.raises(errors.CircuitOpen) as caught:
         closed(lambda: None)()
@@ -239,9 +239,9 @@ def test_an_old_rejection_that_the_function_raises_again_is_paid_for(colour: str
         raise caught.value
 
     retrying = Retry(
-        on=Exception, attempts=3, backoff=[0.1] * 2, budget=books, clock=clock, hints=Hints(mode="ignore")
+        on=Exception, attempts=3, backoff=[0.1] * 2, budget=budget, clock=clock, hints=Hints(mode="ignore")
     )
-    through = retrying | CircuitBreaker(failures=9, clock=clock)
+    pipeline = retrying | CircuitBreaker(failures=9, clock=clock)
     with pytest.raises(errors.CircuitOpen):
-        in_colour(colour, through(work), through(awork))
-    assert books.lines == ["spend 1: 1", "spend 1: 0"]
+        in_colour(colour, pipeline(work), pipeline(awork))
+    assert budget.lines == ["spend 1: 1", "spend 1: 0"]

@@ -1,4 +1,4 @@
-"""Budgets in calls, in every colour and shape: when they are asked, credited and refunded."""
+"""Budgets in calls, in every colour and shape: when retries are spent, credited and refunded."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from redouble import (
     Verdict,
     report,
 )
-from tests.conftest import Drive
-from tests.runtime.test_cancellation import cancelled, policy
 from tests.support.budgets import RecordingBudget, bucket_of
 from tests.support.call_shapes import ASYNC_SHAPES, AsyncShape
+from tests.support.drivers.scripted_calls import Drive
 from tests.support.fakes import ASYNC, Boom, Call, Virtual, always, in_colour, ok
 from tests.support.fakes import options as defaults
+from tests.support.runtime.cancellation import cancelled, policy
 
 SECONDS = [1.0] * 9
 THROTTLED = always(Verdict.retry(kind=Kind.throttled))
@@ -49,10 +49,10 @@ def patient() -> RecordingBudget:
     [
         (fives(), [ok(1)], {}, Call(1, ledger="credit -: 20")),
         (fives(), ["fail", ok(1)], {}, Call(1, ledger="spend 5: 15, credit 5: 20")),
-        # only what the last retry cost comes back
+        # a success credits the cost of the last retry only
         (fives(), ["fail", LOST, ok(1)], {}, Call(1, ledger="spend 5: 15, spend 5: 10, credit 5: 15")),
         (fives(), ["fail", ok(1)], {"on": THROTTLED}, Call(1, ledger="spend 10: 10, credit 10: 20")),
-        # spent before the delay: a retry that is refused costs no wait
+        # retries are spent before the delay, so that a refused retry costs no wait
         (
             fives(7),
             ["fail"],
@@ -79,9 +79,9 @@ def patient() -> RecordingBudget:
             ),
         ),
         (few, ["fail", "fail", ok(1)], {}, Call(1, ledger="spend 1: 1, spend 1: 0, credit 1: 1")),
-        # with no room for the delay, nothing is spent
+        # nothing is spent if the delay does not fit into the time left
         (few, ["fail"], {"timeout": 0.5}, Call(raises=Boom, reason="timeout", sleeps=[], ledger="")),
-        # a bucket that waits makes the delay longer; or gives up at once if that does not fit
+        # with `when_empty="wait"` the delay is longer; if it does not fit, the call is given up at once
         (
             patient,
             ["fail", "fail", ok(1)],
@@ -95,7 +95,7 @@ def patient() -> RecordingBudget:
             Call(raises=Boom, reason="timeout", sleeps=[1], ledger="spend 5: 0, spend 5: -4, refund 5: 1"),
         ),
         (patient, ["fail", "fail", ok(1)], {"give_up_after": 5.01}, Call(1, sleeps=[1, 4])),
-        # what time brings while a call waits
+        # tokens are refilled during the delay
         (
             lambda: RecordingBudget(bucket_of(5, cost=5, refill_per_second=1)),
             ["fail"],
@@ -104,13 +104,13 @@ def patient() -> RecordingBudget:
         ),
     ],
 )
-def test_one_call(
+def test_the_budget_of_one_call(
     drive: Drive, budget: Callable[[], RecordingBudget], script: Any, options: dict[str, Any], expected: Call
 ) -> None:
     assert expected == drive(script, **defaults(backoff=SECONDS, budget=budget) | options)
 
 
-def test_the_operation_s_error_comes_out_and_outer_policies_stop(colour: str) -> None:
+def test_an_exhausted_budget_raises_the_last_error_and_stops_outer_policies(colour: str) -> None:
     clock, calls = Virtual(), list[None]()
     inner = Retry(on=Boom, backoff=SECONDS, clock=clock, budget=bucket_of(1))
     outer = Retry(on=Exception, backoff=SECONDS, clock=clock, nested="allow")
@@ -126,9 +126,9 @@ def test_the_operation_s_error_comes_out_and_outer_policies_stop(colour: str) ->
     with pytest.raises(Boom) as caught:
         in_colour(colour, (outer | outer | inner)(work), (outer | outer | inner)(awork))
     assert caught.value is lost
-    said = report(lost)
-    assert said is not None
-    assert (said.reason, len(calls), clock.waits) == ("nested", 2, [1])
+    reported = report(lost)
+    assert reported is not None
+    assert (reported.reason, len(calls), clock.waits) == ("nested", 2, [1])
 
 
 # -------------------------------------------------------------------------------- cancellation
@@ -137,22 +137,24 @@ def test_the_operation_s_error_comes_out_and_outer_policies_stop(colour: str) ->
 @pytest.mark.parametrize("colour", ASYNC)
 @pytest.mark.parametrize("shape", ASYNC_SHAPES.values(), ids=ASYNC_SHAPES)
 @pytest.mark.parametrize("make", [few, fives(), patient])
-def test_cancelled_in_the_delay(colour: str, shape: AsyncShape, make: Callable[[], RecordingBudget]) -> None:
-    books = make()
-    left = books.left()
+def test_cancellation_during_the_delay_refunds_the_grant(
+    colour: str, shape: AsyncShape, make: Callable[[], RecordingBudget]
+) -> None:
+    budget = make()
+    left = budget.left()
 
     async def work() -> None:
         raise Boom
 
-    assert cancelled(colour, lambda: shape(policy(budget=books), work)) == "cancelled"
-    assert books.left() == left
-    assert [line.split()[0] for line in books.lines] == ["spend", "refund"]
+    assert cancelled(colour, lambda: shape(policy(budget=budget), work)) == "cancelled"
+    assert budget.left() == left
+    assert [line.split()[0] for line in budget.lines] == ["spend", "refund"]
 
 
 @pytest.mark.parametrize("colour", ASYNC)
-def test_cancelled_in_a_retry(colour: str) -> None:
-    """It had begun, so it was one."""
-    books, begun = few(), list[None]()
+def test_cancellation_during_a_retry_refunds_nothing(colour: str) -> None:
+    """The retry had begun."""
+    budget, begun = few(), list[None]()
 
     async def work() -> None:
         begun.append(None)
@@ -160,12 +162,12 @@ def test_cancelled_in_a_retry(colour: str) -> None:
             raise Boom
         await SYSTEM.asleep(FOR_EVER)
 
-    assert cancelled(colour, lambda: policy(budget=books, backoff=[0]).call(work)) == "cancelled"
-    assert (books.lines, len(begun)) == (["spend 1: 1"], 2)
+    assert cancelled(colour, lambda: policy(budget=budget, backoff=[0]).call(work)) == "cancelled"
+    assert (budget.lines, len(begun)) == (["spend 1: 1"], 2)
 
 
 class Nonsense(Virtual):
-    """Knows nothing, and then too much."""
+    """A clock that returns NaN, infinity and 5.0 in turn."""
 
     looks = 0
 
@@ -178,8 +180,8 @@ class Nonsense(Virtual):
 
 
 @pytest.mark.parametrize("make", [RetryBudget, TokenBucket, lambda: TokenBucket(refill_per_second=1)])
-def test_a_broken_clock(colour: str, make: Callable[[], Any]) -> None:
-    """The operation's error is raised, and its success is returned."""
+def test_a_broken_clock_does_not_affect_results(colour: str, make: Callable[[], Any]) -> None:
+    """The operation's error is raised, and its result is returned."""
     policy = Retry(on=Boom, backoff=[0, 0], attempts=3, budget=make(), clock=Nonsense())
 
     def work(error: Exception | None) -> int:

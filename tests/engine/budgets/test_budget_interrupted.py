@@ -1,7 +1,7 @@
-"""Budgets that are interrupted in the middle: by the garbage collector, by a signal, by Ctrl-C.
+"""Budgets that are interrupted by the garbage collector, by a signal or by Ctrl-C.
 
-Whatever comes in between runs on the very thread that holds the lock. Here it comes at every call and at
-every return inside, one after the other.
+The interruption runs on the thread that holds the lock. These tests interrupt at every call and at every
+return inside the budget, one after the other.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.budgets import ANY, InterruptingTime, bucket_of
 from tests.support.interruption import interrupted
 
 MODULES = (retry_budget, token_bucket, sliding_counter, locks, reentrancy)
-MOMENTS = 200  # more than any single use has
+MOMENTS = 200  # more than any single operation has
 
 Budget: TypeAlias = RetryBudget | TokenBucket
 
@@ -34,14 +34,14 @@ def bucket() -> TokenBucket:
 
 
 class Uses:
-    """What is done with a budget, and what was done in all."""
+    """The operations on one budget, and their totals."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
         self.now = 5.0
         self.credits = 0
         self.held: list[Grant] = []
-        for _ in range(250):  # a few more, and they are counted
+        for _ in range(250):  # a few more, and the pending credits are counted
             self.credit()
         for _ in range(10):
             self.spend()
@@ -71,7 +71,7 @@ class Uses:
         self.spend()
 
     def check(self) -> None:
-        """See that nothing was lost."""
+        """Check that nothing was lost."""
         seen = self.budget.snapshot(self.now)
         assert (seen["granted"], seen["credits"]) == (len(self.held), self.credits)
 
@@ -81,14 +81,14 @@ USES = ("spend", "refund", "credit", "credits_until_counted", "look", "later")
 
 @pytest.mark.parametrize("inner", USES)
 @pytest.mark.parametrize("outer", USES)
-def test_a_budget_used_in_the_middle_of_itself(outer: str, inner: str) -> None:
-    """Every credit counts once, every grant that was given counts, every one handed back does not."""
+def test_re_entrant_operations_on_a_budget_are_all_counted(outer: str, inner: str) -> None:
+    """Every credit counts once, and so does every grant that was not refunded."""
     for moment in range(MOMENTS):
         uses = Uses(budget())
-        with interrupted(MODULES, getattr(uses, inner), moment) as came:
+        with interrupted(MODULES, getattr(uses, inner), moment) as fired:
             getattr(uses, outer)()
         uses.check()
-        if not came:
+        if not fired:
             assert moment, "no code of these modules has run"
             break
     else:
@@ -97,21 +97,21 @@ def test_a_budget_used_in_the_middle_of_itself(outer: str, inner: str) -> None:
 
 @pytest.mark.parametrize("inner", ["spend", "refund", "look"])
 @pytest.mark.parametrize("outer", ["spend", "refund", "look", "later"])
-def test_a_bucket_used_in_the_middle_of_itself(outer: str, inner: str) -> None:
+def test_re_entrant_operations_on_a_bucket_are_all_counted(outer: str, inner: str) -> None:
     for moment in range(MOMENTS):
         uses = Uses(bucket())
-        with interrupted(MODULES, getattr(uses, inner), moment) as came:
+        with interrupted(MODULES, getattr(uses, inner), moment) as fired:
             getattr(uses, outer)()
         assert uses.budget.snapshot()["tokens"] == pytest.approx(40 - len(uses.held))
-        if not came:
+        if not fired:
             assert moment, "no code of these modules has run"
             break
     else:
         pytest.fail("there are more moments than that")
 
 
-def test_asked_while_it_counts_it_refuses() -> None:
-    """A re-entrant `spend` returns None, since the count is not settled; a refund is counted later."""
+def test_a_re_entrant_spend_is_refused() -> None:
+    """The count is not settled at that moment. A re-entrant refund is counted later."""
     budget = RetryBudget(ratio=0, per_second=1)
     mine = [budget.spend(ANY, 5.0), budget.spend(ANY, 5.0)]
     now = InterruptingTime(5.0)
@@ -137,12 +137,12 @@ def interrupt() -> None:
 
 @pytest.mark.parametrize("make", [budget, bucket])
 @pytest.mark.parametrize("outer", USES)
-def test_interrupted_anywhere_it_goes_on(outer: str, make: Callable[[], Budget]) -> None:
+def test_a_budget_works_after_an_interrupt_at_any_point(outer: str, make: Callable[[], Budget]) -> None:
     """An interrupted operation may or may not count; later ones count exactly."""
     for moment in range(MOMENTS):
         uses = Uses(make())
         before = len(uses.held)
-        with interrupted(MODULES, interrupt, moment) as came, suppress(KeyboardInterrupt):
+        with interrupted(MODULES, interrupt, moment) as fired, suppress(KeyboardInterrupt):
             getattr(uses, outer)()
         seen = uses.budget.snapshot(uses.now)
         if "tokens" in seen:
@@ -151,7 +151,7 @@ def test_interrupted_anywhere_it_goes_on(outer: str, make: Callable[[], Budget])
             assert abs(seen["granted"] - before) <= 1
             assert seen["credits"] <= uses.credits
         still_counts(uses)
-        if not came:
+        if not fired:
             assert moment, "no code of these modules has run"
             break
     else:
@@ -159,7 +159,7 @@ def test_interrupted_anywhere_it_goes_on(outer: str, make: Callable[[], Budget])
 
 
 def still_counts(uses: Uses) -> None:
-    """See that it still counts: to the last one."""
+    """Check that further operations are counted exactly."""
     before = uses.budget.snapshot(uses.now)
     for _ in range(20):
         uses.spend()
@@ -172,11 +172,11 @@ def still_counts(uses: Uses) -> None:
         assert uses.budget.snapshot(uses.now)["credits"] == before["credits"] + 300
 
 
-# ------------------------------------------------------------------------------- the collector
+# ----------------------------------------------------------------------- the garbage collector
 
 
 class Lost:
-    """A call that was dropped in its delay, as part of a cycle: the collector hands its grant back."""
+    """A call in a reference cycle that was dropped in its delay: its finaliser refunds the grant."""
 
     def __init__(self, budget: Budget, grant: Grant) -> None:
         self.budget, self.grant, self.myself = budget, grant, self
@@ -186,8 +186,8 @@ class Lost:
 
 
 @pytest.mark.parametrize("make", [budget, bucket])
-def test_grants_that_the_collector_hands_back(make: Callable[[], Budget]) -> None:
-    """It comes at any moment, also while the lock is held by the same thread."""
+def test_grants_refunded_by_the_garbage_collector_are_counted(make: Callable[[], Budget]) -> None:
+    """It may run at any moment, also while the same thread holds the lock."""
     shared, threshold = make(), gc.get_threshold()
     full = shared.snapshot(5.0)
     gc.set_threshold(1)

@@ -1,4 +1,4 @@
-"""One budget for many: policies, colours and tiers draw on the same allowance, by the same clock."""
+"""One budget shared by many policies, in every colour, by the same clock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def afails() -> None:
 
 
 def fail_in(policy: Retry, shape: str) -> None:
-    """Make a call that fails, in blocking code."""
+    """Make a blocking call that fails."""
 
     def items() -> Generator[int]:
         fails()
@@ -47,7 +47,7 @@ def fail_in(policy: Retry, shape: str) -> None:
 
 
 async def afail_in(policy: Retry, shape: str) -> None:
-    """Do the same in async code."""
+    """Make an async call that fails."""
 
     async def items() -> AsyncGenerator[int]:
         await afails()
@@ -72,17 +72,17 @@ def worked(policy: Retry) -> dict[str, Any]:
     }
 
 
-# ------------------------------------------------------------------------------- by one clock
+# ---------------------------------------------------------------------------------- one clock
 
 
 @pytest.mark.parametrize("shape", MANY)
-@pytest.mark.parametrize("heard", [False, True])
-def test_every_colour_reads_the_same_clock(colour: str, shape: str, heard: bool) -> None:
-    """Trio's own is far off; what one call earns must be worth something to the others."""
+@pytest.mark.parametrize("observed", [False, True])
+def test_every_colour_reads_the_same_clock(colour: str, shape: str, observed: bool) -> None:
+    """Trio's own clock is far off; credits of one colour have to count in the others."""
     ledger = Ledger()
     policy = Retry(on=Boom, attempts=2, backoff=[0], budget=ledger)
     before = monotonic()
-    handle = observe(lambda _: None) if heard else None
+    handle = observe(lambda _: None) if observed else None
     try:
         in_colour(colour, lambda: fail_in(policy, shape), lambda: afail_in(policy, shape))
     finally:
@@ -93,7 +93,7 @@ def test_every_colour_reads_the_same_clock(colour: str, shape: str, heard: bool)
 
 
 @pytest.mark.parametrize("shape", ["call", "decorator", "run"])
-def test_so_does_a_call_that_succeeds(colour: str, shape: str) -> None:
+def test_a_call_that_succeeds_reads_the_same_clock(colour: str, shape: str) -> None:
     ledger = Ledger()
     policy = Retry(on=Boom, budget=ledger)
 
@@ -114,8 +114,8 @@ BOTH: list[Callable[[], types.Budget]] = [
 
 
 @pytest.mark.parametrize("make", BOTH, ids=["budget", "bucket", "refilled"])
-def test_every_colour_draws_on_the_same_allowance(make: Callable[[], types.Budget]) -> None:
-    """In turn, in every shape: ten retries in all."""
+def test_all_colours_share_one_budget(make: Callable[[], types.Budget]) -> None:
+    """Ten retries are granted in all, in every shape in turn."""
     budget, retries = make(), list[None]()
     policy = Retry(on=Boom, attempts=2, backoff=[0], budget=budget, on_retry=lambda _: retries.append(None))
     for shape in ("call", "stream", "loop"):
@@ -125,7 +125,7 @@ def test_every_colour_draws_on_the_same_allowance(make: Callable[[], types.Budge
 
 
 @pytest.mark.parametrize("make", BOTH, ids=["budget", "bucket", "refilled"])
-def test_all_colours_at_once_draw_on_the_same_allowance(make: Callable[[], types.Budget]) -> None:
+def test_concurrent_calls_of_all_colours_share_one_budget(make: Callable[[], types.Budget]) -> None:
     budget, retries = make(), list[None]()
     policy = Retry(on=Boom, attempts=2, backoff=[0], budget=budget, on_retry=lambda _: retries.append(None))
 
@@ -145,7 +145,7 @@ def test_all_colours_at_once_draw_on_the_same_allowance(make: Callable[[], types
     assert len(retries) == 10
 
 
-def test_what_one_colour_earns_another_spends() -> None:
+def test_a_credit_of_one_colour_can_be_spent_in_another() -> None:
     budget = RetryBudget(ratio=1, per_second=0, window=AGES)
     policy = Retry(on=Boom, attempts=2, backoff=[0], budget=budget)
 
@@ -157,9 +157,9 @@ def test_what_one_colour_earns_another_spends() -> None:
             in_colour(earning, policy(lambda: 1), policy(works))
             with pytest.raises(Boom) as caught:
                 in_colour(spending, lambda: policy.call(fails), lambda: policy.call(afails))
-            said = report(caught.value)
-            assert said is not None
-            assert (said.attempts, said.reason) == (2, "attempts"), (earning, spending)
+            reported = report(caught.value)
+            assert reported is not None
+            assert (reported.attempts, reported.reason) == (2, "attempts"), (earning, spending)
     assert budget.snapshot()["available"] == 0
 
 
@@ -167,8 +167,8 @@ PLACES = ["sync", "thread", "asyncio around", "asyncio inside", "trio around jum
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_windows_pass_in_virtual_time(place: str) -> None:
-    """A delay makes room for the next retry in every colour, though it costs nothing."""
+def test_the_window_of_a_budget_passes_in_virtual_time(place: str) -> None:
+    """A long virtual delay makes another retry possible, in every colour."""
 
     def policy(delay: float) -> Retry:
         budget = RetryBudget(ratio=0, per_second=0.1, window=10)
@@ -187,7 +187,7 @@ def test_windows_pass_in_virtual_time(place: str) -> None:
 
 
 def tiers(credit: Any) -> list[Retry]:
-    """Three services that call each other, each with a policy and a budget of its own."""
+    """Return the policies of three services that call each other, each with its own budget."""
     clock = Virtual()
     return [
         Retry(
@@ -203,7 +203,7 @@ def tiers(credit: Any) -> list[Retry]:
 
 @pytest.mark.parametrize(("credit", "expected"), [("request", 120), ("success", 100)])
 def test_three_tiers_under_total_failure(colour: str, credit: Any, expected: int) -> None:
-    """A hundred calls at the top are 120 at the bottom, and not 1.2 ** 3 times as many, nor 4 ** 3."""
+    """A hundred calls at the top become 120 at the bottom, and not 1.2 ** 3 or 4 ** 3 times as many."""
     calls: list[None] = []
     top, middle, bottom = tiers(credit)
 
@@ -230,8 +230,8 @@ def test_three_tiers_under_total_failure(colour: str, credit: Any, expected: int
     assert len(calls) == expected
 
 
-def test_tiers_with_one_budget_for_all() -> None:
-    """Shared by the policies of one process: what the innermost spends is spent for all."""
+def test_tiers_may_share_one_budget() -> None:
+    """The retries of the innermost policy are spent for all of them."""
     calls: list[None] = []
     budget = RetryBudget(0, 0.7)
     policy = Retry(on=Exception, backoff=[0] * 9, nested="allow", clock=Virtual(), budget=budget)
@@ -246,8 +246,8 @@ def test_tiers_with_one_budget_for_all() -> None:
     assert len(calls) == 10 + 7
 
 
-def test_without_a_policy() -> None:
-    """Code that retries by hand, or sends a second request, may use the same budget."""
+def test_a_budget_can_be_used_without_a_policy() -> None:
+    """Code that retries by hand, or sends a second request, may share the budget of a policy."""
     budget, bucket = budget_of(ratio=1), TokenBucket(10)
     Retry(budget=budget).call(int)
     Retry(budget=bucket).call(int)
@@ -256,19 +256,19 @@ def test_without_a_policy() -> None:
 
 
 @pytest.mark.parametrize("kind", [RetryBudget, TokenBucket])
-@pytest.mark.parametrize("heard", [False, True])
-def test_a_custom_budget_gets_the_start_of_every_call(colour: str, kind: Any, heard: bool) -> None:
-    """Also if it is a subclass of one that ignores starts."""
-    told: list[float] = []
+@pytest.mark.parametrize("observed", [False, True])
+def test_a_custom_budget_gets_the_start_of_every_call(colour: str, kind: Any, observed: bool) -> None:
+    """Also if it is a subclass of a budget that ignores starts."""
+    starts: list[float] = []
 
     class Own(kind):  # type: ignore[misc]
         def start(self, now: float | None = None, /) -> None:
             assert now is not None
-            told.append(now)
+            starts.append(now)
 
     async def works() -> int:
         return 1
 
-    policy = Retry(budget=Own(), on_success=(lambda _: None) if heard else None)
+    policy = Retry(budget=Own(), on_success=(lambda _: None) if observed else None)
     in_colour(colour, policy(lambda: 1), policy(works))
-    assert len(told) == 1
+    assert len(starts) == 1

@@ -33,7 +33,7 @@ NOW = 5.0
 
 
 def budget_of_all(ratio: float = 0, per_second: float = 0) -> RetryBudget:
-    """Make one whose window never ends."""
+    """Return a budget whose window never ends."""
     return RetryBudget(ratio, per_second, window=1e6)
 
 
@@ -64,8 +64,8 @@ def test_every_credit_counts_and_none_twice(ratio: float, credit: Any) -> None:
     assert len(grants) == most
 
 
-def test_two_that_find_much_to_count_at_once() -> None:
-    """Both wait for a third thread that counts; then one of them counts the rest, the other nothing."""
+def test_two_threads_with_many_pending_credits_count_them_once() -> None:
+    """Both wait for a third thread that counts; then one of them counts the remainder, the other nothing."""
     budget, never = budget_of_all(ratio=1), threading.Event()
     begun, go = threading.Event(), threading.Event()
 
@@ -107,7 +107,7 @@ EACH = pytest.mark.parametrize("make", BOTH, ids=["budget", "bucket", "refilled"
 
 
 @EACH
-def test_never_more_at_a_time_than_there_are(make: Callable[[], types.Budget]) -> None:
+def test_the_number_of_grants_never_exceeds_the_limit(make: Callable[[], types.Budget]) -> None:
     """A refunded grant can be granted again, once."""
     budget, inside, most = make(), set[object](), list[int]()
 
@@ -160,7 +160,7 @@ def test_tokens_are_conserved(rate: float) -> None:
     assert bucket.snapshot()["tokens"] == pytest.approx(1e6 - 1e4 - sum(taken), abs=1e-3)
 
 
-def test_calls_on_many_threads_retry_as_often_as_was_earned() -> None:
+def test_calls_on_many_threads_retry_within_their_budget() -> None:
     budget, calls, failures = budget_of_all(ratio=0.2, per_second=20 / 1e6), list[None](), list[None]()
     policy = Retry(on=Boom, attempts=3, backoff=[0, 0], budget=budget)
 
@@ -192,8 +192,8 @@ PLACES = ["asyncio around", "asyncio inside", "trio around jumping", "trio insid
 TASKS = 150
 
 
-class Storm:
-    """Calls that fail, retry and succeed, and are cancelled wherever they are."""
+class CancelledCalls:
+    """Calls that fail, retry and succeed, half of which are cancelled at random moments."""
 
     def __init__(self, budget: types.Budget, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -201,7 +201,7 @@ class Storm:
             on=Boom, attempts=5, backoff=[0, 0.5, 1, 0], give_up_after=None, budget=budget, timeout=6
         )
         self.started: list[int] = []  # attempts of each call
-        self.ended: list[int] = []  # how many attempts those had that succeeded
+        self.ended: list[int] = []  # attempts of each call that succeeded
 
     async def call(self) -> None:
         index = len(self.started)
@@ -256,24 +256,23 @@ class Storm:
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.usefixtures(unwaiting.__name__)
-def test_cancelled_wherever_they_are(place: str, seed: int) -> None:
-    """In the end the grants are exactly the retries that began."""
+def test_after_cancellations_the_grants_are_the_retries_that_began(place: str, seed: int) -> None:
     budget = budget_of_all(ratio=0.5, per_second=100 / 1e6)
-    storm = Storm(budget, seed)
-    storm.play(place)
+    calls = CancelledCalls(budget, seed)
+    calls.play(place)
     seen = budget.snapshot()
-    assert len(storm.started) == TASKS
-    assert 0 < storm.retries == seen["granted"] <= seen["limit"]
-    assert seen["credits"] == len(storm.ended) > 0
+    assert len(calls.started) == TASKS
+    assert 0 < calls.retries == seen["granted"] <= seen["limit"]
+    assert seen["credits"] == len(calls.ended) > 0
 
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("options", [{}, {"refill_per_second": 1e-12, "when_empty": "refuse"}])
 @pytest.mark.usefixtures(unwaiting.__name__)
-def test_no_token_is_lost_by_cancelling(place: str, options: dict[str, Any]) -> None:
+def test_cancellation_loses_no_token(place: str, options: dict[str, Any]) -> None:
     bucket = bucket_of(100, success_increment=0, **options)
-    storm = Storm(bucket, 7)
-    storm.play(place)
-    rewarded = sum(made > 1 for made in storm.ended)
-    assert storm.retries > rewarded > 0
-    assert bucket.snapshot()["tokens"] == pytest.approx(100 - storm.retries + rewarded, abs=1e-6)
+    calls = CancelledCalls(bucket, 7)
+    calls.play(place)
+    rewarded = sum(made > 1 for made in calls.ended)
+    assert calls.retries > rewarded > 0
+    assert bucket.snapshot()["tokens"] == pytest.approx(100 - calls.retries + rewarded, abs=1e-6)

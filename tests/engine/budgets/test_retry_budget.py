@@ -1,4 +1,4 @@
-"""RetryBudget alone: what adds credits, and how many retries are granted for them."""
+"""`RetryBudget` alone: credits, and the number of retries granted for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_defaults() -> None:
     assert budget.snapshot() == {"available": 100, "limit": 100, "granted": 0, "credits": 0}
 
 
-def test_it_has_its_options_as_attributes() -> None:
+def test_options_are_attributes() -> None:
     budget = RetryBudget(0.5, 0.25, timedelta(minutes=1), "request")
     assert (budget.ratio, budget.per_second, budget.window) == (0.5, 0.25, 60)
     assert repr(budget) == "RetryBudget(ratio=0.5, per_second=0.25, window=60, credit='request')"
@@ -67,7 +67,7 @@ def test_wrong_options_are_refused_by_name(
         RetryBudget(**options)
 
 
-# --------------------------------------------------------------------------------- how many
+# --------------------------------------------------------------------------------- the limit
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_wrong_options_are_refused_by_name(
         (1e-9, 1, 1),
     ],
 )
-def test_a_share_of_what_went_well_rounded_up_and_exact(ratio: float, earned: int, expected: int) -> None:
+def test_the_share_of_credits_is_exact_and_rounded_up(ratio: float, earned: int, expected: int) -> None:
     budget = made(ratio=ratio)
     credited(budget, earned, 5.0)
     assert granted(budget, 5.0) == expected
@@ -105,14 +105,16 @@ def test_a_share_of_what_went_well_rounded_up_and_exact(ratio: float, earned: in
     ("per_second", "window", "expected"),
     [(10, 10, 100), (0.1, 30, 3), (0.7, 10, 7), (0.29, 100, 29), (1, 0.5, 0), (0.19, 10, 1), (3, 1, 3)],
 )
-def test_a_few_in_any_case_rounded_down_and_exact(per_second: float, window: float, expected: int) -> None:
+def test_the_minimum_per_window_is_exact_and_rounded_down(
+    per_second: float, window: float, expected: int
+) -> None:
     budget = RetryBudget(per_second=per_second, window=window)
     assert granted(budget, 5.0) == expected
     credited(budget, 10, 5.0)
     assert granted(budget, 5.0) == 2
 
 
-def test_only_what_the_option_names_earns() -> None:
+def test_only_what_the_option_names_is_credited() -> None:
     by_success, by_request = made(ratio=1), made(ratio=1, credit="request")
     for budget in (by_success, by_request):
         for _ in range(3):
@@ -130,7 +132,7 @@ def test_a_retry_costs_one_whatever_its_kind() -> None:
     assert budget.snapshot()["granted"] == len(Kind)
 
 
-def test_without_a_time_it_is_now() -> None:
+def test_without_a_time_argument_the_current_time_is_used() -> None:
     with virtual_time() as clock:
         budget = made(ratio=1)
         budget.start()
@@ -147,5 +149,5 @@ def test_without_a_time_it_is_now() -> None:
         assert budget.snapshot() == {"available": 0, "limit": 0, "granted": 0, "credits": 0}
 
 
-def test_a_grant_reads_like_one() -> None:
+def test_the_repr_of_a_grant() -> None:
     assert repr(RetryBudget().spend()) == "Grant(cost=1.0, wait=0.0)"

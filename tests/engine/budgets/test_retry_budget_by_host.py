@@ -1,4 +1,4 @@
-"""Budgets by host: one for each, always the same one, and a bounded number."""
+"""Budgets by host: one for each host, always the same one, in bounded memory."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def test_a_host_has_one_budget() -> None:
     assert budgets.of(b"a") is not budgets.of("a")
 
 
-def test_two_of_them_share_nothing() -> None:
+def test_two_host_budgets_share_nothing() -> None:
     assert HostBudgets().of("a") is not HostBudgets().of("a")
 
 
 @pytest.mark.parametrize("credit", ["success", "request"])
-def test_the_budget_of_a_host_has_the_same_terms(credit: str) -> None:
+def test_the_budget_of_a_host_has_the_same_settings(credit: str) -> None:
     budgets = HostBudgets(0.5, 1, 2, "request" if credit == "request" else "success")
     of_host = budgets.of("a")
     assert type(of_host) is RetryBudget
@@ -45,10 +45,10 @@ def test_one_outage_does_not_use_up_the_retries_of_the_others() -> None:
     budgets = HostBudgets(ratio=0, per_second=3, window=1)
     assert [spent(budgets.of(host)) for host in ("down", "up")] == [3, 3]
     assert spent(budgets.of("down")) == 0
-    assert spent(budgets) == 3  # it is a budget too, for calls whose host is not known
+    assert spent(budgets) == 3  # it is a budget itself, for calls whose host is unknown
 
 
-def test_only_so_many_hosts_are_remembered() -> None:
+def test_the_number_of_hosts_is_bounded() -> None:
     budgets = HostBudgets()
     made = [budgets.of(host) for host in range(HOSTS)]
     assert len({id(budget) for budget in made}) == HOSTS
@@ -57,7 +57,7 @@ def test_only_so_many_hosts_are_remembered() -> None:
     assert budgets.of(0) is not made[0]
 
 
-def test_the_preset_has_one_for_each_host() -> None:
+def test_the_http_preset_has_a_budget_for_each_host() -> None:
     budget = presets.http().budget
     assert isinstance(budget, HostBudgets)
     assert budget.of("a") is not budget.of("b")
@@ -65,7 +65,7 @@ def test_the_preset_has_one_for_each_host() -> None:
 
 
 @pytest.mark.usefixtures(switching.__name__)
-def test_threads_that_meet_a_host_at_once_share_its_budget() -> None:
+def test_concurrent_threads_get_the_same_budget_of_a_host() -> None:
     budgets = HostBudgets()
     found: dict[int, set[int]] = {host: set() for host in range(200)}
 
@@ -78,7 +78,7 @@ def test_threads_that_meet_a_host_at_once_share_its_budget() -> None:
 
 
 @pytest.mark.usefixtures(switching.__name__)
-def test_threads_that_meet_more_hosts_than_are_remembered() -> None:
+def test_concurrent_threads_may_use_more_hosts_than_are_kept() -> None:
     budgets = HostBudgets()
 
     def work(owner: str) -> None:

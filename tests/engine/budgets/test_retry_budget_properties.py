@@ -1,4 +1,4 @@
-"""RetryBudget: whatever happens and in whatever order, never more is granted than was earned."""
+"""`RetryBudget`: for any operations in any order, no more is granted than the credits allow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from redouble import Grant, Kind, RetryBudget
 pytestmark = pytest.mark.one_python
 
 TICK = 16  # of a second: times are whole numbers of these, so that the model is exact
-# How much time passes: mostly less than a window, sometimes far more.
+# The time that passes: mostly less than a window, sometimes far more.
 PASSED = [0, 1, 2, 3, TICK // 2, TICK, 2 * TICK, 5 * TICK, 11 * TICK, 400 * TICK]
 
 What: TypeAlias = Literal["earn", "spend", "refund", "pass", "look", "late"]
@@ -35,16 +35,16 @@ OPTIONS = st.fixed_dictionaries(
 
 @dataclass
 class Model:
-    """All that ever happened, in plain lists; times are in ticks."""
+    """All operations so far in plain lists; times are in ticks."""
 
     budget: RetryBudget
     now: int
-    latest: int  # when the budget was last asked for something
+    latest: int  # the time of the last operation on the budget
     earned: list[int] = field(default_factory=list[int])
     granted: list[tuple[int, Grant]] = field(default_factory=list[tuple[int, Grant]])
 
     def most(self, age: Fraction) -> int:
-        """Return what may be granted if credits up to this age, in windows, count."""
+        """Return the limit if credits up to this age, in windows, count."""
         last = max([self.latest, *self.earned])
         earned = sum(last - when <= age * self.window for when in self.earned)
         per_window = Fraction(str(self.budget.per_second)) * Fraction(str(self.budget.window))
@@ -67,7 +67,7 @@ class Model:
             case "spend":
                 for _ in range(number):
                     self.spend(self.now)
-            case "late":  # a thread that looked at the clock a moment ago
+            case "late":  # a thread that read the clock a moment ago
                 self.spend(self.now - min(number, int(self.window / 2)))
             case "refund":
                 if self.granted:
@@ -83,7 +83,7 @@ class Model:
     def spend(self, when: int) -> None:
         self.latest = max(self.latest, when)
         grant = self.budget.spend(Kind.unknown, when / TICK)
-        if grant is None:  # not without a reason: a window slides by slices
+        if grant is None:  # the bounds differ a little, because a window slides by slices
             assert self.grants(Fraction(101, 100)) >= self.most(Fraction(98, 100))
         else:
             self.granted.append((self.latest, grant))
@@ -97,16 +97,16 @@ class Model:
 
 @settings(deadline=None)
 @given(options=OPTIONS, start=st.integers(0, 10**6), steps=STEPS)
-@example(  # a clock that begins below zero: its first time is no late one
+@example(  # a clock that begins below zero: its first time does not count as late
     options={"ratio": 0, "per_second": 1, "window": 3, "credit": "success"},
     start=0,
     steps=[("late", 1), ("pass", 5), ("pass", 6), ("look", 0)],
 )
-def test_never_more_than_was_earned_and_hardly_less(
+def test_the_grants_match_the_credits_of_the_window(
     options: dict[str, Any], start: int, steps: list[tuple[What, int]]
 ) -> None:
-    """In the window that ends with any grant: as many as its credits allow, handed back ones not counted."""
-    model = Model(RetryBudget(**options), start, -(10**9))  # it has not been asked yet
+    """In the window that ends with any grant: as many as its credits allow, without the refunded ones."""
+    model = Model(RetryBudget(**options), start, -(10**9))  # not used yet
     for what, number in steps:
         model.take(what, number)
 
@@ -119,10 +119,10 @@ def test_never_more_than_was_earned_and_hardly_less(
     now=st.floats(0, 1e6),
     earned=st.integers(0, 2000),
 )
-def test_the_share_is_exact_whatever_the_numbers(
+def test_the_limit_is_exact_for_any_numbers(
     ratio: float, per_second: float, window: float, now: float, earned: int
 ) -> None:
-    """As they were written: 0.07 of 100 is 7, although the float 0.07 is a little more than that."""
+    """Numbers count as they are written: 0.07 of 100 is 7, although the float 0.07 is a little more."""
     budget = RetryBudget(ratio, per_second, window)
     for _ in range(earned):
         budget.credit(None, now)
@@ -139,8 +139,8 @@ Looks: TypeAlias = list[tuple[bool, float]]
     start=st.floats(-1e6, 1e6),
     looks=st.lists(st.tuples(st.booleans(), st.floats(0, 0.7)), max_size=60),
 )
-def test_any_window_of_any_length_on_any_clock(window: float, start: float, looks: Looks) -> None:
-    """The same bound with times that are no round numbers, to the rounding of a float."""
+def test_the_limit_holds_for_any_window_on_any_clock(window: float, start: float, looks: Looks) -> None:
+    """The times are no round numbers; the bound holds to the rounding of a float."""
     budget, now = RetryBudget(1, 1 / window, window), start
     limit = budget.snapshot()["limit"]
     earned, granted = list[float](), list[float]()
@@ -157,8 +157,8 @@ def test_any_window_of_any_length_on_any_clock(window: float, start: float, look
 
 @settings(deadline=None)
 @given(refunds=st.lists(st.integers(0, 40), max_size=60), ages=st.lists(st.floats(0, 3), min_size=60))
-def test_a_refund_never_makes_room_for_two(refunds: list[int], ages: list[float]) -> None:
-    """Refunding everything, however late, restores the initial number, and no more."""
+def test_refunds_restore_the_initial_number(refunds: list[int], ages: list[float]) -> None:
+    """Refunding all grants, however late, restores the initial number, and no more."""
     budget, now, mine = RetryBudget(0, 1, 10), 0.0, list[Grant]()
     for number, age in zip(refunds, ages, strict=False):
         now += age

@@ -1,4 +1,4 @@
-"""RetryBudget and time: for how long credits and grants count, refunds, and odd clocks."""
+"""`RetryBudget` and time: how long credits and grants count, refunds, and unusual clocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.budgets import credited, granted, spent
 
 @pytest.mark.parametrize("window", [0.5, 1, 10, 3600])
 @pytest.mark.parametrize("start", [0.0, 7.0, 123456.75])
-def test_credits_count_for_a_window_and_never_longer(window: float, start: float) -> None:
+def test_credits_count_for_at_most_a_window(window: float, start: float) -> None:
     for age, counts in [(0, True), (0.5, True), (0.98, True), (1, False), (1.5, False), (40, False)]:
         budget = made(ratio=1, window=window)
         budget.credit(None, start)
@@ -24,7 +24,7 @@ def test_credits_count_for_a_window_and_never_longer(window: float, start: float
 
 @pytest.mark.parametrize("window", [0.5, 1, 10, 3600])
 @pytest.mark.parametrize("start", [0.0, 7.0, 123456.75])
-def test_grants_count_for_a_window_and_hardly_longer(window: float, start: float) -> None:
+def test_grants_count_for_at_least_a_window(window: float, start: float) -> None:
     for age, counts in [(0, True), (0.5, True), (1, True), (1.02, False), (1.5, False), (40, False)]:
         budget = RetryBudget(ratio=0, per_second=1 / window, window=window)
         assert granted(budget, start) == 1
@@ -32,7 +32,7 @@ def test_grants_count_for_a_window_and_hardly_longer(window: float, start: float
 
 
 def test_a_window_slides() -> None:
-    """It does not start afresh every ten seconds: two bursts at the edge would make one of twice the size."""
+    """With a fixed window, two bursts at its edge would make one burst of twice the size."""
     budget = RetryBudget(ratio=0, per_second=1, window=10)
     assert len(spent(budget, 9.0, most=6)) == 6
     assert granted(budget, 11.0) == 4
@@ -41,15 +41,15 @@ def test_a_window_slides() -> None:
     assert granted(budget, 21.2) == 4
 
 
-def test_credits_that_come_late_count_for_when_they_came() -> None:
-    """Credits that expire before the next retry is asked for add nothing."""
+def test_credits_count_from_their_own_time() -> None:
+    """Credits that expire before the next `spend` add nothing."""
     budget = made(ratio=1)
     for now in (0.0, 3.0, 9.0, 12.0):
         budget.credit(None, now)
     assert granted(budget, 12.5) == 3
 
 
-def test_thousands_of_credits_without_a_retry() -> None:
+def test_thousands_of_pending_credits_expire() -> None:
     budget = made(ratio=0.5)
     for number in range(10_000):
         budget.credit(None, number / 100)  # a hundred a second, for a hundred seconds
@@ -59,7 +59,7 @@ def test_thousands_of_credits_without_a_retry() -> None:
 # ---------------------------------------------------------------------------------- refunds
 
 
-def test_what_is_handed_back_can_be_granted_again() -> None:
+def test_a_refunded_grant_can_be_granted_again() -> None:
     budget = made(per_second=1)
     grants = spent(budget, 4.0)
     for grant in grants[:3]:
@@ -68,8 +68,8 @@ def test_what_is_handed_back_can_be_granted_again() -> None:
     assert granted(budget, 4.0) == 3
 
 
-def test_a_refund_is_of_its_own_time() -> None:
-    """It makes no room for longer than the grant would have taken it."""
+def test_a_refund_counts_for_the_time_of_its_grant() -> None:
+    """It frees a retry for no longer than the grant would have counted."""
     budget = made(per_second=1)
     early = spent(budget, 1.0, most=5)
     assert granted(budget, 6.0) == 5
@@ -80,7 +80,7 @@ def test_a_refund_is_of_its_own_time() -> None:
 
 
 @pytest.mark.parametrize("later", [11.2, 15.0, 100.0])
-def test_a_grant_older_than_the_window_makes_no_room(later: float) -> None:
+def test_the_refund_of_an_expired_grant_adds_nothing(later: float) -> None:
     budget = made(per_second=1)
     old = spent(budget, 1.0)
     assert granted(budget, later) == 10
@@ -89,7 +89,7 @@ def test_a_grant_older_than_the_window_makes_no_room(later: float) -> None:
     assert granted(budget, later) == 0
 
 
-def test_a_stranger_s_grant_makes_no_room_that_was_not_taken() -> None:
+def test_a_refund_of_a_foreign_grant_frees_at_most_what_was_spent() -> None:
     budget = made(per_second=0.2)
     for _ in range(5):
         budget.refund(Grant(1), 1.0)
@@ -102,8 +102,8 @@ def test_a_stranger_s_grant_makes_no_room_that_was_not_taken() -> None:
 
 
 @pytest.mark.parametrize("back", [0.01, 1.0, 9.0])
-def test_a_look_at_the_clock_from_before(back: float) -> None:
-    """Another thread was quicker: nothing is forgotten, and nothing counts twice."""
+def test_a_time_before_the_latest_one_is_accepted(back: float) -> None:
+    """Another thread was faster: nothing is forgotten, and nothing counts twice."""
     budget = made(ratio=1, per_second=0.2)
     credited(budget, 3, 50.0)
     assert len(spent(budget, 50.0, most=4)) == 4
@@ -113,8 +113,8 @@ def test_a_look_at_the_clock_from_before(back: float) -> None:
     assert granted(budget, 50.0) == 1
 
 
-def test_a_clock_that_restarts() -> None:
-    """Counts by another clock are dropped; the budget continues."""
+def test_counts_are_dropped_when_the_clock_restarts() -> None:
+    """The budget continues with the times of the new clock."""
     budget = made(ratio=1, per_second=0.2)
     credited(budget, 3, 1000.0)
     old = spent(budget, 1000.0)
@@ -126,7 +126,7 @@ def test_a_clock_that_restarts() -> None:
     assert granted(budget, 2.0) == 3
 
 
-def test_a_clock_that_restarts_with_a_success() -> None:
+def test_a_credit_may_be_the_first_use_after_the_clock_restarts() -> None:
     """A snapshot in between changes nothing."""
     budget = made(ratio=1)
     credited(budget, 3, 5000.0)
@@ -137,8 +137,8 @@ def test_a_clock_that_restarts_with_a_success() -> None:
 
 
 @pytest.mark.parametrize("start", [-1e6, -1000.0, -10.05, -0.09])
-def test_clocks_below_zero(start: float) -> None:
-    """Only differences mean anything."""
+def test_a_clock_may_be_below_zero(start: float) -> None:
+    """Only differences of times count."""
     budget = made(ratio=1, per_second=0.1)
     assert granted(budget, start) == 1
     budget.credit(None, start)
@@ -149,8 +149,8 @@ def test_clocks_below_zero(start: float) -> None:
 
 
 @pytest.mark.parametrize("nonsense", [nan, inf, -inf])
-def test_a_clock_that_is_broken_once(nonsense: float) -> None:
-    """That credit is lost, and no other."""
+def test_a_credit_at_an_invalid_time_is_lost(nonsense: float) -> None:
+    """All other credits count."""
     budget = made(ratio=1)
     credited(budget, 2, 5.0)
     budget.credit(None, nonsense)
@@ -158,7 +158,7 @@ def test_a_clock_that_is_broken_once(nonsense: float) -> None:
     assert granted(budget, 5.0) == 4
 
 
-def test_a_huge_clock() -> None:
+def test_a_clock_may_be_huge() -> None:
     budget = made(ratio=1, per_second=0.1)
     credited(budget, 2, 1e15)
     assert granted(budget, 1e15) == 3
@@ -167,8 +167,8 @@ def test_a_huge_clock() -> None:
 # --------------------------------------------------------------------------------- snapshots
 
 
-def test_a_snapshot_is_of_the_last_use() -> None:
-    """A success is a use: the snapshot is as of its time."""
+def test_a_snapshot_is_taken_at_the_time_of_the_last_use() -> None:
+    """A credit is a use."""
     budget = made(ratio=1, per_second=0.2)
     credited(budget, 3, 5000.0)
     assert budget.snapshot() == {"available": 5, "limit": 5, "granted": 0, "credits": 3}
@@ -178,22 +178,22 @@ def test_a_snapshot_is_of_the_last_use() -> None:
     assert granted(budget, 6000.0) == 3
 
 
-def test_a_snapshot_of_a_moment() -> None:
+def test_a_snapshot_may_be_taken_at_a_given_time() -> None:
     budget = made(ratio=1)
     credited(budget, 3, 100.0)
     assert budget.snapshot(105.0)["available"] == 3
     assert budget.snapshot(111.0)["available"] == 0
 
 
-def test_a_look_ahead_changes_nothing() -> None:
+def test_a_snapshot_of_a_later_time_changes_nothing() -> None:
     budget = made(per_second=0.1)
     assert granted(budget, 50.0) == 1
     assert budget.snapshot(1000.0)["available"] == 1
     assert granted(budget, 50.0) == 0
 
 
-def test_never_less_than_nothing_is_available() -> None:
-    """Credits are forgotten before the retries that they paid for."""
+def test_available_is_never_negative() -> None:
+    """Credits expire before the grants that they paid for."""
     budget = made(ratio=1)
     credited(budget, 5, 1.0)
     assert granted(budget, 10.9) == 5

@@ -1,4 +1,4 @@
-"""TokenBucket alone: what retries cost, and what returns tokens."""
+"""`TokenBucket` alone: the costs of retries, and what adds tokens."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from tests.support.budgets import bucket_of as made
 
 def test_the_defaults() -> None:
     budget: types.Budget = TokenBucket()
-    said = repr(budget)
-    assert said.startswith("TokenBucket(capacity=500, costs={None: 5")
-    assert "'throttled': 10" in said
-    assert said.endswith("success_increment=1, refill_per_second=0, when_empty='refuse')")
+    shown = repr(budget)
+    assert shown.startswith("TokenBucket(capacity=500, costs={None: 5")
+    assert "'throttled': 10" in shown
+    assert shown.endswith("success_increment=1, refill_per_second=0, when_empty='refuse')")
     assert budget.snapshot() == {"tokens": 500, "owed": 0, "capacity": 500}
 
 
-def test_it_has_its_options_as_attributes() -> None:
+def test_options_are_attributes() -> None:
     bucket = TokenBucket(2.5, {Kind.network: 0.5}, 0.25, 3, "wait")
     assert (bucket.capacity, bucket.success_increment, bucket.refill_per_second) == (2.5, 0.25, 3)
     assert (bucket.when_empty, bucket.costs) == ("wait", {Kind.network: 0.5, None: 5})
-    said = repr(bucket)
-    assert said.startswith("TokenBucket(capacity=2.5, costs={")
-    assert said.endswith("success_increment=0.25, refill_per_second=3, when_empty='wait')")
+    shown = repr(bucket)
+    assert shown.startswith("TokenBucket(capacity=2.5, costs={")
+    assert shown.endswith("success_increment=0.25, refill_per_second=3, when_empty='wait')")
 
 
-WANTED = "write a finite number, 0 or more, such as"
+EXPECTED = "write a finite number, 0 or more, such as"
 
 
 @pytest.mark.parametrize(
     ("options", "kind", "message"),
     [
-        ({"capacity": -1}, ValueError, f"TokenBucket capacity=-1: {WANTED} 500"),
-        ({"capacity": inf}, ValueError, f"TokenBucket capacity=inf: {WANTED} 500"),
-        ({"capacity": nan}, ValueError, f"TokenBucket capacity=nan: {WANTED} 500"),
-        ({"capacity": True}, TypeError, f"TokenBucket capacity=True: {WANTED} 500"),
-        ({"capacity": "500"}, TypeError, f"TokenBucket capacity='500': {WANTED} 500"),
-        ({"success_increment": -1}, ValueError, f"TokenBucket success_increment=-1: {WANTED} 1"),
-        ({"success_increment": None}, TypeError, f"TokenBucket success_increment=None: {WANTED} 1"),
-        ({"refill_per_second": -0.5}, ValueError, f"TokenBucket refill_per_second=-0.5: {WANTED} 10"),
-        ({"refill_per_second": nan}, ValueError, f"TokenBucket refill_per_second=nan: {WANTED} 10"),
-        ({"refill_per_second": [1]}, TypeError, f"TokenBucket refill_per_second=[1]: {WANTED} 10"),
+        ({"capacity": -1}, ValueError, f"TokenBucket capacity=-1: {EXPECTED} 500"),
+        ({"capacity": inf}, ValueError, f"TokenBucket capacity=inf: {EXPECTED} 500"),
+        ({"capacity": nan}, ValueError, f"TokenBucket capacity=nan: {EXPECTED} 500"),
+        ({"capacity": True}, TypeError, f"TokenBucket capacity=True: {EXPECTED} 500"),
+        ({"capacity": "500"}, TypeError, f"TokenBucket capacity='500': {EXPECTED} 500"),
+        ({"success_increment": -1}, ValueError, f"TokenBucket success_increment=-1: {EXPECTED} 1"),
+        ({"success_increment": None}, TypeError, f"TokenBucket success_increment=None: {EXPECTED} 1"),
+        ({"refill_per_second": -0.5}, ValueError, f"TokenBucket refill_per_second=-0.5: {EXPECTED} 10"),
+        ({"refill_per_second": nan}, ValueError, f"TokenBucket refill_per_second=nan: {EXPECTED} 10"),
+        ({"refill_per_second": [1]}, TypeError, f"TokenBucket refill_per_second=[1]: {EXPECTED} 10"),
         ({"when_empty": "raise"}, ValueError, "TokenBucket when_empty='raise': write 'refuse' or 'wait'"),
         ({"when_empty": None}, ValueError, "TokenBucket when_empty=None: write 'refuse' or 'wait'"),
         (
@@ -96,7 +96,7 @@ def test_wrong_options_are_refused_by_name(
         ({Kind.network: 0, None: 2.5}, {Kind.network: 0, None: 2.5}),
     ],
 )
-def test_what_a_retry_costs(costs: Any, expected: dict[Kind | None, float]) -> None:
+def test_the_cost_of_a_retry_depends_on_its_kind(costs: Any, expected: dict[Kind | None, float]) -> None:
     """None stands for all kinds that are not named."""
     for kind in Kind:
         bucket = TokenBucket() if costs is None else TokenBucket(costs=costs)
@@ -105,7 +105,7 @@ def test_what_a_retry_costs(costs: Any, expected: dict[Kind | None, float]) -> N
         assert tokens(bucket) == 500 - cost
 
 
-def test_costs_are_read_once() -> None:
+def test_costs_are_copied() -> None:
     costs: dict[Kind | None, float] = {None: 1}
     bucket = TokenBucket(costs=costs)
     costs[None] = 100
@@ -115,8 +115,8 @@ def test_costs_are_read_once() -> None:
         bucket.costs[None] = 0  # type: ignore[index]  # pyright: ignore[reportIndexIssue]
 
 
-def test_what_is_not_there_is_not_taken() -> None:
-    """A kind that costs less may still be paid for."""
+def test_a_retry_that_costs_too_much_takes_nothing() -> None:
+    """A kind that costs less may still be granted."""
     bucket = TokenBucket(14, costs={Kind.throttled: 10, None: 5})
     assert bucket.spend(Kind.throttled, 0.0) == Grant(10)
     assert bucket.spend(Kind.throttled, 0.0) is None
@@ -133,10 +133,10 @@ def test_an_empty_bucket_refuses_and_a_free_retry_is_free() -> None:
     assert made(0, cost=0).spend(ANY, 0.0) == Grant(0)
 
 
-# ---------------------------------------------------------------------------- what comes back
+# -------------------------------------------------------------------------- credits and refunds
 
 
-def test_a_success_brings_a_little_one_after_retries_what_its_last_cost() -> None:
+def test_a_success_adds_the_increment_or_the_cost_of_its_last_retry() -> None:
     bucket = TokenBucket(100)
     first = bucket.spend(Kind.network, 0.0)
     last = bucket.spend(Kind.timeout, 0.0)
@@ -147,7 +147,7 @@ def test_a_success_brings_a_little_one_after_retries_what_its_last_cost() -> Non
     assert tokens(bucket) == 96
 
 
-def test_only_successes_and_time_bring_anything() -> None:
+def test_starts_and_failures_add_no_tokens() -> None:
     bucket = made(refill_per_second=1)
     assert emptied(bucket, 5.0) == 10
     bucket.start(5.0)
@@ -156,7 +156,7 @@ def test_only_successes_and_time_bring_anything() -> None:
 
 
 @pytest.mark.parametrize("rate", [0, 3])
-def test_never_more_than_its_capacity(rate: float) -> None:
+def test_tokens_never_exceed_the_capacity(rate: float) -> None:
     bucket = made(cost=4, refill_per_second=rate, success_increment=7)
     grant = bucket.spend(ANY, 1.0)
     assert grant is not None
@@ -168,7 +168,7 @@ def test_never_more_than_its_capacity(rate: float) -> None:
     assert emptied(bucket, 1000.0) == 2
 
 
-def test_a_refund_brings_back_what_was_taken() -> None:
+def test_a_refund_returns_the_cost_of_the_grant() -> None:
     bucket = TokenBucket(20)
     grants = [bucket.spend(kind, 0.0) for kind in (Kind.throttled, Kind.network, Kind.network)]
     for left, grant in zip((10, 15, 20), grants, strict=True):
@@ -177,7 +177,7 @@ def test_a_refund_brings_back_what_was_taken() -> None:
         assert tokens(bucket) == left
 
 
-def test_fractions_that_a_success_brings() -> None:
+def test_fractions_of_tokens_add_up() -> None:
     """Ten tenths are one, despite rounding."""
     bucket = made(1, success_increment=0.1)
     assert emptied(bucket, 0.0) == 1
@@ -187,7 +187,7 @@ def test_fractions_that_a_success_brings() -> None:
     assert bucket.spend(ANY, 0.0) is not None
 
 
-def test_without_a_time_it_is_now() -> None:
+def test_without_a_time_argument_the_current_time_is_used() -> None:
     with virtual_time() as clock:
         bucket = made(refill_per_second=1)
         bucket.start()

@@ -1,4 +1,4 @@
-"""`TokenBucket.grpc`: tokens go with failures worth a retry, and come with successes."""
+"""`TokenBucket.grpc`: failures that a rule would retry cost tokens, and successes add some."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from redouble import Grant, Hints, Kind, Retry, Throttle, Timeout, TokenBucket, Verdict, errors, types
 from redouble._engine.token_bucket import RetryThrottling
 from redouble.testing import Script, fail, ok
-from tests.layers.limits.throttle.test_throttle import told
 from tests.support.fakes import Boom, Draws, always, in_colour
 from tests.support.fakes import options as defaults
+from tests.support.layers.limits.throttles import with_history
 from tests.support.thread_switching import everywhere, switching
 
-WANTED = "write a number from 1 to 1000, such as 10"
+EXPECTED = "write a number from 1 to 1000, such as 10"
 
 
 def tokens(budget: RetryThrottling) -> float:
@@ -33,7 +33,7 @@ def after(budget: RetryThrottling, failures: int) -> RetryThrottling:
     return budget
 
 
-# -------------------------------------------------------------------------------- by itself
+# ------------------------------------------------------------------------- the budget alone
 
 
 def test_the_defaults_and_the_repr() -> None:
@@ -50,11 +50,11 @@ def test_the_defaults_and_the_repr() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "says"),
+    ("options", "error", "message"),
     [
-        ({"tokens": 0}, ValueError, f"TokenBucket.grpc tokens=0: {WANTED}"),
-        ({"tokens": 0.9}, ValueError, f"TokenBucket.grpc tokens=0.9: {WANTED}"),
-        ({"tokens": 1001}, ValueError, f"TokenBucket.grpc tokens=1001: {WANTED}"),
+        ({"tokens": 0}, ValueError, f"TokenBucket.grpc tokens=0: {EXPECTED}"),
+        ({"tokens": 0.9}, ValueError, f"TokenBucket.grpc tokens=0.9: {EXPECTED}"),
+        ({"tokens": 1001}, ValueError, f"TokenBucket.grpc tokens=1001: {EXPECTED}"),
         ({"tokens": nan}, ValueError, "TokenBucket.grpc tokens=nan"),
         ({"tokens": True}, TypeError, "TokenBucket.grpc tokens=True"),
         ({"tokens": "10"}, TypeError, "TokenBucket.grpc tokens='10'"),
@@ -64,8 +64,8 @@ def test_the_defaults_and_the_repr() -> None:
         ({"ratio": None}, TypeError, "TokenBucket.grpc ratio=None"),
     ],
 )
-def test_options_that_are_refused(options: dict[str, Any], error: type[Exception], says: str) -> None:
-    with pytest.raises(error, match=f"^{says}"):
+def test_wrong_options_are_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=f"^{message}"):
         TokenBucket.grpc(**options)
 
 
@@ -73,7 +73,9 @@ def test_options_that_are_refused(options: dict[str, Any], error: type[Exception
     ("most", "failures", "allowed"),
     [(10, 0, 5), (4, 0, 2), (3, 0, 2), (1, 0, 1), (1.5, 0, 1), (10, 4, 1), (10, 5, 0), (10, 99, 0)],
 )
-def test_retries_are_allowed_while_more_than_half_are_there(most: float, failures: int, allowed: int) -> None:
+def test_retries_are_granted_while_more_than_half_of_the_tokens_are_left(
+    most: float, failures: int, allowed: int
+) -> None:
     budget, granted = after(TokenBucket.grpc(most), failures), 0
     while budget.spend(Kind.server, 0.0) is not None:
         granted += 1
@@ -81,17 +83,17 @@ def test_retries_are_allowed_while_more_than_half_are_there(most: float, failure
     assert granted == allowed
 
 
-def test_there_are_never_fewer_than_none_nor_more_than_at_first() -> None:
+def test_tokens_stay_between_zero_and_the_capacity() -> None:
     budget = after(TokenBucket.grpc(2.5, 1), 2)
     assert tokens(budget) == 0.5
     assert tokens(after(budget, 1)) == 0
     assert tokens(after(budget, 1)) == 0
-    for there in (1, 2, 2.5, 2.5):
+    for left in (1, 2, 2.5, 2.5):
         budget.credit(None, 0.0)
-        assert tokens(budget) == there
+        assert tokens(budget) == left
 
 
-def test_nothing_else_changes_them() -> None:
+def test_starts_grants_and_refunds_change_no_tokens() -> None:
     budget = after(TokenBucket.grpc(), 1)
     budget.start(0.0)
     grant = budget.spend(Kind.throttled, 0.0)
@@ -105,21 +107,21 @@ def test_nothing_else_changes_them() -> None:
 
 @settings(max_examples=50)
 @given(st.integers(1, 20), st.sampled_from([0.25, 0.5, 1.0, 2.0]), st.lists(st.booleans(), max_size=60))
-def test_it_does_what_the_proposal_says(most: int, ratio: float, ends: list[bool]) -> None:
-    budget, there = TokenBucket.grpc(most, ratio), float(most)
+def test_the_tokens_follow_the_grpc_proposal(most: int, ratio: float, ends: list[bool]) -> None:
+    budget, left = TokenBucket.grpc(most, ratio), float(most)
     for good in ends:
         if good:
             budget.credit()
-            there = min(most, there + ratio)
+            left = min(most, left + ratio)
         else:
             budget.failed()
-            there = max(0, there - 1)
-        assert tokens(budget) == there
-        assert (budget.spend() is not None) is (there > most / 2)
+            left = max(0, left - 1)
+        assert tokens(budget) == left
+        assert (budget.spend() is not None) is (left > most / 2)
 
 
 @pytest.mark.usefixtures(switching.__name__)
-def test_no_token_is_miscounted_by_threads() -> None:
+def test_tokens_are_counted_exactly_on_many_threads() -> None:
     budget = after(TokenBucket.grpc(1000, 0.5), 500)
 
     def failing(owner: str) -> None:
@@ -133,44 +135,47 @@ def test_no_token_is_miscounted_by_threads() -> None:
     assert tokens(budget) == 500 - 4 * 60 + 4 * 60 * 0.5
 
 
-# ----------------------------------------------------------------------------- of a policy
+# -------------------------------------------------------------------------- in a policy
 
 
 def outcome(colour: str, policy: Any, *steps: Any) -> tuple[object, int]:
-    """Make a call; return why it gave up, and after how many attempts."""
+    """Make a call; return the reason why it was given up, and the number of attempts."""
     script = Script(*steps)
 
     async def waiting() -> Any:
         return await policy.run(script.aio)
 
-    said = in_colour(colour, lambda: policy.run(script), waiting).report
-    return said.reason, said.attempts
+    report = in_colour(colour, lambda: policy.run(script), waiting).report
+    return report.reason, report.attempts
 
 
 def policy_with(budget: types.Budget, **options: Any) -> Retry:
     return Retry(**defaults(on=Boom, attempts=4, backoff=[0] * 9, budget=budget) | options)
 
 
-def test_failures_cost_and_half_of_the_tokens_stop_the_retries(colour: str) -> None:
+def test_retries_stop_when_half_of_the_tokens_are_spent(colour: str) -> None:
     budget = TokenBucket.grpc(4, 0.5)
     policy = policy_with(budget)
     assert outcome(colour, policy, *[Boom()] * 9) == ("budget", 2)
     assert tokens(budget) == 2
-    assert outcome(colour, policy, *[Boom()] * 9) == ("budget", 1)  # which costs, though it is not retried
+    assert outcome(colour, policy, *[Boom()] * 9) == (
+        "budget",
+        1,
+    )  # it costs a token, although it is not retried
     assert tokens(budget) == 1
-    for there in (1.5, 2, 2.5):
+    for left in (1.5, 2, 2.5):
         assert outcome(colour, policy, ok(1)) == (None, 1)
-        assert tokens(budget) == there
+        assert tokens(budget) == left
     assert outcome(colour, policy_with(TokenBucket.grpc(4)), Boom(), ok(1)) == (None, 2)
 
 
-def test_the_last_attempt_costs_too(colour: str) -> None:
+def test_the_failure_of_the_last_attempt_costs_a_token(colour: str) -> None:
     budget = TokenBucket.grpc(100)
     assert outcome(colour, policy_with(budget), *[Boom()] * 9) == ("attempts", 4)
     assert tokens(budget) == 96
 
 
-def test_a_success_after_retries_brings_as_much_as_any(colour: str) -> None:
+def test_a_success_after_retries_adds_the_same_ratio(colour: str) -> None:
     budget = TokenBucket.grpc(10, 0.5)
     assert outcome(colour, policy_with(budget), Boom(), Boom(), ok(1)) == (None, 3)
     assert tokens(budget) == 8.5
@@ -196,15 +201,15 @@ def test_failures_that_no_rule_would_retry_cost_nothing(
     assert tokens(budget) == 10 - cost
 
 
-def test_results_that_are_not_accepted_cost_as_errors_do(colour: str) -> None:
+def test_results_that_until_rejects_cost_a_token(colour: str) -> None:
     budget = TokenBucket.grpc(4, 0.5)
     policy = policy_with(budget, until="done".__eq__)
     assert outcome(colour, policy, ok("new"), ok("done")) == (None, 2)
     assert tokens(budget) == 3.5
 
 
-def test_a_rejection_by_a_gate_is_no_failure_of_the_server(colour: str) -> None:
-    budget, gate = TokenBucket.grpc(), told(Throttle(window=1e9, random=Draws(0.0)), 0, 99)
+def test_a_rejection_by_a_gate_costs_no_token(colour: str) -> None:
+    budget, gate = TokenBucket.grpc(), with_history(Throttle(window=1e9, random=Draws(0.0)), 0, 99)
     policy = policy_with(budget, on=[errors.Rejected, Boom]) | gate
     script = Script(fail())
 
@@ -219,25 +224,25 @@ def test_a_rejection_by_a_gate_is_no_failure_of_the_server(colour: str) -> None:
 
 def test_an_ordinary_bucket_counts_every_failure(colour: str) -> None:
     """Only this budget ignores failures that no rule would retry."""
-    told_of: list[Kind] = []
+    failures: list[Kind] = []
 
-    class Told(TokenBucket):
+    class CountingBucket(TokenBucket):
         def failed(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> None:
-            told_of.append(kind)
+            failures.append(kind)
 
-    assert outcome(colour, policy_with(Told(), on=OSError), Boom()) == ("stopped", 1)
-    assert told_of == [Kind.unknown]
+    assert outcome(colour, policy_with(CountingBucket(), on=OSError), Boom()) == ("stopped", 1)
+    assert failures == [Kind.unknown]
 
 
-def test_policies_that_share_one_stop_together(colour: str) -> None:
+def test_policies_that_share_a_bucket_stop_retrying_together(colour: str) -> None:
     budget = TokenBucket.grpc(4)
     one, other = policy_with(budget), policy_with(budget, attempts=9)
     assert outcome(colour, one, *[Boom()] * 9) == ("budget", 2)
     assert outcome(colour, other, *[Boom()] * 9) == ("budget", 1)
 
 
-def test_it_never_makes_a_retry_wait() -> None:
+def test_the_bucket_never_delays_a_retry() -> None:
     policy = policy_with(TokenBucket.grpc(), attempts=3, backoff=[1, 2], hints=Hints(mode="ignore"))
-    said = (policy | Timeout(2)).explain()
-    assert "delays of 3 s in all, within 30 s, by a budget" in said
-    assert "at worst: 3 calls, 9 s" in said
+    text = (policy | Timeout(2)).explain()
+    assert "delays of 3 s in all, within 30 s, by a budget" in text
+    assert "at worst: 3 calls, 9 s" in text

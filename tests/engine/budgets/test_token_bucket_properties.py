@@ -1,4 +1,4 @@
-"""TokenBucket: tokens are neither lost nor made, whatever happens and in whatever order."""
+"""`TokenBucket`: no operations, in any order, lose or create tokens."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ OPTIONS = st.fixed_dictionaries(
 
 @dataclass
 class Model:
-    """A bucket that reckons in fractions, and remembers all that went in and out."""
+    """A bucket in exact fractions, which records all tokens added and spent."""
 
     bucket: TokenBucket
     now: float
     have: Fraction
     latest: float
-    brought: Fraction = Fraction(0)
+    added: Fraction = Fraction(0)
     spent: Fraction = Fraction(0)
     grants: list[Grant] = field(default_factory=list[Grant])
 
@@ -49,7 +49,7 @@ class Model:
         self.have += tokens
         if self.have > self.bucket.capacity:
             self.have = Fraction(self.bucket.capacity)
-        self.brought += tokens
+        self.added += tokens
 
     def reach(self, now: float) -> None:
         if now > self.latest:
@@ -74,7 +74,7 @@ class Model:
                     self.add(Fraction(grant.cost))
             case _:
                 self.spend(kind, now)
-                if what == "late":  # and another thread, that looked at the clock a moment before
+                if what == "late":  # and another thread that read the clock a moment earlier
                     self.spend(kind, now - number % 0.5)
         self.check()
 
@@ -102,7 +102,7 @@ class Model:
         assert seen["owed"] >= 0
         assert not seen["owed"] or self.bucket.when_empty == "wait" or seen["owed"] < NEAR
         if self.bucket.when_empty == "refuse":
-            assert self.spent <= Fraction(self.bucket.capacity) + self.brought + NEAR
+            assert self.spent <= Fraction(self.bucket.capacity) + self.added + NEAR
 
 
 def play(bucket: TokenBucket, start: float, steps: list[tuple[What, Kind, float]]) -> None:
@@ -113,7 +113,7 @@ def play(bucket: TokenBucket, start: float, steps: list[tuple[What, Kind, float]
 
 @settings(deadline=None)
 @given(options=OPTIONS, steps=STEPS)
-def test_tokens_of_a_bucket_that_successes_fill(
+def test_tokens_of_a_bucket_without_refill(
     options: dict[str, Any], steps: list[tuple[What, Kind, float]]
 ) -> None:
     play(TokenBucket(**options), 0.0, steps)
@@ -127,7 +127,7 @@ def test_tokens_of_a_bucket_that_successes_fill(
     start=st.floats(0, 1e5),
     steps=STEPS,
 )
-def test_tokens_of_a_bucket_that_time_fills_too(
+def test_tokens_of_a_bucket_with_refill(
     options: dict[str, Any], rate: float, when_empty: Any, start: float, steps: list[tuple[What, Kind, float]]
 ) -> None:
     """With times that are out of order, in both modes of ``when_empty``."""
@@ -143,7 +143,7 @@ def test_tokens_of_a_bucket_that_time_fills_too(
 def test_waiting_retries_begin_in_order_and_at_the_rate(
     rate: float, capacity: int, gaps: list[float]
 ) -> None:
-    """From any one to any later one there are as many seconds as its tokens take, less what was there."""
+    """Between any two retries lies the time that their tokens take, less the initial capacity."""
     bucket = bucket_of(capacity, refill_per_second=rate, when_empty="wait")
     now, begins = 0.0, list[float]()
     for gap in gaps:

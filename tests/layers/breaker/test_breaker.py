@@ -13,14 +13,14 @@ import pytest
 
 from redouble import CircuitBreaker, Verdict, errors, transient
 from redouble.types import Event
-from tests.support.breaker_scripts import BreakerScript
 from tests.support.fakes import Boom, Panic, always
+from tests.support.layers.breaker_scripts import BreakerScript
 
 # ----------------------------------------------------------------------- failures in a row
 
 
 @pytest.mark.parametrize(
-    ("options", "story"),
+    ("options", "steps"),
     [
         # exactly this many in a row, not one less
         ({"failures": 1}, "good:closed bad:open good:no bad:no"),
@@ -54,8 +54,8 @@ from tests.support.fakes import Boom, Panic, always
         ({"failures": 2, "slow": 9}, "bad close bad:closed bad:open"),
     ],
 )
-def test_stories(options: dict[str, Any], story: str) -> None:
-    BreakerScript(**options).run(story)
+def test_the_state_after_each_step(options: dict[str, Any], steps: str) -> None:
+    BreakerScript(**options).run(steps)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_the_result_of_a_call_from_another_epoch_is_ignored(
         (Exception, GeneratorExit(), "nothing"),
     ],
 )
-def test_what_counts(on: Any, error: BaseException, counts: str) -> None:
+def test_which_errors_count(on: Any, error: BaseException, counts: str) -> None:
     """Observed after one failure of two: the breaker opens, restarts counting, or continues counting."""
     breaker = CircuitBreaker([ZeroDivisionError, on], failures=2)
 
@@ -153,7 +153,7 @@ def test_a_rule_that_fails_hides_no_error_and_loses_no_probe(slow: float | None)
     script.run("good:closed")
 
 
-def test_a_rule_that_answers_nonsense() -> None:
+def test_a_rule_that_returns_a_wrong_type_raises_type_error() -> None:
     breaker = CircuitBreaker(on=always("yes"))
     with pytest.raises(TypeError, match=r"answered 'yes': write True, False") as caught, breaker:
         raise Boom
@@ -164,7 +164,7 @@ def test_a_rule_that_answers_nonsense() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "story", "said", "retry_after"),
+    ("options", "steps", "message", "retry_after"),
     [
         ({"name": "pay"}, "bad", "pay is open after ScriptedError, for another 30 s", 30),
         ({}, "bad +27.5", "the circuit breaker is open after ScriptedError, for another 2.5 s", 2.5),
@@ -174,13 +174,13 @@ def test_a_rule_that_answers_nonsense() -> None:
     ],
 )
 def test_a_rejection_names_its_reason_and_retry_after(
-    options: dict[str, Any], story: str, said: str, retry_after: float | None
+    options: dict[str, Any], steps: str, message: str, retry_after: float | None
 ) -> None:
-    told = BreakerScript(failures=1, **options)
-    told.run(story)
+    script = BreakerScript(failures=1, **options)
+    script.run(steps)
     calls: list[None] = []
-    with pytest.raises(errors.CircuitOpen, match=f"^{said}") as caught:
-        told.breaker.call(lambda: calls.append(None))
+    with pytest.raises(errors.CircuitOpen, match=f"^{message}") as caught:
+        script.breaker.call(lambda: calls.append(None))
     assert caught.value.retry_after == retry_after
     assert not calls
     again = pickle.loads(pickle.dumps(caught.value))
@@ -203,10 +203,10 @@ def test_a_call_after_retry_after_is_admitted(start: float, cooldown: float) -> 
     script.run("good:closed")
 
 
-# ------------------------------------------------------------------------------ itself
+# ------------------------------------------------------- snapshot, repr, copies, forks
 
 
-def test_its_description() -> None:
+def test_the_snapshot_in_every_state() -> None:
     script = BreakerScript(failures=2, name="pay")
     closed = {"state": "closed", "retry_after": None, "rejected": 0, "failures": 0, "calls": 0}
     assert script.breaker.snapshot() == closed
@@ -221,15 +221,15 @@ def test_its_description() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "text"),
     [
         ({}, "CircuitBreaker(failures=5, cooldown=30)"),
         ({"ratio": 0.5, "cooldown": 1.5}, "CircuitBreaker(ratio=0.5, cooldown=1.5)"),
         ({"failures": 2, "name": "pay"}, "CircuitBreaker(failures=2, cooldown=30, name='pay')"),
     ],
 )
-def test_how_it_is_shown(options: dict[str, Any], said: str) -> None:
-    assert repr(CircuitBreaker(**options)) == said
+def test_its_repr(options: dict[str, Any], text: str) -> None:
+    assert repr(CircuitBreaker(**options)) == text
 
 
 def test_it_is_shared_and_never_copied() -> None:
@@ -242,22 +242,22 @@ def test_it_is_shared_and_never_copied() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-def test_a_child_process_goes_on_by_itself() -> None:
-    """Even if another thread held the lock at that moment, or was calling an observer."""
+def test_a_forked_child_can_change_the_state() -> None:
+    """Even if another thread held the lock at the fork, or was calling an observer."""
     entered, leave = threading.Event(), threading.Event()
 
     def hold(_: object = None) -> None:
         entered.set()
         leave.wait()
 
-    held, telling = CircuitBreaker(failures=1), CircuitBreaker(failures=1, on_change=hold)
-    told: list[Event] = []
+    held, observed = CircuitBreaker(failures=1), CircuitBreaker(failures=1, on_change=hold)
+    events: list[Event] = []
 
     def hold_lock() -> None:
         with held._lock:
             hold()
 
-    for work in (hold_lock, telling.isolate):
+    for work in (hold_lock, observed.isolate):
         entered.clear()
         leave.clear()
         thread = threading.Thread(target=work)
@@ -268,12 +268,14 @@ def test_a_child_process_goes_on_by_itself() -> None:
             if not child:  # pragma: no cover  in another process
                 code = 1
                 try:
-                    leave.set()  # of the child's own
-                    telling.settings = replace(telling.settings, on_change=told.append)
-                    for breaker in (held, telling):
+                    leave.set()  # the child's copy
+                    observed.settings = replace(observed.settings, on_change=events.append)
+                    for breaker in (held, observed):
                         breaker.close()
                         breaker.isolate()
-                    fine = held.state == telling.state == "isolated" and told[-1].what == "circuit_isolated"
+                    fine = (
+                        held.state == observed.state == "isolated" and events[-1].what == "circuit_isolated"
+                    )
                     code = 0 if fine else 2
                 finally:
                     os._exit(code)

@@ -12,14 +12,14 @@ import redouble
 from redouble import CircuitBreaker, errors
 from redouble.testing import recorded
 from redouble.types import Event
-from tests.support.breaker_scripts import BreakerScript
 from tests.support.fakes import Boom, Panic, Virtual
+from tests.support.layers.breaker_scripts import BreakerScript
 
 PATIENCE = 30.0  # seconds, after which a thread that waits here is taken for stuck
 
 
 @pytest.mark.parametrize(
-    ("story", "told"),
+    ("steps", "expected"),
     [
         ("good bad good bad", ""),
         ("bad bad", "opened"),
@@ -36,16 +36,16 @@ PATIENCE = 30.0  # seconds, after which a thread that waits here is taken for st
         ("bad bad +30 a> isolate a=good close", "opened half_open isolated closed"),
     ],
 )
-def test_emitted_events(story: str, told: str) -> None:
-    described = BreakerScript(failures=2)
+def test_emitted_events(steps: str, expected: str) -> None:
+    script = BreakerScript(failures=2)
     with recorded() as events:
-        described.run(story)
-    assert described.emitted == told
-    assert [event for event in events if event.what != "rejected"] == described.events
+        script.run(steps)
+    assert script.emitted == expected
+    assert [event for event in events if event.what != "rejected"] == script.events
 
 
-def test_what_the_events_say() -> None:
-    """How long the state before lasted, when to come back, and how many calls were rejected."""
+def test_the_fields_of_the_events() -> None:
+    """How long the previous state lasted, the ``retry_after``, and how many calls were rejected."""
     script = BreakerScript(failures=1, cooldown=10, name="pay", start=100)
     script.run("+5 bad +1 good good good +9 a> +2 good a=bad +10 good +7 isolate +3 good close")
     assert {event.name for event in script.events} == {"pay"}
@@ -102,36 +102,36 @@ def test_an_observer_may_use_the_breaker() -> None:
     assert second == ["rejected", *first]  # a call's event is emitted at once, a state change in queue order
 
 
-def test_an_observer_that_closes_it_again_and_again_comes_to_an_end() -> None:
-    told: list[str] = []
+def test_an_observer_may_change_the_state_at_every_event() -> None:
+    received: list[str] = []
 
-    def contrary(event: Event) -> None:
-        told.append(event.what)
-        if len(told) < 100:
+    def toggling(event: Event) -> None:
+        received.append(event.what)
+        if len(received) < 100:
             (breaker.close if breaker.state == "isolated" else breaker.isolate)()
 
-    breaker = CircuitBreaker(on_change=contrary)
+    breaker = CircuitBreaker(on_change=toggling)
     breaker.isolate()
-    assert told == ["circuit_isolated", "circuit_closed"] * 50
+    assert received == ["circuit_isolated", "circuit_closed"] * 50
 
 
 def test_an_observer_that_fails_is_logged_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    told: list[str] = []
+    received: list[str] = []
 
     def failing(event: Event) -> None:
-        told.append(event.what)
+        received.append(event.what)
         raise ZeroDivisionError
 
     breaker = CircuitBreaker(failures=1, on_change=failing)
     with pytest.raises(Boom), breaker:
         raise Boom
     breaker.close()
-    assert told == ["circuit_opened", "circuit_closed"]
+    assert received == ["circuit_opened", "circuit_closed"]
     assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
     assert "failing failed on circuit_opened; it goes on being called" in caplog.messages[0]
 
 
-def test_an_observer_that_crashes_loses_no_place() -> None:
+def test_a_crashing_observer_loses_no_probe() -> None:
     clock = Virtual()
 
     def crashing(event: Event) -> None:
@@ -149,7 +149,7 @@ def test_an_observer_that_crashes_loses_no_place() -> None:
     assert breaker.state == "closed"
 
 
-def test_an_observer_that_waits_for_another_thread_s_call() -> None:
+def test_an_observer_may_wait_for_a_call_of_another_thread() -> None:
     """The observer is called without the lock, so another thread can call, reject, isolate and close."""
     done: list[str] = []
 
@@ -161,28 +161,28 @@ def test_an_observer_that_waits_for_another_thread_s_call() -> None:
         done.append(f"{breaker.call(int)} {breaker.state} {breaker.snapshot()['state']}")
 
     def waiting(event: Event) -> None:
-        told.append(event.what)
+        received.append(event.what)
         if event.what == "circuit_opened":
             thread = threading.Thread(target=elsewhere)
             thread.start()
             thread.join(PATIENCE)
             assert done == ["0 closed closed"]
 
-    told: list[str] = []
+    received: list[str] = []
     breaker = CircuitBreaker(failures=1, on_change=waiting)
     with pytest.raises(Boom), breaker:
         raise Boom
     assert done
-    assert told == ["circuit_opened", "circuit_rejected", "circuit_isolated", "circuit_closed"]
+    assert received == ["circuit_opened", "circuit_rejected", "circuit_isolated", "circuit_closed"]
 
 
-def test_the_state_in_a_child_process() -> None:
+def test_a_forked_child_keeps_the_state() -> None:
     """The child keeps the state; pending changes are emitted by the parent only."""
-    told: list[str] = []
+    received: list[str] = []
 
     def crashing(event: Event) -> None:
-        told.append(event.what)
-        if len(told) == 1:
+        received.append(event.what)
+        if len(received) == 1:
             breaker.close()
             raise Panic
 
@@ -192,13 +192,13 @@ def test_the_state_in_a_child_process() -> None:
     breaker._after_fork()
     assert breaker.state == "closed"
     breaker.isolate()
-    assert told == ["circuit_isolated", "circuit_isolated"]
+    assert received == ["circuit_isolated", "circuit_isolated"]
 
 
 # --------------------------------------------------------------------------------- logs
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(record.levelname, record.getMessage()) for record in caplog.records]
 
 
@@ -207,25 +207,25 @@ def test_rejections_are_logged_once_and_then_counted(caplog: pytest.LogCaptureFi
     script = BreakerScript(failures=1, name="pay")
     script.run("bad +5" + " good" * 100 + " +25 a> good good a=bad good +30 good")
     once = "pay is open after ScriptedError, for another 25 s; further rejections are counted, and not logged"
-    assert said(caplog) == [("WARNING", once), ("INFO", "pay is closed again, after 103 rejected calls")]
+    assert logged(caplog) == [("WARNING", once), ("INFO", "pay is closed again, after 103 rejected calls")]
 
 
 def test_each_outage_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "redouble")
     script = BreakerScript(failures=1)
     script.run("bad good +30 good bad good +30 good")
-    assert [level for level, _ in said(caplog)] == ["WARNING", "INFO"] * 2
+    assert [level for level, _ in logged(caplog)] == ["WARNING", "INFO"] * 2
 
 
-@pytest.mark.parametrize("story", ["bad +30 good", "isolate close", "bad bad +1", "good good"])
-def test_an_outage_without_rejections_is_not_logged(caplog: pytest.LogCaptureFixture, story: str) -> None:
+@pytest.mark.parametrize("steps", ["bad +30 good", "isolate close", "bad bad +1", "good good"])
+def test_an_outage_without_rejections_is_not_logged(caplog: pytest.LogCaptureFixture, steps: str) -> None:
     caplog.set_level(logging.DEBUG, "redouble")
-    BreakerScript(failures=2 if "bad bad" in story else 1).run(story)
-    assert said(caplog) == []
+    BreakerScript(failures=2 if "bad bad" in steps else 1).run(steps)
+    assert logged(caplog) == []
 
 
 @pytest.mark.parametrize(
-    ("story", "message"),
+    ("steps", "message"),
     [
         ("isolate good", "the circuit breaker is isolated, until close() is called; further rejections"),
         (
@@ -234,25 +234,27 @@ def test_an_outage_without_rejections_is_not_logged(caplog: pytest.LogCaptureFix
         ),
     ],
 )
-def test_why_they_are_rejected_is_logged(caplog: pytest.LogCaptureFixture, story: str, message: str) -> None:
-    BreakerScript(failures=1).run(story)
-    [(level, text)] = said(caplog)
+def test_the_reason_of_a_rejection_is_logged(
+    caplog: pytest.LogCaptureFixture, steps: str, message: str
+) -> None:
+    BreakerScript(failures=1).run(steps)
+    [(level, text)] = logged(caplog)
     assert level == "WARNING"
     assert text.startswith(message)
 
 
-def test_a_log_that_uses_the_breaker() -> None:
+def test_a_log_handler_may_use_the_breaker() -> None:
     breaker = CircuitBreaker()
     logger, seen = logging.getLogger("redouble"), list[str]()
 
-    class Curious(logging.Handler):
+    class UsingBreaker(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             seen.append(f"{record.levelname} {breaker.snapshot()['state']}")
             self.then()
 
         then: Callable[[], None] = staticmethod(breaker.close)
 
-    handler = Curious()
+    handler = UsingBreaker()
     logger.addHandler(handler)
     try:
         breaker.isolate()

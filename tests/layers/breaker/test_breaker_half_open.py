@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from redouble import CircuitBreaker, errors
-from tests.support.breaker_scripts import BreakerScript
 from tests.support.fakes import Boom, Draws, Virtual
+from tests.support.layers.breaker_scripts import BreakerScript
 
 OPENED = "bad:open +10:half_open"
 
@@ -18,7 +18,7 @@ OPENED = "bad:open +10:half_open"
 
 
 @pytest.mark.parametrize(
-    ("options", "story"),
+    ("options", "steps"),
     [
         # one at a time
         ({}, "a>:half_open b>:no c>:no a=good:closed b>:closed"),
@@ -39,14 +39,14 @@ OPENED = "bad:open +10:half_open"
         ({"probes": 2}, "good bad:open +10 good:half_open good:closed"),
     ],
 )
-def test_probes(options: dict[str, Any], story: str) -> None:
-    told = BreakerScript(failures=1, cooldown=10, **options)
-    told.run(OPENED)
-    told.run(story)
+def test_the_results_of_probes_decide_the_state(options: dict[str, Any], steps: str) -> None:
+    script = BreakerScript(failures=1, cooldown=10, **options)
+    script.run(OPENED)
+    script.run(steps)
 
 
 @pytest.mark.parametrize(
-    ("cooldown", "options", "story"),
+    ("cooldown", "options", "steps"),
     [
         # after the cooldown another probe is admitted, and the result of the lost one is ignored
         (10, {}, "a> +9.9 b>:no +0.1 b>:half_open a=bad:half_open c>:no b=good:closed"),
@@ -56,7 +56,7 @@ def test_probes(options: dict[str, Any], story: str) -> None:
         # but at least a second
         (0, {}, "a> +0.9 b>:no +0.1 b>:half_open b=good:closed"),
         (0.5, {}, "a> +0.9 b>:no +0.1 b>:half_open b=good:closed"),
-        # each by itself
+        # every probe expires on its own
         (
             10,
             {"probes": 2},
@@ -66,14 +66,16 @@ def test_probes(options: dict[str, Any], story: str) -> None:
         (10, {"probes": 3}, "a> b> c> +10 d> e> f>:half_open g>:no d=good e=good f=good:closed"),
     ],
 )
-def test_a_lost_probe_wedges_nothing(cooldown: float, options: dict[str, Any], story: str) -> None:
-    """Its task was dropped, or it hangs."""
-    told = BreakerScript(failures=1, cooldown=cooldown, **options)
-    told.run(f"bad +{cooldown}:half_open")
-    told.run(story)
+def test_a_lost_probe_does_not_block_the_breaker(
+    cooldown: float, options: dict[str, Any], steps: str
+) -> None:
+    """The task of the probe was dropped, or hangs."""
+    script = BreakerScript(failures=1, cooldown=cooldown, **options)
+    script.run(f"bad +{cooldown}:half_open")
+    script.run(steps)
 
 
-def test_a_generator_that_is_dropped_in_the_middle_frees_its_place() -> None:
+def test_a_dropped_generator_releases_its_probe_slot() -> None:
     clock = Virtual()
     breaker = CircuitBreaker(failures=1, probes=2, clock=clock)
     with pytest.raises(Boom), breaker:
@@ -104,24 +106,24 @@ LOW, HIGH = 0.05, 0.95
 
 
 @pytest.mark.parametrize(
-    ("draws", "options", "story"),
+    ("draws", "options", "steps"),
     [
-        # a share of the calls for a while, then the next one, then all
+        # each stage admits its share of the calls for a while; then all are admitted
         ([LOW], {}, "good:half_open good good +9.9 good:half_open +0.1 good:half_open +10 good:closed"),
         ([0.3], {}, "good:half_open good:no good:no +10 good:half_open good:half_open good:half_open"),
-        # chance decides which
+        # a random number decides about each call
         ([LOW, HIGH, HIGH, LOW], {}, "good:half_open a>:half_open b>:no c>:no d>:half_open"),
-        # too bad: opens again, as a closed one would
+        # too many failures: opens again, as a closed breaker would
         ([LOW], {"failures": 2}, "good bad:half_open bad:open"),
         ([LOW], {"failures": 2}, "good bad good bad:half_open bad:open +10 good:half_open good:half_open"),
         ([LOW], {"ratio": 0.5, "minimum": 4}, "good good bad good:half_open bad:open"),
         ([LOW], {"failures": 9, "slow": 5}, "good a> a=good b> +5 b=good:half_open +5 good:no"),
-        # bad at its end, if not so bad that it opened before
+        # failing at the end of a stage, though not enough to open before
         ([LOW], {"failures": 3}, "good good bad +10 good:no"),
         ([LOW], {"failures": 3}, "good bad good +10 good:half_open +10 good:closed"),
         ([LOW], {"ratio": 0.5, "minimum": 20}, "good bad bad good +10 good:no"),
         ([LOW], {"ratio": 0.5, "minimum": 20}, "good bad good good +10 good +10 good:closed"),
-        # few calls: a stage lasts until one was seen; an overdue one is always admitted
+        # few calls: a stage lasts until one has ended; when it is overdue, a call is always admitted
         ([HIGH], {}, "good a>:no +9.9 a>:no +0.1 a>:half_open b>:no a=good c>:no +10 c>:half_open"),
         ([HIGH], {}, "good +100 good +100 good:no +10 good:closed good:closed"),
         ([HIGH], {}, "good +10 cancelled:half_open good:half_open"),
@@ -136,13 +138,13 @@ LOW, HIGH = 0.05, 0.95
         ([LOW], {}, "good a> isolate:isolated a=good +10 b>:no close:closed"),
     ],
 )
-def test_reopening_by_stages(draws: list[float], options: dict[str, Any], story: str) -> None:
-    said: dict[str, Any] = {"cooldown": 10, "reopening": (0.1, 0.5), "failures": 3} | options
-    told = BreakerScript(*draws, **said)
-    while told.breaker.state != "open":
-        told.run("bad")
-    told.run("+10:half_open")
-    told.run(story)
+def test_reopening_by_stages(draws: list[float], options: dict[str, Any], steps: str) -> None:
+    defaults: dict[str, Any] = {"cooldown": 10, "reopening": (0.1, 0.5), "failures": 3} | options
+    script = BreakerScript(*draws, **defaults)
+    while script.breaker.state != "open":
+        script.run("bad")
+    script.run("+10:half_open")
+    script.run(steps)
 
 
 @pytest.mark.parametrize("cooldown", [0, 0.25, 4])
@@ -160,7 +162,7 @@ def _passes(breaker: CircuitBreaker) -> bool:
     return False
 
 
-def test_the_share_is_kept() -> None:
+def test_each_stage_admits_its_share() -> None:
     """Of a thousand calls exactly the share of the stage is admitted: random numbers are evenly spaced."""
     script = BreakerScript(
         *(number / 1000 for number in range(1000)), failures=1, cooldown=10, reopening=(0.125, 0.5)
@@ -175,24 +177,24 @@ def test_the_share_is_kept() -> None:
     script.run("+10 good:closed")
 
 
-def test_chance_that_comes_back_to_the_breaker_is_rejected() -> None:
-    """It is read in the middle of a decision, when there is no change to emit yet."""
+def test_a_call_made_by_the_random_source_is_rejected() -> None:
+    """The number is drawn in the middle of an admission, before there is a change to emit."""
 
-    class Curious(Draws):
+    class CallingDraws(Draws):
         def random(self) -> float:
             with pytest.raises(errors.CircuitOpen, match="half open"):
                 breaker.call(int)
             return super().random()
 
     clock = Virtual()
-    breaker = CircuitBreaker(failures=1, cooldown=0, reopening=(0.5,), random=Curious(LOW), clock=clock)
+    breaker = CircuitBreaker(failures=1, cooldown=0, reopening=(0.5,), random=CallingDraws(LOW), clock=clock)
     with pytest.raises(Boom), breaker:
         raise Boom
     assert [breaker.call(int) for _ in range(3)] == [0, 0, 0]
     assert breaker.state == "half_open"
 
 
-def test_no_chance_is_drawn_without_need() -> None:
+def test_no_random_number_is_drawn_without_reopening() -> None:
     chance, clock = Draws(0.5), Virtual()
     breaker = CircuitBreaker(failures=1, cooldown=1, random=chance, clock=clock)
     for end in (Boom(), None, Boom()):
@@ -201,7 +203,7 @@ def test_no_chance_is_drawn_without_need() -> None:
     assert chance.drawn == 0
 
 
-def test_the_state_is_as_the_next_call_finds_it() -> None:
+def test_the_state_is_the_one_that_the_next_call_finds() -> None:
     """Also at the end of the last stage."""
     for last, state in (("good", "closed"), ("bad", "open")):
         script = BreakerScript(LOW, failures=2, cooldown=10, reopening=(0.5,))

@@ -18,8 +18,8 @@ import redouble
 from redouble import CircuitBreaker, errors
 from redouble.testing import recorded
 from redouble.types import Event
-from tests.support.breaker_scripts import BreakerScript, after_script, at_every_line
 from tests.support.fakes import Boom, Virtual
+from tests.support.layers.breaker_scripts import BreakerScript, after_script, at_every_line
 from tests.support.thread_switching import everywhere, switching
 
 pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(switching.__name__)]
@@ -74,12 +74,12 @@ def looping(breaker: CircuitBreaker) -> Callable[[str], None]:
 
 @pytest.mark.parametrize("options", [{}, {"ratio": 0.5}, {"slow": 1e6}, {"ratio": 0.1, "slow": 1e6}])
 @pytest.mark.parametrize("works", [(blocking,), (looping,), (blocking, looping)])
-def test_a_storm_opens_it_once(options: dict[str, Any], works: tuple[Any, ...]) -> None:
-    told: list[Event] = []
-    breaker = CircuitBreaker(**options, clock=Virtual(), on_change=told.append)
+def test_many_failures_at_once_open_it_once(options: dict[str, Any], works: tuple[Any, ...]) -> None:
+    received: list[Event] = []
+    breaker = CircuitBreaker(**options, clock=Virtual(), on_change=received.append)
     everywhere(*(work(breaker) for work in works), threads=THREADS)
-    assert states(told) == ["circuit_opened"]
-    assert [event.what for event in told].count("circuit_rejected") == 1
+    assert states(received) == ["circuit_opened"]
+    assert [event.what for event in received].count("circuit_rejected") == 1
     assert breaker.state == "open"
 
 
@@ -102,8 +102,8 @@ def test_no_call_of_a_ratio_is_miscounted() -> None:
     assert (snapshot["calls"], snapshot["failures"]) == (THREADS * CALLS + 1, THREADS * CALLS // 2)
 
 
-def test_no_more_probes_than_there_may_be() -> None:
-    """In every round the number of probes run at once, no matter how many calls arrive."""
+def test_no_more_probes_are_admitted_than_allowed() -> None:
+    """In every round exactly ``probes`` calls are admitted, however many arrive."""
     probes, clock = 3, Virtual()
     breaker = CircuitBreaker(failures=1, probes=probes, cooldown=10, clock=clock)
     tried(breaker, fail)
@@ -134,19 +134,19 @@ def test_no_more_probes_than_there_may_be() -> None:
 
 
 def test_events_form_one_chain_of_states() -> None:
-    """Some call, some isolate, some close: no state follows itself, and none is left out."""
-    told: list[Event] = []
-    breaker = CircuitBreaker(failures=1, cooldown=0, on_change=told.append)
+    """Some threads call, others isolate and close: no state follows itself, and none is left out."""
+    received: list[Event] = []
+    breaker = CircuitBreaker(failures=1, cooldown=0, on_change=received.append)
 
     def by_hand(owner: str) -> None:
         for _ in range(CALLS):
             breaker.isolate()
             breaker.close()
 
-    with recorded() as everybody:
+    with recorded() as observed:
         everywhere(by_hand, calling(breaker, int, fail), threads=THREADS)
-    assert told == [event for event in everybody if event.what != "rejected"]
-    seen = states(told)
+    assert received == [event for event in observed if event.what != "rejected"]
+    seen = states(received)
     allowed = {
         "circuit_closed": {"circuit_opened", "circuit_isolated"},
         "circuit_opened": {"circuit_half_open", "circuit_closed", "circuit_isolated"},
@@ -158,7 +158,7 @@ def test_events_form_one_chain_of_states() -> None:
     assert breaker.call(int) == 0
 
 
-# ------------------------------------------------------------------- in the middle of it
+# --------------------------------------------------------------------- interrupted calls
 
 
 @pytest.mark.parametrize(
@@ -177,15 +177,15 @@ def test_events_form_one_chain_of_states() -> None:
         ({"failures": 1}, "bad", "close"),
     ],
 )
-def test_an_isolation_by_a_signal_holds(options: dict[str, Any], before: str, call: str) -> None:
+def test_an_isolation_by_a_signal_handler_holds(options: dict[str, Any], before: str, call: str) -> None:
     """Wherever the interruption happens, the breaker is isolated, unless close() is called later."""
     for seen in at_every_line(
         after_script(before, **options), lambda made: made.run(call), lambda made: made.breaker.isolate()
     ):
-        told = seen.emitted.split()
-        assert all(one != other for one, other in pairwise(told))
+        received = seen.emitted.split()
+        assert all(one != other for one, other in pairwise(received))
         if call == "close" and seen.breaker.state == "closed":
-            assert "isolated" not in told[told.index("closed") :] or told[-1] == "closed"
+            assert "isolated" not in received[received.index("closed") :] or received[-1] == "closed"
             seen.run("good:closed isolate")
         seen.run("good:no +1000000 good:no close:closed good:closed bad")
 
@@ -204,7 +204,7 @@ def test_an_isolation_by_a_signal_holds(options: dict[str, Any], before: str, ca
     ],
 )
 @pytest.mark.parametrize("end", ["good", "bad", "cancelled"])
-def test_the_collector_ends_a_call_in_the_middle_of_another(
+def test_a_call_that_the_collector_ends_in_the_middle_of_another_breaks_nothing(
     options: dict[str, Any], before: str, call: str, names: str, end: str
 ) -> None:
     """Nothing breaks, no change is emitted twice, and the breaker closes again when other calls succeed."""
@@ -214,8 +214,8 @@ def test_the_collector_ends_a_call_in_the_middle_of_another(
             made.run(f"{name}={end}")
 
     for seen in at_every_line(after_script(before, **options), lambda made: made.run(call), collect):
-        told = [word for word in seen.emitted.split() if word != "rejected"]
-        assert all(one != other for one, other in pairwise(told))
+        received = [word for word in seen.emitted.split() if word != "rejected"]
+        assert all(one != other for one, other in pairwise(received))
         for _ in range(6):
             seen.run("+30 good")
         seen.run("good:closed")
@@ -253,8 +253,10 @@ def test_no_call_is_rejected_because_of_the_collector(options: dict[str, Any], b
         ({"failures": 1}, "bad +30 a>", "good", False),
     ],
 )
-def test_a_call_that_a_signal_makes(options: dict[str, Any], before: str, call: str, passes: bool) -> None:
-    """In the middle of another one: it passes or is rejected as at any other time."""
+def test_a_call_of_a_signal_handler_is_admitted_or_rejected_as_usual(
+    options: dict[str, Any], before: str, call: str, passes: bool
+) -> None:
+    """The handler interrupts another call at every line."""
     found = "good:closed" if passes else "good:no"
     for seen in at_every_line(
         after_script(before, **options), lambda made: made.run(call), lambda made: made.run(found)

@@ -13,9 +13,9 @@ import trio
 from redouble import CircuitBreaker, Hints, Retry, Timeout, errors, report, transient
 from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock
-from tests.runtime.test_cancellation import cancelled
-from tests.support.breaker_scripts import SHAPES, Service, outcome_of
 from tests.support.fakes import ASYNC, Boom, Panic, Virtual, in_colour
+from tests.support.layers.breaker_scripts import SHAPES, Service, outcome_of
+from tests.support.runtime.cancellation import cancelled
 from tests.support.streams import Reader, ScriptedSource
 from tests.support.virtual_time import PLACES, at, unwaiting
 
@@ -100,7 +100,7 @@ def test_a_cancelled_call_is_not_counted(colour: str, shape: str, half_open: boo
     "crash", [KeyboardInterrupt, SystemExit, GeneratorExit, Panic, asyncio.CancelledError]
 )
 @pytest.mark.parametrize("shape", ["call", "block"])
-def test_crashes_say_nothing(colour: str, shape: str, crash: type[BaseException]) -> None:
+def test_a_base_exception_is_not_counted(colour: str, shape: str, crash: type[BaseException]) -> None:
     breaker, service = broken(Virtual()), Service()
     service.down = crash()
     seen: list[BaseException] = []
@@ -123,7 +123,7 @@ def test_crashes_say_nothing(colour: str, shape: str, crash: type[BaseException]
     assert breaker.call(int) == 0
 
 
-def test_a_coroutine_that_is_dropped_frees_its_place() -> None:
+def test_a_dropped_coroutine_releases_its_probe_slot() -> None:
     breaker = broken(Virtual())
 
     async def work() -> None:
@@ -139,7 +139,7 @@ def test_a_coroutine_that_is_dropped_frees_its_place() -> None:
 
 
 @LOOPS
-def test_a_task_that_hangs_for_ever_wedges_nothing(colour: str) -> None:
+def test_a_task_that_hangs_does_not_block_the_breaker(colour: str) -> None:
     """Another call is admitted after the cooldown; when the task finally ends, its result is ignored."""
     clock = Virtual()
     breaker = broken(clock)
@@ -179,7 +179,7 @@ def test_a_task_that_hangs_for_ever_wedges_nothing(colour: str) -> None:
     ("script", "reader", "state"),
     [
         ([1, 2], Reader(), "closed"),
-        ([1, 2], Reader("close"), "closed"),  # to be left early is a good end
+        ([1, 2], Reader("close"), "closed"),  # closing early counts as success
         ([1, 2], Reader("break"), "closed"),
         ([1, 2], Reader("raise", 1, Boom()), "closed"),
         ([Boom()], Reader(), "open"),
@@ -188,7 +188,7 @@ def test_a_task_that_hangs_for_ever_wedges_nothing(colour: str) -> None:
         ([1, 2], Reader("drop", 0), "half_open"),  # not begun
     ],
 )
-def test_streams(colour: str, script: list[Any], reader: Reader, state: str) -> None:
+def test_the_state_after_a_stream(colour: str, script: list[Any], reader: Reader, state: str) -> None:
     breaker, tape = broken(Virtual()), ScriptedSource([script], Virtual(), [])
 
     async def waiting() -> None:
@@ -199,7 +199,7 @@ def test_streams(colour: str, script: list[Any], reader: Reader, state: str) -> 
     assert breaker.state == state
 
 
-def test_a_stream_holds_its_place_while_it_is_open(colour: str) -> None:
+def test_a_stream_holds_its_probe_slot_while_it_is_open(colour: str) -> None:
     breaker, tape = broken(Virtual()), ScriptedSource([[1, 2]], Virtual(), [])
 
     def blocking() -> None:
@@ -258,13 +258,13 @@ def test_a_policy_that_cannot_wait_so_long_gives_up_at_once(colour: str) -> None
 
     with pytest.raises(errors.CircuitOpen) as caught:
         in_colour(colour, lambda: policy.call(service), waiting)
-    said = report(caught.value)
-    assert said is not None
-    assert (said.reason, said.attempts, service.calls) == ("timeout", 2, 1)
+    found = report(caught.value)
+    assert found is not None
+    assert (found.reason, found.attempts, service.calls) == ("timeout", 2, 1)
 
 
 @pytest.mark.parametrize(
-    ("outside", "inside", "options", "said"),
+    ("outside", "inside", "options", "problem"),
     [
         (Retry(), Timeout(5), {}, ""),
         (
@@ -281,13 +281,13 @@ def test_a_policy_that_cannot_wait_so_long_gives_up_at_once(colour: str) -> None
         ),
         (Retry(attempt_timeout=1), None, {"slow": 1}, ""),
         (Retry(attempt_timeout=1), Timeout(1), {}, ""),
-        (Timeout(9) | Retry(), None, {}, ""),  # the limit of the whole call is another matter
+        (Timeout(9) | Retry(), None, {}, ""),  # a limit of the whole call does not count
         (Timeout(9) | Retry() | Timeout(2), None, {}, "CircuitBreaker inside the limit of an attempt"),
         (Timeout(2), None, {}, "CircuitBreaker inside the limit of an attempt"),
     ],
 )
-def test_its_place_in_a_pipeline(outside: Any, inside: Any, options: dict[str, Any], said: str) -> None:
+def test_lint_in_a_pipeline(outside: Any, inside: Any, options: dict[str, Any], problem: str) -> None:
     pipeline = outside | CircuitBreaker(**options)
     found = [text for text in (pipeline | inside if inside else pipeline).check() if "CircuitBreaker" in text]
     assert "opens after 5 failures in a row" in pipeline.explain()
-    assert [text[: len(said)] for text in found] == ([said] if said else [])
+    assert [text[: len(problem)] for text in found] == ([problem] if problem else [])

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from redouble import errors
 from redouble._internal.sliding_counter import SLICES
-from tests.support.breaker_scripts import BreakerScript
 from tests.support.fakes import Boom
+from tests.support.layers.breaker_scripts import BreakerScript
 
 # ------------------------------------------------------------------------------- a ratio
 
 
 @pytest.mark.parametrize(
-    ("options", "story"),
+    ("options", "steps"),
     [
         # not before the minimum is reached; a successful call may be the one that reaches it
         ({"ratio": 0.5, "minimum": 4}, "bad bad bad:closed bad:open"),
@@ -44,8 +44,8 @@ from tests.support.fakes import Boom
         ({"ratio": 0.5, "minimum": 2}, "a> b> bad bad +30 good:closed a=bad b=bad:closed good good:closed"),
     ],
 )
-def test_stories(options: dict[str, Any], story: str) -> None:
-    BreakerScript(**options).run(story)
+def test_the_state_after_each_step(options: dict[str, Any], steps: str) -> None:
+    BreakerScript(**options).run(steps)
 
 
 @pytest.mark.parametrize(
@@ -73,10 +73,10 @@ def test_the_ratio_is_exact(ratio: float, calls: int, failures: int) -> None:
     minimum=st.integers(1, 12),
     calls=st.lists(st.tuples(st.integers(0, SLICES // 4), st.booleans()), min_size=1, max_size=60),
 )
-def test_it_opens_just_when_the_window_is_bad_enough(
+def test_it_opens_exactly_when_the_window_reaches_the_ratio(
     ratio: int, minimum: int, calls: list[tuple[int, bool]]
 ) -> None:
-    """Counted again from a plain list, where a slice of the window is a second."""
+    """Compared with a plain list of all calls; a slice of the window is one second."""
     script = BreakerScript(ratio=ratio / 100, minimum=minimum, window=SLICES)
     seen: list[tuple[float, bool]] = []
     for passed, bad in calls:
@@ -92,7 +92,7 @@ def test_it_opens_just_when_the_window_is_bad_enough(
         assert (snapshot["calls"], snapshot["failures"]) == (len(recent), sum(recent))
 
 
-def test_its_description() -> None:
+def test_the_snapshot_counts_the_window() -> None:
     script = BreakerScript(ratio=0.5, window=10, minimum=10)
     script.run("good bad good +5 bad")
     assert script.breaker.snapshot() == {
@@ -110,7 +110,7 @@ def test_its_description() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "story"),
+    ("options", "steps"),
     [
         # the end of a slow call is a failure, whatever its result
         ({"failures": 1}, "a> +1.9 a=good:closed b> +2 b=good:open"),
@@ -128,7 +128,7 @@ def test_its_description() -> None:
         # as a part of a ratio
         ({"ratio": 0.5, "minimum": 4}, "a> good good good:closed +2 good b> b> b> b>:closed +2 good:no"),
         ({"ratio": 0.5, "minimum": 2}, "a> good +2:closed good:no"),
-        # those of another time do not count
+        # slow calls of an earlier epoch do not count
         ({"failures": 1, "cooldown": 1}, "a> bad:open +1 good:closed +1 b>:closed a=bad:closed"),
         ({"failures": 1, "cooldown": 1}, "a> close +2 good:closed a=bad:closed"),
         # a slow probe fails, even while it is in flight
@@ -137,8 +137,8 @@ def test_its_description() -> None:
         ({"failures": 1, "cooldown": 0}, "bad a> +2 b>:half_open b=good:closed a=bad:closed"),
     ],
 )
-def test_slow_ones_count(options: dict[str, Any], story: str) -> None:
-    BreakerScript(slow=2, **options).run(story)
+def test_slow_calls_count_as_failures(options: dict[str, Any], steps: str) -> None:
+    BreakerScript(slow=2, **options).run(steps)
 
 
 def test_a_call_that_never_ends_is_not_kept_for_ever() -> None:
@@ -168,21 +168,21 @@ def test_the_duration_of_a_call_is_measured_by_its_clock() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "story"),
+    ("options", "steps"),
     [
-        # of an open circuit: never longer than the cooldown, on any clock
+        # an open circuit: never open for longer than the cooldown, on any clock
         ({"failures": 1}, "bad -500:open good:no +29 good:no +1:half_open good:closed"),
         ({"failures": 1}, "bad -1 good:no +30 good:closed"),
         ({"failures": 1, "cooldown": 0}, "bad -500 good:closed"),
-        # of a window: the counts restart
+        # a window: the counts restart
         ({"ratio": 0.5, "minimum": 2}, "bad -500 bad:closed bad:open"),
         ({"ratio": 0.5, "minimum": 2}, "bad -0.1 bad:open"),
-        # of a probe that is lost
+        # a lost probe
         ({"failures": 1}, "bad +30 a> -500 +30 b>:half_open b=good:closed"),
         ({"failures": 1, "probes": 2}, "bad +30 good a> -500 +30 b>:half_open b=good:closed"),
-        # of a call that may be slow
+        # a call that may be slow
         ({"failures": 1, "slow": 2}, "a> -500 good:closed a=good:closed +2 good:closed"),
-        # of a stage of reopening
+        # a stage of reopening
         ({"failures": 1, "reopening": (0.5,)}, "bad +30 good -500 good +30 good:closed"),
         (
             {"failures": 1, "reopening": (0.5,)},
@@ -191,8 +191,10 @@ def test_the_duration_of_a_call_is_measured_by_its_clock() -> None:
     ],
 )
 @pytest.mark.parametrize("start", [0.0, 1e6])
-def test_a_clock_that_goes_back_wedges_nothing(options: dict[str, Any], story: str, start: float) -> None:
-    BreakerScript(start=start, **options).run(story)
+def test_a_clock_that_goes_back_does_not_block_the_breaker(
+    options: dict[str, Any], steps: str, start: float
+) -> None:
+    BreakerScript(start=start, **options).run(steps)
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def opened(**options: Any) -> Circuit:
     return made
 
 
-def test_while_it_is_closed_everybody_has_the_same_ticket() -> None:
+def test_all_calls_of_a_closed_circuit_have_the_same_ticket() -> None:
     """No object is created for a call whose duration does not matter."""
     found = circuit()
     assert found.admit(1) is found.admit(2) is found.epoch
@@ -50,7 +50,7 @@ def test_while_it_is_closed_everybody_has_the_same_ticket() -> None:
 
 
 @pytest.mark.parametrize("options", [{"slow": 5}, {"slow": 5, "ratio": 0.5}])
-def test_where_slow_calls_count_each_has_its_own(options: dict[str, Any]) -> None:
+def test_each_call_has_its_own_ticket_if_slow_calls_count(options: dict[str, Any]) -> None:
     found = circuit(**options)
     first, second = ticket(found, 1), ticket(found, 2)
     assert list(found.epoch.calls) == [first, second]
@@ -64,10 +64,10 @@ def test_where_slow_calls_count_each_has_its_own(options: dict[str, Any]) -> Non
     ("options", "before", "after_one", "after_good"),
     [({}, 0, 1, 0), ({"ratio": 0.5, "minimum": 9}, 1, 1, 1)],
 )
-def test_whether_a_good_call_is_worth_noting(
+def test_the_failure_streak_is_zero_if_a_success_need_not_be_recorded(
     options: dict[str, Any], before: int, after_one: int, after_good: int
 ) -> None:
-    """Only after a failure, unless there is a ratio of all calls."""
+    """It must be recorded after a failure, and always if there is a ratio of all calls."""
     found = circuit(**options)
     epoch = ticket(found, 0)
     seen = [epoch.failure_streak]
@@ -77,7 +77,7 @@ def test_whether_a_good_call_is_worth_noting(
     assert seen == [before, after_one, after_good]
 
 
-def test_a_call_of_its_own_is_always_worth_noting() -> None:
+def test_the_success_of_a_tracked_call_is_always_recorded() -> None:
     assert ticket(circuit(slow=1), 0).failure_streak
     assert ticket(opened(), 10).failure_streak
 
@@ -111,7 +111,7 @@ def test_reading_the_state_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("state", ["closed", "half_open", "isolated"])
-def test_when_to_come_back_is_known_of_an_open_one_only(state: Any) -> None:
+def test_only_an_open_circuit_has_a_retry_after(state: Any) -> None:
     found = circuit()
     found.change_state(state, 5)
     assert found.retry_after(6) is None

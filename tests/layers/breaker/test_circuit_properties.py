@@ -41,11 +41,11 @@ SETTINGS = st.builds(
 
 
 @dataclass
-class Going:
+class ModelCall:
     """A call in flight, as the model sees it."""
 
     ticket: Ticket
-    period: int
+    epoch: int
     started: int
     counted: bool = False
     lost: bool = False
@@ -57,11 +57,11 @@ class Model:
 
     terms: CircuitBreakerSettings
     state: str = "closed"
-    period: int = 0
+    epoch: int = 0
     stage: int = 0
     until: float = inf
-    ends: list[tuple[int, bool]] = field(default_factory=list[tuple[int, bool]])  # of this period
-    going: list[Going] = field(default_factory=list[Going])
+    ends: list[tuple[int, bool]] = field(default_factory=list[tuple[int, bool]])  # of this epoch
+    in_flight: list[ModelCall] = field(default_factory=list[ModelCall])
     rejected: int = 0
     opened: int = 0
     path: list[str] = field(default_factory=lambda: ["closed"])
@@ -79,20 +79,22 @@ class Model:
         return max(self.terms.cooldown, 1)
 
     @property
-    def inside(self) -> list[Going]:
-        return [call for call in self.going if call.period == self.period and not (call.counted or call.lost)]
+    def inside(self) -> list[ModelCall]:
+        return [
+            call for call in self.in_flight if call.epoch == self.epoch and not (call.counted or call.lost)
+        ]
 
-    def become(self, state: str, until: float = inf, stage: int = 0) -> None:
+    def change_to(self, state: str, until: float = inf, stage: int = 0) -> None:
         if state != self.state:
             self.path.append(state)
             self.opened += state == "open"
         self.state, self.until, self.stage = state, until, stage
-        self.period += 1
+        self.epoch += 1
         self.ends = []
         if state == "closed":
             self.rejected = 0
 
-    def bad_enough(self, minimum: int) -> bool:
+    def threshold_reached(self, minimum: int) -> bool:
         """Compare the counts up to the last call: nothing expires while there are no calls."""
         if self.terms.ratio is None:
             row = [bad for _, bad in self.ends]
@@ -102,40 +104,40 @@ class Model:
         share = Fraction(sum(recent), len(recent))
         return len(recent) >= minimum and share >= Fraction(str(self.terms.ratio))
 
-    def learn(self, bad: bool, now: int) -> None:
+    def record(self, bad: bool, now: int) -> None:
         self.ends.append((now, bad))
         if self.state == "half_open" and not self.stage:
             if bad:
                 self.open(now)
             elif len(self.ends) == self.terms.probes:
                 self.reopen(1, now)
-        elif self.bad_enough(self.terms.minimum):
+        elif self.threshold_reached(self.terms.minimum):
             self.open(now)
 
     def open(self, now: int) -> None:
-        self.become("open", now + self.terms.cooldown)
+        self.change_to("open", now + self.terms.cooldown)
 
     def reopen(self, stage: int, now: int) -> None:
         if stage > len(self.reopening):
-            self.become("closed")
+            self.change_to("closed")
         else:
-            self.become("half_open", now + self.lease, stage)
+            self.change_to("half_open", now + self.lease, stage)
 
-    def look(self, now: int) -> None:
+    def count_slow_calls(self, now: int) -> None:
         """Count the calls that have become slow."""
         for call in self.inside:
             if now - call.started >= self.slow:
                 call.counted = True
-                if call.period == self.period:
-                    self.learn(True, now)
+                if call.epoch == self.epoch:
+                    self.record(True, now)
 
     def admits(self, now: int, chance: float) -> bool:
-        self.look(now)
+        self.count_slow_calls(now)
         if self.state == "open" and now >= self.until:
-            self.become("half_open")
+            self.change_to("half_open")
         elif self.stage and now >= self.until and self.ends:
             failing = self.terms.ratio is None and self.ends[-1][1]
-            if failing or self.bad_enough(1):
+            if failing or self.threshold_reached(1):
                 self.open(now)
             else:
                 self.reopen(self.stage + 1, now)
@@ -151,12 +153,12 @@ class Model:
         self.rejected += not admitted
         return admitted
 
-    def ended(self, call: Going, bad: bool | None, now: int) -> None:
-        self.look(now)
-        self.going.remove(call)
-        if call.period != self.period or call.counted or call.lost or bad is None:
+    def ended(self, call: ModelCall, bad: bool | None, now: int) -> None:
+        self.count_slow_calls(now)
+        self.in_flight.remove(call)
+        if call.epoch != self.epoch or call.counted or call.lost or bad is None:
             return
-        self.learn(bad, now)
+        self.record(bad, now)
 
 
 class Circuits(RuleBasedStateMachine):
@@ -183,13 +185,13 @@ class Circuits(RuleBasedStateMachine):
         if self.model.slow == inf and self.model.state != "open":
             assert found == self.model.state  # as the next call would find it
         if ticket is not None:
-            self.model.going.append(Going(ticket, self.model.period, self.now))
+            self.model.in_flight.append(ModelCall(ticket, self.model.epoch, self.now))
 
-    @precondition(lambda self: self.model.going)
+    @precondition(lambda self: self.model.in_flight)
     @rule(data=st.data(), bad=st.sampled_from([True, True, False, False, None]))
     def end(self, data: st.DataObject, bad: bool | None) -> None:
-        call = data.draw(st.sampled_from(self.model.going))
-        stale = call.period != self.model.period or call.counted or call.lost
+        call = data.draw(st.sampled_from(self.model.in_flight))
+        stale = call.epoch != self.model.epoch or call.counted or call.lost
         before = self.circuit.epoch
         unseen = self.model.slow < inf and self.model.inside
         self.model.ended(call, bad, self.now)
@@ -200,7 +202,7 @@ class Circuits(RuleBasedStateMachine):
     def storm(self, bad: bool, count: int) -> None:
         """Many calls end at once: at most one of them opens the circuit."""
         opened = self.model.opened
-        for call in self.model.going[:count]:
+        for call in self.model.in_flight[:count]:
             self.model.ended(call, bad, self.now)
             self.circuit.ended(call.ticket, bad, self.now)
         assert self.model.opened <= opened + 1
@@ -208,7 +210,7 @@ class Circuits(RuleBasedStateMachine):
     @rule(state=st.sampled_from(["isolated", "closed"]))
     def by_hand(self, state: Any) -> None:
         if state != self.model.state:
-            self.model.become(state)
+            self.model.change_to(state)
             self.circuit.change_state(state, self.now)
 
     @invariant()
@@ -224,9 +226,9 @@ class Circuits(RuleBasedStateMachine):
             )
 
     @invariant()
-    def what_is_told_is_the_path(self) -> None:
-        told = [change.what for change in self.circuit.changes if change.what != "rejected"]
-        assert ["closed", *told] == self.model.path
+    def changes_match_the_path(self) -> None:
+        emitted_states = [change.what for change in self.circuit.changes if change.what != "rejected"]
+        assert ["closed", *emitted_states] == self.model.path
         assert all(change.lasted >= 0 for change in self.circuit.changes)
 
     def teardown(self) -> None:
@@ -235,7 +237,7 @@ class Circuits(RuleBasedStateMachine):
             return
         self.chance = 0.9
         terms = self.model.terms
-        for _ in range(len(self.model.going) + 2 * terms.probes + 3 * len(self.model.reopening) + 9):
+        for _ in range(len(self.model.in_flight) + 2 * terms.probes + 3 * len(self.model.reopening) + 9):
             ticket = self.circuit.admit(self.now)
             if ticket is not None:
                 self.circuit.ended(ticket, False, self.now)

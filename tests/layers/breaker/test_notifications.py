@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import sys
 import threading
 from collections.abc import Callable
 
@@ -13,6 +12,7 @@ from redouble._layers.breaker.circuit import StateChange
 from redouble._layers.breaker.notifications import ChangeDispatcher, dispatch
 from redouble.types import Event
 from tests.support.fakes import Panic
+from tests.support.thread_switching import often
 
 PATIENCE = 30.0  # seconds, after which a thread that waits here is taken for stuck
 THREADS = 8
@@ -29,19 +29,19 @@ class Reader:
     def __init__(self) -> None:
         self.read: list[int] = []
         self.at: dict[int, Callable[[], object]] = {}
-        self.news = ChangeDispatcher(self)
+        self.dispatcher = ChangeDispatcher(self)
 
-    def __call__(self, told: StateChange) -> None:
-        self.read.append(told.rejected)
-        self.at.get(told.rejected, lambda: None)()
+    def __call__(self, state_change: StateChange) -> None:
+        self.read.append(state_change.rejected)
+        self.at.get(state_change.rejected, lambda: None)()
 
     def publish(self, *numbers: int) -> None:
         for number in numbers:
-            self.news.add(change(number))
-        self.news.publish()
+            self.dispatcher.add(change(number))
+        self.dispatcher.publish()
 
 
-def test_in_order() -> None:
+def test_changes_are_delivered_in_order() -> None:
     reader = Reader()
     reader.publish(1, 2)
     reader.publish()
@@ -62,7 +62,7 @@ def test_a_change_during_a_delivery_is_queued() -> None:
     assert reader.read == [1, -1, 2, 3, 4, 5]
 
 
-def test_a_crash_loses_none_of_the_others() -> None:
+def test_a_crashing_observer_loses_no_other_change() -> None:
     """The next call of publish() delivers the remaining changes."""
     reader = Reader()
 
@@ -109,25 +109,21 @@ def test_many_threads_deliver_each_change_once_and_in_order() -> None:
             number = owner * EACH + index
             with lock:
                 added.append(number)
-                reader.news.add(change(number))
-            reader.news.publish()
+                reader.dispatcher.add(change(number))
+            reader.dispatcher.publish()
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
+    with often():
         threads = [threading.Thread(target=add, args=(owner,)) for owner in range(THREADS)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    finally:
-        sys.setswitchinterval(interval)
     assert reader.read == added
     assert len(added) == THREADS * EACH
 
 
 @pytest.mark.parametrize(
-    ("told", "what"),
+    ("state_change", "what"),
     [
         (StateChange("open", "open", 1.5, 0, 30.0), "circuit_opened"),
         (StateChange("half_open", "half_open", 1.5, 2), "circuit_half_open"),
@@ -136,12 +132,16 @@ def test_many_threads_deliver_each_change_once_and_in_order() -> None:
         (StateChange("rejected", "open", 1.5, 1, 3.0), "circuit_rejected"),
     ],
 )
-def test_the_event_of_a_change(told: StateChange, what: str) -> None:
+def test_the_event_of_a_change(state_change: StateChange, what: str) -> None:
     events: list[Event] = []
-    dispatch(told, "payments", "says", events.append)
+    dispatch(state_change, "payments", "says", events.append)
     [event] = events
     assert (event.what, event.name, event.attempt, event.labels) == (what, "payments", 0, {})
-    assert (event.elapsed, event.rejected, event.hint) == (1.5, told.rejected, told.retry_after)
+    assert (event.elapsed, event.rejected, event.hint) == (
+        1.5,
+        state_change.rejected,
+        state_change.retry_after,
+    )
     assert {event.error, event.value, event.verdict, event.kind, event.delay, event.reason} == {None}
     assert pickle.loads(pickle.dumps(event)) == event
     assert f"what='{what}'" in repr(event)

@@ -33,19 +33,19 @@ def test_the_defaults() -> None:
     assert numbers() == DEFAULTS
 
 
-def test_all_of_them() -> None:
+def test_all_options_are_converted() -> None:
     minute = timedelta(minutes=1)
     checked = numbers(OSError, 1, 1, minute, 2, timedelta(seconds=2), 0, 3, [0.1, 0.5, 1])
     assert list(checked.values()) == [1, 1.0, 60.0, 2, 2.0, 0.0, 3, (0.1, 0.5, 1.0)]
 
 
-def test_they_may_be_given_by_position() -> None:
+def test_options_may_be_given_by_position() -> None:
     checked = numbers(OSError, 2, 0.5, 10, 4, 1, 5, 2, (0.1,))
     assert list(checked.values()) == [2, 0.5, 10, 4, 1, 5, 2, (0.1,)]
 
 
 @pytest.mark.parametrize(
-    ("wrong", "kind", "said"),
+    ("wrong", "kind", "expected"),
     [
         *(
             row
@@ -90,13 +90,13 @@ def test_they_may_be_given_by_position() -> None:
         ({"reopening": ["x"]}, TypeError, r"reopening='x': write a share above 0"),
     ],
 )
-def test_wrong_options_are_reported(wrong: dict[str, Any], kind: type[Exception], said: str) -> None:
-    with pytest.raises(kind, match=f"^CircuitBreaker {said}"):
+def test_wrong_options_are_reported(wrong: dict[str, Any], kind: type[Exception], expected: str) -> None:
+    with pytest.raises(kind, match=f"^CircuitBreaker {expected}"):
         CircuitBreaker(**wrong)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected"),
     [
         ({}, "opens after 5 failures in a row, for 30 s"),
         ({"failures": 2, "cooldown": 0.5}, "opens after 2 failures in a row, for 0.5 s"),
@@ -105,15 +105,15 @@ def test_wrong_options_are_reported(wrong: dict[str, Any], kind: type[Exception]
         ({"ratio": 0.005, "minimum": 9}, "opens after 0.5% failures of at least 9 calls in 30 s, for 30 s"),
     ],
 )
-def test_settings_are_summarised(options: dict[str, Any], said: str) -> None:
-    assert CircuitBreaker(**options).settings.summary() == said
+def test_settings_are_summarised(options: dict[str, Any], expected: str) -> None:
+    assert CircuitBreaker(**options).settings.summary() == expected
 
 
 async def acoroutine(_: object) -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("wrong", "kind", "said"),
+    ("wrong", "kind", "expected"),
     [
         (
             {"on": ()},
@@ -142,6 +142,8 @@ async def acoroutine(_: object) -> None: ...
         ({"random": 0.5}, TypeError, r"random=0\.5 cannot be a random: it has no method random\(\)"),
     ],
 )
-def test_what_is_wrong_with_the_rest(wrong: dict[str, Any], kind: type[Exception], said: str) -> None:
-    with pytest.raises(kind, match=f"^{said}"):
+def test_wrong_rules_observers_and_clocks_are_reported(
+    wrong: dict[str, Any], kind: type[Exception], expected: str
+) -> None:
+    with pytest.raises(kind, match=f"^{expected}"):
         CircuitBreaker(**wrong)

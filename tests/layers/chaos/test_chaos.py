@@ -1,4 +1,4 @@
-"""`Chaos`: calls that go wrong on purpose, in every colour, and what stands around them."""
+"""`Chaos` injects faults, latency and results, in every colour; and the layers around it."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Service:
     """The functions inside the layers, of all kinds: they record which calls reached them."""
 
     def __init__(self) -> None:
-        self.came: list[int] = []
+        self.reached: list[int] = []
 
     def fetch(self, number: int) -> int:
-        self.came.append(number)
+        self.reached.append(number)
         return number
 
     async def afetch(self, number: int) -> int:
@@ -85,7 +85,7 @@ def as_usual(calls: int, *, stream: bool) -> list[Any]:
     return [[number, -number] if stream else number for number in range(calls)]
 
 
-# -------------------------------------------------------------------------- what happens
+# ----------------------------------------------------------------------------- injection
 
 
 @PLACES
@@ -95,7 +95,7 @@ def test_a_fault_is_raised_instead_of_calling(place: str, stream: bool) -> None:
     ends = called(place, chaos, 3, service, stream=stream)
     assert [(type(error), str(error)) for error, _ in ends] == [(ConnectionError, "injected by Chaos")] * 3
     assert len({id(error) for error, _ in ends}) == 3, "a new one each time"
-    assert service.came == []
+    assert service.reached == []
     assert ends[-1][1] == 0
     assert chaos.snapshot() == {"hit": 3, "rate": 1, "on": True}
 
@@ -107,7 +107,7 @@ def test_latency_comes_before_the_call(place: str, stream: bool) -> None:
     ends = called(place, Chaos(latency=2.5, rate=1), 2, service, stream=stream)
     assert [end for end, _ in ends] == as_usual(2, stream=stream)
     assert [moment for _, moment in ends] == [2.5, 5]
-    assert service.came == [0, 1]
+    assert service.reached == [0, 1]
 
 
 @PLACES
@@ -115,20 +115,20 @@ def test_latency_comes_before_the_call(place: str, stream: bool) -> None:
 def test_latency_comes_before_the_fault(place: str, stream: bool) -> None:
     service = Service()
     [(error, moment)] = called(place, Chaos(latency=2, fault=Boom, rate=1), 1, service, stream=stream)
-    assert (type(error), moment, service.came) == (Boom, 2, [])
+    assert (type(error), moment, service.reached) == (Boom, 2, [])
 
 
 @PLACES
 def test_latency_comes_before_the_result(place: str) -> None:
     service = Service()
     assert called(place, Chaos(latency=2, result="x", rate=1), 2, service) == [("x", 2), ("x", 4)]
-    assert service.came == []
+    assert service.reached == []
 
 
 @PLACES
 @SHAPES
 @pytest.mark.parametrize("off", [{"rate": 0}, {"rate": 1, "switch": False}], ids=["rate", "switch"])
-def test_nothing_happens(place: str, stream: bool, off: dict[str, Any]) -> None:
+def test_nothing_is_injected_while_it_is_off(place: str, stream: bool, off: dict[str, Any]) -> None:
     chaos = Chaos(fault=Boom, latency=9, **off)
     ends = called(place, chaos, 5, Service(), stream=stream)
     assert ends == [(end, 0) for end in as_usual(5, stream=stream)]
@@ -138,16 +138,16 @@ def test_nothing_happens(place: str, stream: bool, off: dict[str, Any]) -> None:
 @PLACES
 @SHAPES
 @pytest.mark.parametrize("seed", [0, 7])
-def test_the_same_seed_strikes_the_same_calls(place: str, stream: bool, seed: int) -> None:
+def test_the_same_seed_hits_the_same_calls(place: str, stream: bool, seed: int) -> None:
     draws, service = random.Random(seed), Service()
     spared = [number for number in range(50) if draws.random() >= 0.3]
     chaos = Chaos(fault=Boom, rate=0.3, seed=seed)
     called(place, chaos, 50, service, stream=stream)
-    assert service.came == spared
+    assert service.reached == spared
     assert chaos.snapshot()["hit"] == 50 - len(spared)
 
 
-def test_each_has_a_chance_of_its_own() -> None:
+def test_each_chaos_has_its_own_random_numbers() -> None:
     alone, between = Service(), Service()
     called("sync", Chaos(fault=Boom, rate=0.5, seed=1), 20, alone)
     first, other = Chaos(fault=Boom, rate=0.5, seed=1), Chaos(fault=Boom, rate=0.5, seed=2)
@@ -155,7 +155,7 @@ def test_each_has_a_chance_of_its_own() -> None:
         random.random()
         Fallback(value=None).call(other(alone.fetch), -1)
         Fallback(value=None).call(first(between.fetch), number)
-    assert between.came == [number for number in alone.came if number >= 0]
+    assert between.reached == [number for number in alone.reached if number >= 0]
 
 
 def test_without_a_seed_it_uses_the_random_module() -> None:
@@ -168,22 +168,22 @@ def test_without_a_seed_it_uses_the_random_module() -> None:
         called("sync", Chaos(fault=Boom, rate=0.5), 30, service)
     finally:
         random.setstate(before)
-    assert service.came == spared
+    assert service.reached == spared
 
 
-# ----------------------------------------------------------------------- what stands around it
+# ---------------------------------------------------------------------------- layers around it
 
 
 @pytest.mark.parametrize("place", ["asyncio around", "trio around"])
 @SHAPES
-def test_a_timeout_cuts_the_latency(place: str, stream: bool) -> None:
+def test_a_timeout_ends_the_latency(place: str, stream: bool) -> None:
     service, layers = Service(), Timeout(1) | Chaos(latency=5, rate=1)
     [(error, moment)] = called(place, layers, 1, service, stream=stream)
-    assert (type(error), moment, service.came) == (errors.AttemptTimeout, 1, [])
+    assert (type(error), moment, service.reached) == (errors.AttemptTimeout, 1, [])
 
 
 @pytest.mark.parametrize("place", ["sync", "thread"])
-def test_a_timeout_cuts_the_latency_on_a_worker(place: str) -> None:
+def test_a_timeout_ends_the_latency_on_a_worker(place: str) -> None:
     layers = Timeout(1, worker=Worker(grace=60)) | Chaos(latency=5, rate=1)
     [(error, _)] = called(place, layers, 1, Service())
     assert type(error) is errors.AttemptTimeout
@@ -191,28 +191,28 @@ def test_a_timeout_cuts_the_latency_on_a_worker(place: str) -> None:
 
 @PLACES
 @SHAPES
-def test_a_retry_takes_it_for_the_services_own(place: str, stream: bool) -> None:
-    """The seed strikes the first two attempts, and then no more."""
+def test_a_retry_retries_an_injected_fault(place: str, stream: bool) -> None:
+    """The seed hits the first two attempts, and not the third."""
     draws = (random.Random(seed) for seed in range(1000))
     seed = next(n for n, one in enumerate(draws) if [one.random() < 0.5 for _ in range(3)] == [1, 1, 0])
     service = Service()
     layers = Retry(backoff=[1, 2, 4]) | Chaos(fault=ConnectionError, rate=0.5, seed=seed)
     assert called(place, layers, 1, service, stream=stream) == [(as_usual(1, stream=stream)[0], 3)]
-    assert service.came == [0]
+    assert service.reached == [0]
 
 
 @PLACES
 @SHAPES
-def test_a_retry_gives_up_in_the_end(place: str, stream: bool) -> None:
+def test_a_retry_gives_up_if_every_attempt_is_hit(place: str, stream: bool) -> None:
     chaos = Chaos(fault=TimeoutError("late"), rate=1)
     [(error, moment)] = called(place, Retry(attempts=3, backoff=[1, 1]) | chaos, 1, Service(), stream=stream)
-    said = report(error)
-    assert said is not None
-    assert (said.reason, said.attempts, moment, chaos.snapshot()["hit"]) == ("attempts", 3, 2, 3)
-    assert [record.error_text for record in said.history] == ["late"] * 3
+    found = report(error)
+    assert found is not None
+    assert (found.reason, found.attempts, moment, chaos.snapshot()["hit"]) == ("attempts", 3, 2, 3)
+    assert [record.error_text for record in found.history] == ["late"] * 3
 
 
-def test_a_breaker_opens() -> None:
+def test_injected_faults_open_a_breaker() -> None:
     breaker = CircuitBreaker(failures=3)
     ends = called("sync", breaker | Chaos(fault=Boom, rate=1), 5, Service())
     assert [type(error) for error, _ in ends] == [Boom] * 3 + [errors.CircuitOpen] * 2
@@ -230,12 +230,12 @@ CHAOS = Chaos(fault=Boom)
         (CHAOS | Chaos(latency=1) | Timeout(1), "Timeout"),
     ],
 )
-def test_it_belongs_innermost(layers: Pipeline, inside: str) -> None:
-    said = [line for line in layers.check() if line.startswith("Chaos")]
-    assert said[0].startswith(f"Chaos outside {inside}: what is inside of it never sees what goes wrong")
-    assert said[0].endswith("; put it innermost")
+def test_lint_reports_a_layer_inside_it(layers: Pipeline, inside: str) -> None:
+    problems = [line for line in layers.check() if line.startswith("Chaos")]
+    assert problems[0].startswith(f"Chaos outside {inside}: what is inside of it never sees what goes wrong")
+    assert problems[0].endswith("; put it innermost")
 
 
 @pytest.mark.parametrize("layers", [Retry() | CHAOS, Timeout(1) | CHAOS | Chaos(latency=1), Pipeline(CHAOS)])
-def test_innermost_it_is_fine(layers: Pipeline) -> None:
+def test_lint_accepts_it_innermost(layers: Pipeline) -> None:
     assert not [line for line in layers.check() if "Chaos" in line]

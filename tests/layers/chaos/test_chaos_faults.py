@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from redouble import Chaos
-from tests.layers.chaos.test_chaos_options import afetch, fetch, items, struck
 from tests.support.fakes import Boom, in_colour
+from tests.support.layers.chaos import afetch, fetch, items, struck
 
 
 class Picky(Exception):
-    """Can be made with two arguments only, so that it cannot be copied either."""
+    """An exception that needs two arguments, so that it cannot be copied either."""
 
     def __init__(self, code: int, *, reason: str) -> None:
         super().__init__(code)
@@ -22,7 +22,7 @@ class Picky(Exception):
 
 
 class Silent(Exception):
-    """Takes no argument."""
+    """An exception without arguments."""
 
     def __init__(self) -> None:
         super().__init__("as it says itself")
@@ -40,7 +40,7 @@ class Silent(Exception):
         (lambda: Picky(3, reason="x"), Picky(3, reason="x")),
     ],
 )
-def test_faults(fault: Any, expected: Exception) -> None:
+def test_the_injected_exception(fault: Any, expected: Exception) -> None:
     error, _ = struck(fault=fault)
     assert (type(error), error.args) == (type(expected), expected.args)
 
@@ -73,15 +73,15 @@ def test_a_fault_is_made_at_each_call() -> None:
 
 
 @pytest.mark.parametrize("made", [None, "text", OSError, KeyboardInterrupt()])
-def test_a_function_that_makes_no_exception(colour: str, made: Any) -> None:
+def test_a_function_that_returns_no_exception_is_reported(colour: str, made: Any) -> None:
     chaos = Chaos(fault=lambda: made, rate=1)
-    said = re.escape(f"made {made!r}, which is no Exception")
-    with pytest.raises(TypeError, match=rf"^Chaos fault=.*<lambda> {said}$"):
+    message = re.escape(f"made {made!r}, which is no Exception")
+    with pytest.raises(TypeError, match=rf"^Chaos fault=.*<lambda> {message}$"):
         in_colour(colour, lambda: chaos.call(fetch), lambda: chaos.call(afetch))
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [
         (KeyboardInterrupt, r"fault=KeyboardInterrupt: write a subclass of Exception"),
         (int, r"fault=int: write a subclass of Exception"),
@@ -98,6 +98,6 @@ def test_a_function_that_makes_no_exception(colour: str, made: Any) -> None:
         (items, r"fault=items is a generator function: write a plain function"),
     ],
 )
-def test_wrong_faults(fault: Any, said: str) -> None:
-    with pytest.raises(TypeError, match=rf"^Chaos {said}"):
+def test_wrong_faults_are_reported(fault: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=rf"^Chaos {message}"):
         Chaos(fault=fault)

@@ -50,7 +50,7 @@ class Counter:
 
 SIGNATURE = "(first: 'int', /, second: 'int' = 2, *, third: 'int' = 3) -> 'AsyncGenerator[int, None]'"
 
-WAYS: list[Callable[[int], AsyncGenerator[int, None]]] = [
+FUNCTIONS: list[Callable[[int], AsyncGenerator[int, None]]] = [
     Counter().method,
     Counter.of_class,
     Counter().of_class,
@@ -64,7 +64,7 @@ WAYS: list[Callable[[int], AsyncGenerator[int, None]]] = [
 ]
 
 
-@pytest.mark.parametrize("fn", WAYS)
+@pytest.mark.parametrize("fn", FUNCTIONS)
 @pytest.mark.parametrize("colour", ASYNC)
 def test_it_is_an_async_generator_function(colour: str, fn: Callable[[int], AsyncGenerator[int]]) -> None:
     async def main() -> int:
@@ -77,7 +77,7 @@ def test_it_is_an_async_generator_function(colour: str, fn: Callable[[int], Asyn
     assert in_colour(colour, lambda: None, main) == 7
 
 
-def test_it_looks_as_it_did() -> None:
+def test_it_keeps_its_name_signature_and_identity() -> None:
     assert (numbers.__name__, numbers.__doc__) == ("numbers", "Count.")
     assert str(inspect.signature(numbers)) == SIGNATURE
     assert repr(numbers) == "<function numbers>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from math import inf, nan
 from typing import Any
@@ -15,32 +15,11 @@ import pytest
 from redouble import Chaos, Pipeline, policy_of
 from redouble.testing import virtual_time
 from tests.support.fakes import Boom, in_colour
-
-
-def fetch() -> str:
-    return "fetched"
-
-
-async def afetch() -> str:
-    return "fetched"
-
-
-def items() -> Iterator[str]:
-    yield "fetched"
+from tests.support.layers.chaos import afetch, fetch, items, struck
 
 
 async def aitems() -> AsyncIterator[str]:
     yield "fetched"
-
-
-def struck(**options: Any) -> Any:
-    """Make one call that is hit; return its result and its duration."""
-    with virtual_time() as clock:
-        try:
-            end: Any = Chaos(**options, rate=1).call(fetch)
-        except Exception as error:
-            end = error
-        return end, clock.now()
 
 
 # ----------------------------------------------------------------------------- latency
@@ -71,11 +50,11 @@ def test_a_latency_function_is_called_for_each_call() -> None:
     assert clock.delays == [1, 3]
 
 
-@pytest.mark.parametrize("told", [-1, nan, inf, "2s", None, True])
-def test_a_function_that_returns_no_latency(told: Any) -> None:
-    error, moment = struck(latency=lambda: told, fault=Boom)
+@pytest.mark.parametrize("returned", [-1, nan, inf, "2s", None, True])
+def test_a_function_that_returns_no_latency_is_reported(returned: Any) -> None:
+    error, moment = struck(latency=lambda: returned, fault=Boom)
     assert isinstance(error, TypeError | ValueError)
-    assert str(error).startswith(f"Chaos latency={told!r}: write ")
+    assert str(error).startswith(f"Chaos latency={returned!r}: write ")
     assert moment == 0
 
 
@@ -103,7 +82,7 @@ def test_a_generator_has_no_result_to_replace(fn: Callable[[], Any]) -> None:
         Chaos(result=3)(fn)
 
 
-def test_a_plain_function_that_gives_something_to_await() -> None:
+def test_a_plain_function_that_returns_an_awaitable_raises_type_error() -> None:
     def deferred() -> Any:
         return afetch()
 
@@ -114,7 +93,7 @@ def test_a_plain_function_that_gives_something_to_await() -> None:
 # ------------------------------------------------------------------------------- switch
 
 
-def test_the_switch_may_be_thrown_any_time() -> None:
+def test_the_switch_may_change_at_any_time() -> None:
     """While it is off, no random number is drawn."""
     chaos, steady = (Chaos(result="struck", rate=0.5, seed=3) for _ in range(2))
     expected = [steady.call(fetch) for _ in range(20)]
@@ -140,11 +119,11 @@ def test_the_switch_may_be_a_function(assigned: bool) -> None:
     assert chaos.snapshot() == {"hit": 3, "rate": 1, "on": True}
 
 
-# ------------------------------------------------------------------------------ mistakes
+# ------------------------------------------------------------------------- wrong options
 
 
 @pytest.mark.parametrize(
-    ("options", "kind", "said"),
+    ("options", "kind", "message"),
     [
         ({}, ValueError, r"Chaos\(\): write what goes wrong, such as fault=ConnectionError, or latency=2$"),
         ({"rate": 1}, ValueError, r"Chaos\(\): write what goes wrong"),
@@ -181,12 +160,12 @@ def test_the_switch_may_be_a_function(assigned: bool) -> None:
         ),
     ],
 )
-def test_mistakes(options: dict[str, Any], kind: type[Exception], said: str) -> None:
-    with pytest.raises(kind, match=f"^{said}"):
+def test_wrong_options_are_reported(options: dict[str, Any], kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=f"^{message}"):
         Chaos(**options)
 
 
-def test_how_it_looks() -> None:
+def test_its_repr_and_signature() -> None:
     assert repr(Chaos(latency=1)) == "Chaos(rate=0.1)"
     assert repr(Chaos(latency=1, rate=1, name="db")) == "Chaos(rate=1, name='db')"
     assert Chaos(latency=1, name="db").name == "db"
@@ -194,7 +173,7 @@ def test_how_it_looks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "description"),
     [
         ({"fault": Boom}, "10 % of the calls failing"),
         ({"latency": 2, "rate": 1}, "100 % of the calls late"),
@@ -202,12 +181,12 @@ def test_how_it_looks() -> None:
         ({"latency": 2, "result": None, "rate": 0.5}, "50 % of the calls late and replaced"),
     ],
 )
-def test_it_is_explained(options: dict[str, Any], told: str) -> None:
+def test_its_description(options: dict[str, Any], description: str) -> None:
     first = Pipeline(Chaos(**options)).explain().splitlines()[0]
-    assert first.split(maxsplit=1) == ["Chaos", told]
+    assert first.split(maxsplit=1) == ["Chaos", description]
 
 
-def test_it_is_shared() -> None:
+def test_it_is_shared_and_never_copied() -> None:
     chaos = Chaos(latency=1)
     assert copy.copy(chaos) is copy.deepcopy(chaos) is chaos
     with pytest.raises(TypeError, match="a Chaos is shared by the calls of one process"):

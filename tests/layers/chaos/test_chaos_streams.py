@@ -1,4 +1,4 @@
-"""Streams through `Chaos`: once they are open, they are as they would be without it."""
+"""Streams through `Chaos`: an open stream behaves as it would without it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLOURS = pytest.mark.parametrize("colour", ASYNC)
 
 
 class Tape:
-    """A stream that writes down what happens to it."""
+    """A stream that records the values and errors that it receives."""
 
     def __init__(self) -> None:
         self.trail: list[object] = []
@@ -55,7 +55,7 @@ def stream_of(layer: Layer, tape: Tape) -> AsyncGenerator[int, Any]:
 
 
 @QUIET
-def test_a_generator_is_sent_to_and_returns(layer: Layer) -> None:
+def test_send_throw_and_return_of_a_generator(layer: Layer) -> None:
     tape = Tape()
 
     def blocking(_: VirtualClock) -> None:
@@ -72,7 +72,7 @@ def test_a_generator_is_sent_to_and_returns(layer: Layer) -> None:
 @COLOURS
 @QUIET
 @pytest.mark.parametrize("ending", ["exhaust", "close", "caught", "thrown back", "break", "own error"])
-def test_an_async_generator_ends_as_it_would(colour: str, layer: Layer, ending: str) -> None:
+def test_an_async_generator_ends_as_without_it(colour: str, layer: Layer, ending: str) -> None:
     tape = Tape()
 
     async def waiting(_: VirtualClock) -> None:

@@ -5,48 +5,23 @@ from __future__ import annotations
 import asyncio
 import functools
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
-from redouble import SYSTEM, Fallback, Layer, Verdict, errors, transient
+from redouble import SYSTEM, Fallback, Verdict, errors, transient
 from redouble._runtime.backend import backend
 from redouble.testing import Script, ok
-from tests.runtime.test_cancellation import cancelled
-from tests.support.fakes import ASYNC, SYNC, Boom, Panic, UnhashableRule, always, in_colour, stable_repr
+from tests.support.fakes import ASYNC, Boom, Panic, UnhashableRule, always, in_colour, stable_repr
+from tests.support.layers.fallbacks import AsyncCache, atext, called, deferred, text
+from tests.support.runtime.cancellation import cancelled
 
 LOOPS = pytest.mark.parametrize("colour", ASYNC)
-THREADS = pytest.mark.parametrize("colour", SYNC)
 A_WHILE = 1e6
 
 
-def called(colour: str, layer: Layer, *steps: Any) -> Any:
-    """Call an operation that follows the steps."""
-    script = Script(*steps)
-    return in_colour(colour, lambda: layer.call(script), lambda: layer.call(script.aio))
-
-
-def text(error: Exception) -> str:
-    return f"instead of {error}"
-
-
-async def atext(error: Exception) -> str:
-    await SYSTEM.asleep(0)
-    return f"instead of {error}"
-
-
-def deferred(error: Exception) -> Awaitable[str]:
-    """Look like a plain function."""
-    return atext(error)
-
-
-class AsyncCache:
-    async def __call__(self, error: Exception) -> str:
-        return await atext(error)
-
-
-# ------------------------------------------------------------------------ what comes instead
+# ------------------------------------------------------------------------------- substitutes
 
 
 @pytest.mark.parametrize(
@@ -62,7 +37,7 @@ class AsyncCache:
     ],
     ids=stable_repr,
 )
-def test_instead_of_an_error(colour: str, fallback: Fallback, expected: object) -> None:
+def test_an_error_is_replaced(colour: str, fallback: Fallback, expected: object) -> None:
     assert called(colour, fallback, Boom("x")) == expected
 
 
@@ -72,26 +47,25 @@ def test_instead_of_an_error(colour: str, fallback: Fallback, expected: object) 
     [atext, AsyncCache(), functools.partial(atext), deferred],
     ids=lambda fn: type(fn).__name__,
 )
-def test_instead_of_an_error_after_a_wait(colour: str, fn: Callable[[Exception], Any]) -> None:
+def test_an_error_is_replaced_by_an_awaited_result(colour: str, fn: Callable[[Exception], Any]) -> None:
     assert called(colour, Fallback(fn), Boom("x")) == "instead of x"
 
 
-def test_a_success_is_left_alone(colour: str) -> None:
-    asked: list[Exception] = []
+def test_a_success_is_not_replaced(colour: str) -> None:
+    received: list[Exception] = []
     for value in (3, None, Boom("returned")):
-        assert called(colour, Fallback(asked.append), ok(value)) is value
-    assert asked == []
+        assert called(colour, Fallback(received.append), ok(value)) is value
+    assert received == []
 
 
-def test_the_very_error_is_passed_on(colour: str) -> None:
-    wrong, asked = Boom("x"), list[Exception]()
-    assert called(colour, Fallback(asked.append), wrong) is None
-    assert len(asked) == 1
-    assert asked[0] is wrong
+def test_the_function_receives_the_error_itself(colour: str) -> None:
+    wrong, received = Boom("x"), list[Exception]()
+    assert called(colour, Fallback(received.append), wrong) is None
+    assert len(received) == 1
+    assert received[0] is wrong
 
 
-def test_one_call_after_the_other(colour: str) -> None:
-    """It remembers nothing."""
+def test_calls_do_not_affect_each_other(colour: str) -> None:
     fallback, script = Fallback(text), Script(Boom("1"), ok(2), Boom("3"))
     fn, afn = fallback(script), fallback(script.aio)
 
@@ -149,7 +123,7 @@ def test_which_errors_are_replaced(colour: str, on: Any, error: Exception, repla
     assert not hasattr(error, "__notes__")
 
 
-def test_an_error_that_is_not_replaced_has_its_traceback(colour: str) -> None:
+def test_an_error_that_is_not_replaced_keeps_its_traceback(colour: str) -> None:
     def broken() -> None:
         raise Boom("here")
 
@@ -170,8 +144,8 @@ def broken(_: Exception) -> bool:
 
 
 @pytest.mark.parametrize("fallback", [Fallback(broken), Fallback(value=7, on=broken)], ids=stable_repr)
-def test_a_fallback_and_a_rule_that_fail(colour: str, fallback: Fallback) -> None:
-    """The fallback's error is raised, with the operation's as its context."""
+def test_the_error_of_a_failing_fallback_or_rule_is_raised(colour: str, fallback: Fallback) -> None:
+    """The operation's error is its context."""
     wrong = Boom("x")
     with pytest.raises(KeyError, match="no cache") as caught:
         called(colour, fallback, wrong)
@@ -179,7 +153,7 @@ def test_a_fallback_and_a_rule_that_fail(colour: str, fallback: Fallback) -> Non
 
 
 @LOOPS
-def test_a_fallback_that_fails_after_a_wait(colour: str) -> None:
+def test_the_error_of_a_failing_async_fallback_is_raised(colour: str) -> None:
     wrong = Boom("x")
 
     async def broken(_: Exception) -> None:
@@ -191,7 +165,7 @@ def test_a_fallback_that_fails_after_a_wait(colour: str) -> None:
     assert caught.value.__context__ is wrong
 
 
-# ------------------------------------------------------------------ what is never replaced
+# ---------------------------------------------------------- errors that are never replaced
 
 
 @pytest.mark.parametrize(
@@ -251,8 +225,8 @@ def test_a_cancellation_is_never_replaced(colour: str, where: str) -> None:
 
 @pytest.mark.parametrize("colour", [colour for colour in ASYNC if colour != "trio"])
 @pytest.mark.parametrize("shape", ["call", "stream"])
-def test_a_cancellation_turned_into_an_error(colour: str, shape: str) -> None:
-    """Drivers of databases do that. The task was asked to end, and would not if that were replaced."""
+def test_an_error_raised_from_a_cancellation_is_not_replaced(colour: str, shape: str) -> None:
+    """Database drivers raise such errors. If one were replaced, the cancelled task would not end."""
     lost, fallback = OSError("connection lost"), Fallback(value="ab")
 
     async def work() -> str:

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from redouble import Fallback, Retry
-from tests.layers.fallback.test_fallback import AsyncCache, atext, called, deferred, text
 from tests.support.fakes import SYNC, Boom
+from tests.support.layers.fallbacks import AsyncCache, atext, called, deferred, text
 
 THREADS = pytest.mark.parametrize("colour", SYNC)
 
 
 def two(error: Exception, other: object) -> None:
-    """Take one too many."""
+    """Require one argument too many."""
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,8 @@ def test_an_awaitable_cannot_replace_a_plain_call(fn: Callable[[Exception], Any]
 
 
 @THREADS
-def test_a_plain_fallback_that_gives_something_to_await(colour: str) -> None:
-    """It is reported, and no coroutine is left unawaited."""
+def test_a_plain_fallback_that_returns_an_awaitable_raises_type_error(colour: str) -> None:
+    """No coroutine is left unawaited."""
     wrong = Boom("x")
     with pytest.raises(TypeError, match=r"^Fallback\(deferred\) has to be awaited, and .* blocks") as caught:
         called(colour, Fallback(deferred), wrong)
@@ -47,7 +47,7 @@ def test_a_plain_fallback_that_gives_something_to_await(colour: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "options", "kind", "said"),
+    ("args", "options", "kind", "message"),
     [
         ((), {}, TypeError, r"^write Fallback\(fn\), with a function of the exception, or Fallback\(value="),
         ((None,), {}, TypeError, r"^write Fallback\(fn\)"),
@@ -73,13 +73,13 @@ def test_a_plain_fallback_that_gives_something_to_await(colour: str) -> None:
         ((), {"value": 3, "on": atext}, TypeError, "coroutine function"),
     ],
 )
-def test_bad_input(args: Any, options: Any, kind: type[Exception], said: str) -> None:
-    with pytest.raises(kind, match=said):
+def test_wrong_arguments_are_reported(args: Any, options: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
         Fallback(*args, **options)
 
 
-def test_how_it_looks() -> None:
-    """A value may be long, or secret."""
+def test_its_repr() -> None:
+    """The value is not shown, because it may be long or secret."""
     assert repr(Fallback(value="secret")) == "Fallback(value=...)"
     assert repr(Fallback(text, on=OSError)) == "Fallback(text)"
     assert repr(Fallback(value=None) | Retry(attempts=2)) == "Fallback(value=...) | Retry(attempts=2)"
@@ -97,6 +97,6 @@ def test_an_awaitable_cannot_replace_a_plain_generator() -> None:
             Fallback(fn)(items)
 
 
-def test_how_its_signature_looks() -> None:
+def test_its_signature() -> None:
     """The default of ``value`` is shown as three dots."""
     assert repr(inspect.signature(Fallback).parameters["value"].default) == "..."

@@ -12,8 +12,8 @@ import pytest
 
 from redouble import SYSTEM, Fallback, Layer, Retry, errors
 from redouble._runtime.backend import backend
-from tests.runtime.test_cancellation import cancelled
 from tests.support.fakes import ASYNC, SYNC, Boom, Panic, Virtual, always, in_colour
+from tests.support.runtime.cancellation import cancelled
 from tests.support.streams import Catches, FailsToClose, Reader, RecordingGate, Returns, ScriptedSource
 
 LOOPS = pytest.mark.parametrize("colour", ASYNC)
@@ -59,7 +59,7 @@ async def aletters(_: Exception) -> AsyncIterator[str]:
 
 
 class Letters:
-    """Can be iterated over, and is no generator."""
+    """An iterable that is no generator."""
 
     def __iter__(self) -> Iterator[str]:
         return iter("ab")
@@ -80,7 +80,7 @@ async def asoon(error: Exception) -> AsyncIterator[str]:
     return aletters(error)
 
 
-# -------------------------------------------------------------------- what comes instead
+# --------------------------------------------------------------------------- substitutes
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ async def asoon(error: Exception) -> AsyncIterator[str]:
     [Fallback(value=["a", "b"]), Fallback(value="ab"), Fallback(letters), Fallback(always(Letters()))],
     ids=repr,
 )
-def test_replaced_as_a_whole(colour: str, fallback: Fallback) -> None:
+def test_a_stream_is_replaced_as_a_whole(colour: str, fallback: Fallback) -> None:
     assert play(colour, fallback, tape(BOOM)) == ["a", "b"]
     assert play(colour, Fallback(value=[]), tape(BOOM)) == []
 
@@ -97,7 +97,7 @@ def test_replaced_as_a_whole(colour: str, fallback: Fallback) -> None:
 @pytest.mark.parametrize(
     "fn", [aletters, soon, asoon, always(OnlyAsync())], ids=["generator", "soon", "asoon", "plain"]
 )
-def test_replaced_by_an_awaitable(colour: str, fn: Callable[[Exception], Any]) -> None:
+def test_a_stream_is_replaced_by_an_async_substitute(colour: str, fn: Callable[[Exception], Any]) -> None:
     assert play(colour, Fallback(fn), tape(BOOM)) == ["a", "b"]
 
 
@@ -106,7 +106,7 @@ def test_replaced_by_an_awaitable(colour: str, fn: Callable[[Exception], Any]) -
     [
         ([1, 2], [1, 2]),
         ([], []),
-        ([1, BOOM], [1, BOOM]),  # too late
+        ([1, BOOM], [1, BOOM]),  # not replaced after the first item
         ([1, 2, BOOM], [1, 2, BOOM]),
         ([PANIC], [PANIC]),
         ([1, PANIC], [1, PANIC]),
@@ -114,24 +114,26 @@ def test_replaced_by_an_awaitable(colour: str, fn: Callable[[Exception], Any]) -
         ([None, False, BOOM], [None, False, BOOM]),  # items like any other
     ],
 )
-def test_only_before_the_first_item(colour: str, script: list[Any], taken: list[object]) -> None:
+def test_a_stream_is_replaced_only_before_its_first_item(
+    colour: str, script: list[Any], taken: list[object]
+) -> None:
     steps = [step() if step is KeyError else step for step in script]
     assert play(colour, Fallback(value="ab"), tape(*steps)) == taken
 
 
-def test_an_error_that_is_not_replaced(colour: str) -> None:
+def test_an_error_that_on_does_not_match_is_not_replaced(colour: str) -> None:
     boom = Boom("x")
     assert play(colour, Fallback(value="ab", on=OSError), tape(boom)) == [boom]
     assert not hasattr(boom, "__notes__")
 
 
-def test_nothing_runs_before_it_is_iterated_over(colour: str) -> None:
-    """A stream that is dropped or closed before that never runs."""
-    asked: list[Exception] = []
+def test_a_stream_does_not_run_before_it_is_iterated_over(colour: str) -> None:
+    """A stream that is dropped or closed before that never runs at all."""
+    received: list[Exception] = []
     for way in (Reader("drop", 0), Reader("close", 0)):
         source = tape(BOOM)
-        assert play(colour, Fallback(asked.append), source, way) == []
-        assert (source.opened, asked) == (0, [])
+        assert play(colour, Fallback(received.append), source, way) == []
+        assert (source.opened, received) == (0, [])
 
 
 # ------------------------------------------------------------------ the consumer's side
@@ -151,10 +153,10 @@ def test_nothing_runs_before_it_is_iterated_over(colour: str) -> None:
         ([1, 2], Reader("break", 1), [1], []),
         ([1, 2], Reader("drop", 1), [1], []),
         ([1, 2], Reader("raise", 1, BOOM), [1, BOOM], []),
-        ([FailsToClose(), 1, 2], Reader("close", 1), [1, Boom], []),  # it cannot be closed, which is reported
+        ([FailsToClose(), 1, 2], Reader("close", 1), [1, Boom], []),  # its error while closing is raised
     ],
 )
-def test_all_goes_through(
+def test_send_throw_and_close_reach_the_stream(
     colour: str, script: list[Any], reader: Reader, taken: list[object], got: list[object]
 ) -> None:
     source = tape(*script)
@@ -183,7 +185,7 @@ def test_send_throw_and_close_reach_the_substitute(
 
 
 @THREADS
-def test_what_a_generator_returns(colour: str) -> None:
+def test_the_return_value_of_a_generator(colour: str) -> None:
     other = tape(1, Returns("other"))
     for fallback, source, taken in (
         (Fallback(value="ab"), tape(1, Returns("own")), [1, "own"]),
@@ -193,17 +195,16 @@ def test_what_a_generator_returns(colour: str) -> None:
         assert play(colour, fallback, source) == taken
 
 
-# ---------------------------------------------------------------------- when that fails too
+# ------------------------------------------------------------------------ failing fallbacks
 
 
-def test_a_fallback_that_fails(colour: str) -> None:
+def test_the_error_of_a_failing_fallback_is_raised(colour: str) -> None:
     taken = play(colour, Fallback(lambda _: 1 // 0), tape(BOOM))
     assert isinstance(taken[0], ZeroDivisionError)
     assert taken[0].__context__ is BOOM
 
 
-def test_the_substitute_fails_later(colour: str) -> None:
-    """It is not replaced again, and is closed."""
+def test_a_substitute_that_fails_is_closed_and_not_replaced(colour: str) -> None:
     for script in ([BOOM], [1, BOOM]):
         other = tape(*script)
         instead = other.aitems if colour in ASYNC else other.items
@@ -211,53 +212,53 @@ def test_the_substitute_fails_later(colour: str) -> None:
         assert other.trail == ["open:1", "close:1"]
 
 
-@pytest.mark.parametrize("nothing", [None, 3, object()], ids=["None", "3", "object"])
-def test_what_cannot_be_iterated_over(colour: str, nothing: object) -> None:
-    said = rf"^Fallback\(value=...\) gave '{type(nothing).__name__}', which cannot be iterated over"
-    taken = play(colour, Fallback(value=nothing), tape(BOOM))
-    with pytest.raises(TypeError, match=said) as caught:
+@pytest.mark.parametrize("substitute", [None, 3, object()], ids=["None", "3", "object"])
+def test_a_substitute_that_is_not_iterable_raises_type_error(colour: str, substitute: object) -> None:
+    message = rf"^Fallback\(value=...\) gave '{type(substitute).__name__}', which cannot be iterated over"
+    taken = play(colour, Fallback(value=substitute), tape(BOOM))
+    with pytest.raises(TypeError, match=message) as caught:
         raise taken[0] if isinstance(taken[0], Exception) else AssertionError(taken)
     assert caught.value.__cause__ is BOOM
 
 
 def deferred(error: Exception) -> object:
-    """Look like a plain function."""
+    """Return an awaitable from a plain function."""
     return soon(error)
 
 
 @THREADS
-def test_a_plain_fallback_that_gives_something_to_await(colour: str) -> None:
-    """It is reported, and no coroutine is left unawaited."""
+def test_a_plain_fallback_that_returns_an_awaitable_raises_type_error(colour: str) -> None:
+    """No coroutine is left unawaited."""
     for fn in (deferred, always(OnlyAsync())):
         taken = play(colour, Fallback(fn), tape(BOOM))
         assert isinstance(taken[0], TypeError)
         assert taken[0].__context__ is BOOM
 
 
-# --------------------------------------------------------------------------- its neighbours
+# -------------------------------------------------------------------------------- pipelines
 
 
-def test_around_a_gate_and_around_a_retry(colour: str) -> None:
+def test_outside_a_gate_and_a_retry_it_acts_last(colour: str) -> None:
     gate, source = RecordingGate(), tape(BOOM)
     retry = Retry(on=Boom, attempts=3, backoff=[0, 0], clock=Virtual())
     assert play(colour, Fallback(value="ab") | gate | retry, source) == ["a", "b"]
     assert (source.opened, gate.inside, gate.left) == (3, 0, [BOOM])
 
 
-def test_inside_a_gate_and_a_retry(colour: str) -> None:
+def test_inside_a_gate_and_a_retry_it_acts_first(colour: str) -> None:
     gate, source = RecordingGate(), tape(BOOM)
     retry = Retry(on=Boom, attempts=3, backoff=[0, 0], clock=Virtual())
     assert play(colour, gate | retry | Fallback(value="ab"), source) == ["a", "b"]
     assert (source.opened, gate.inside, gate.left) == (1, 0, [None])
 
 
-def test_a_stream_that_is_refused(colour: str) -> None:
-    class Shut(RecordingGate):
+def test_a_rejected_stream_is_replaced(colour: str) -> None:
+    class RejectingGate(RecordingGate):
         def admit(self, now: float, /) -> None:
             raise errors.Rejected("shut")
 
     source = tape(1)
-    assert play(colour, Fallback(value="ab") | Shut(), source) == ["a", "b"]
+    assert play(colour, Fallback(value="ab") | RejectingGate(), source) == ["a", "b"]
     assert source.opened == 0
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from redouble import Hedge, Retry, TokenBucket, Verdict
 from tests.support.fakes import Boom, Ledger, always
-from tests.support.hedge_attempts import LOOPS, ScriptedAttempts, Seen, seen, timed
+from tests.support.layers.hedge_attempts import LOOPS, ScriptedAttempts, Seen, seen, timed
 from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
@@ -28,7 +28,7 @@ def good(result: str) -> bool:
     return result != "bad"
 
 
-def puzzled(result: object) -> bool:
+def raising(result: object) -> bool:
     raise LookupError(str(result))
 
 
@@ -51,7 +51,12 @@ ROWS: list[tuple[dict[str, Any], list[tuple[float, Any]], str, list[float]]] = [
     ({"hedges": 2}, [(1.5, Boom), (9, "b"), (2, "c")], "c after 4", [0, 1, 2]),
     ({"hedges": 2}, [(1.5, Boom), (0.2, Boom)], "ScriptedError(attempt 1) after 1.5", [0, 1]),
     ({"hedges": 2}, [(4, Boom), (2, Boom), (5, Boom)], "ScriptedError(attempt 1) after 7", [0, 1, 2]),
-    ({"hedges": 2}, [(9, "a"), (4, "same"), (3, "same")], "same after 5", [0, 1, 2]),  # the same moment
+    (
+        {"hedges": 2},
+        [(9, "a"), (4, "same"), (3, "same")],
+        "same after 5",
+        [0, 1, 2],
+    ),  # two end at the same moment
     # errors that ``on`` does not name
     ({"on": Boom}, [(9, "a"), (1, OSError)], "OSError(attempt 2) after 2", [0, 1]),
     ({"on": Boom}, [(2, OSError), (9, "b")], "OSError(attempt 1) after 2", [0, 1]),
@@ -59,13 +64,13 @@ ROWS: list[tuple[dict[str, Any], list[tuple[float, Any]], str, list[float]]] = [
     ({"on": [Boom, always(False)]}, [(9, "a"), (1, OSError)], "OSError(attempt 2) after 2", [0, 1]),
     ({"on": always(Verdict.accept())}, [(9, "a"), (1, Boom)], "ScriptedError(attempt 2) after 2", [0, 1]),
     ({"on": always("so")}, [(9, "a"), (1, Boom)], "TypeError(rule always.<locals>.rule ", [0, 1]),
-    # results that are refused
+    # results that ``until`` refuses
     ({"until": good}, [(3, "a"), (1, "bad")], "a after 3", [0, 1]),
     ({"until": good}, [(2, "bad"), (3, "b")], "b after 4", [0, 1]),
     ({"until": good}, [(0.5, "bad")], "bad after 0.5", [0]),
     ({"until": good}, [(2, "bad"), (3, Boom)], "bad after 4", [0, 1]),
     ({"until": good}, [(2, Boom), (3, "bad")], "ScriptedError(attempt 1) after 4", [0, 1]),
-    ({"until": puzzled}, [(9, "a"), (1, "b")], "LookupError(b) after 2", [0, 1]),
+    ({"until": raising}, [(9, "a"), (1, "b")], "LookupError(b) after 2", [0, 1]),
     # a `retry_after` delays the next attempt
     ({"hedges": 2}, [(9, "a"), (0.5, Busy), (1, "c")], "c after 5.5", [0, 1, 4.5]),
     ({"hedges": 2}, [(1.5, Busy), (9, "b"), (1, "c")], "c after 5.5", [0, 1, 4.5]),
@@ -82,8 +87,8 @@ def test_one_call(
     colour: str, options: dict[str, Any], steps: list[tuple[float, Any]], ends: str, began: list[float]
 ) -> None:
     """The outcome, the duration in seconds, and when the attempts started."""
-    said: dict[str, Any] = {"delay": 1, "max_extra_load": None, **options}
-    hedge, work = Hedge(**said), ScriptedAttempts([*steps, (9, "unused")])
+    arguments: dict[str, Any] = {"delay": 1, "max_extra_load": None, **options}
+    hedge, work = Hedge(**arguments), ScriptedAttempts([*steps, (9, "unused")])
 
     async def main() -> Seen:
         return await seen(hedge, work)
@@ -94,7 +99,7 @@ def test_one_call(
 
 
 @LOOPS
-def test_the_first_error_comes_out_as_it_was(colour: str) -> None:
+def test_the_first_error_is_raised_unchanged(colour: str) -> None:
     errors = [Boom("first"), Boom("second")]
     left = list(errors)
     work = ScriptedAttempts([(2, None), (2, None)])
@@ -134,19 +139,19 @@ def test_every_attempt_gets_the_arguments(colour: str, options: dict[str, Any]) 
 
 @LOOPS
 @pytest.mark.parametrize("how", ["object", "method", "partial", "plain"])
-def test_the_extra_calls_go_elsewhere(colour: str, how: str) -> None:
+def test_extra_calls_call_the_different_function(colour: str, how: str) -> None:
     here, there = ScriptedAttempts([(9, "here")]), ScriptedAttempts([(9, "there"), (1, "there too")])
 
     def plain(number: int) -> Awaitable[Any]:
         return there(number)
 
-    ways: dict[str, Callable[..., Awaitable[Any]]] = {
+    functions: dict[str, Callable[..., Awaitable[Any]]] = {
         "object": there,
         "method": there.__call__,
         "partial": partial(there),
         "plain": plain,
     }
-    hedge = Hedge(1, None, hedges=2, different=ways[how])
+    hedge = Hedge(1, None, hedges=2, different=functions[how])
 
     async def main() -> Seen:
         return await seen(hedge, here, 1)
@@ -160,8 +165,8 @@ def test_the_extra_calls_go_elsewhere(colour: str, how: str) -> None:
 
 
 @LOOPS
-def test_a_delay_that_is_learned(colour: str) -> None:
-    """Nothing is hedged before there were enough calls; then it is what nearly all of them stay under."""
+def test_the_delay_is_measured(colour: str) -> None:
+    """No call is hedged before there were enough; then those that take longer than nearly all others are."""
     hedge = Hedge(max_extra_load=0.05)
 
     async def main() -> list[Any]:
@@ -179,21 +184,21 @@ def test_a_delay_that_is_learned(colour: str) -> None:
 
 
 @LOOPS
-def test_a_refused_budget_only_suppresses_the_extra_call(colour: str) -> None:
-    """The share allows one at once, and another after ten calls."""
+def test_a_used_up_quota_suppresses_only_the_extra_call(colour: str) -> None:
+    """The quota allows one extra call at once, and another one after ten calls."""
     hedge = Hedge(1, 0.1)
 
     async def main() -> list[str]:
         return [str(await seen(hedge, ScriptedAttempts([(3, "a"), (1, "b")]))) for _ in range(12)]
 
     hedged, not_hedged = "b after 2", "a after 3"
-    # The first call has earned a tenth by the time it is late, so it is the tenth that has earned the next.
+    # Each call adds a tenth of an extra call to the quota before it is late, so the tenth has the next one.
     assert timed(colour, main) == [hedged, *[not_hedged] * 8, hedged, *[not_hedged] * 2]
     assert hedge.snapshot() == {"delay": 1.0, "calls": 12, "hedged": 2, "won": 2, "suppressed": 10}
 
 
 @LOOPS
-def test_a_budget_that_is_shared(colour: str) -> None:
+def test_two_hedges_share_a_budget(colour: str) -> None:
     ledger = Ledger(retries=1)
     first, second = Hedge(1, None, budget=ledger), Hedge(1, None, budget=ledger)
 
@@ -217,12 +222,12 @@ def test_a_hedge_refused_by_the_budget_costs_no_quota(colour: str) -> None:
         return [str(before), *map(str, after)]
 
     assert timed(colour, main) == ["a after 3", "b after 2", "a after 3"]
-    assert ledger.lines == ["spend unknown"] * 2  # the third was the share's affair
+    assert ledger.lines == ["spend unknown"] * 2  # the third was suppressed by the quota
 
 
 @LOOPS
-def test_a_budget_that_would_have_it_wait(colour: str) -> None:
-    """Later is too late: it gets its grant back."""
+def test_a_grant_that_requires_a_wait_is_refunded(colour: str) -> None:
+    """An extra call that would have to wait is not made."""
     ledger = Ledger(wait=2)
 
     async def main() -> str:
@@ -233,7 +238,7 @@ def test_a_budget_that_would_have_it_wait(colour: str) -> None:
 
 
 @LOOPS
-def test_retries_and_extra_calls_from_one_bucket(colour: str) -> None:
+def test_retries_and_extra_calls_take_tokens_from_one_bucket(colour: str) -> None:
     bucket = TokenBucket()
     policy = Retry(on=Exception, attempts=2, backoff=[0], budget=bucket) | Hedge(1, None, budget=bucket)
 

@@ -10,22 +10,21 @@ import trio
 
 from redouble import SYSTEM, Hedge
 from redouble._runtime.backend import backend, under_trio
-from tests.layers.hedge.test_hedge_endings import Response
 from tests.support.fakes import Boom, always
-from tests.support.hedge_attempts import LOOPS, ON_ASYNCIO, ScriptedAttempts, limit, timed
+from tests.support.layers.hedge_attempts import LOOPS, ON_ASYNCIO, Response, ScriptedAttempts, limit, timed
 from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
 # When the caller is cancelled, how many attempts there are by then, and when all have ended: on Trio, and on
-# asyncio, where the first one is in the caller's task, and the others are asked to end after it.
+# asyncio, where the first one is in the caller's task, and the others are cancelled after it.
 MOMENTS = pytest.mark.parametrize(
     ("moment", "began", "on_trio", "on_asyncio"),
     [
         (0.5, 1, 2.5, 2.5),  # before the first one is late
         (1.5, 2, 3.5, 5.5),
         (2.5, 3, 4.5, 5.5),  # all of them are running; on asyncio the third one still wins
-        (4, 3, 5.5, 5.5),  # the third one has won, and the others are put down
+        (4, 3, 5.5, 5.5),  # the third one has won, and the others are being cancelled
     ],
 )
 
@@ -37,7 +36,7 @@ def three() -> ScriptedAttempts:
 
 @LOOPS
 @MOMENTS
-def test_a_limit_around_a_race(
+def test_a_limit_around_a_race_ends_after_all_attempts(
     colour: str, moment: float, began: int, on_trio: float, on_asyncio: float
 ) -> None:
     """Every attempt that started has ended, in its own time, before the caller continues."""
@@ -55,8 +54,8 @@ def test_a_limit_around_a_race(
 
 @ON_ASYNCIO
 @pytest.mark.parametrize("moments", [[0.5], [0.5, 1], [1.5, 2, 4], [2.5, 2.6], [4, 4.1, 5]])
-def test_a_caller_that_is_cancelled_repeatedly(colour: str, moments: list[float]) -> None:
-    """Also while it is put down: it waits for all that have begun."""
+def test_a_caller_cancelled_repeatedly_waits_for_all_attempts(colour: str, moments: list[float]) -> None:
+    """Also if it is cancelled again while its attempts end."""
     work = three()
 
     async def main() -> None:
@@ -73,8 +72,8 @@ def test_a_caller_that_is_cancelled_repeatedly(colour: str, moments: list[float]
 
 
 @ON_ASYNCIO
-def test_a_caller_cancelled_after_the_race_continues_with_the_next(colour: str) -> None:
-    """Our own cancellation of the first attempt is taken back, and that of the caller is not."""
+def test_a_race_leaves_no_cancellation_on_the_callers_task(colour: str) -> None:
+    """The race takes back its own cancellation of the first attempt, and no cancellation by the caller."""
 
     async def main() -> list[Any]:
         task = asyncio.current_task()
@@ -90,7 +89,7 @@ def test_a_caller_cancelled_after_the_race_continues_with_the_next(colour: str) 
 
 @LOOPS
 @pytest.mark.parametrize("moment", [0.5, 1.5])
-def test_the_caller_sees_a_cancellation_and_no_group(colour: str, moment: float) -> None:
+def test_the_caller_sees_a_cancellation_and_no_exception_group(colour: str, moment: float) -> None:
     found: list[type[BaseException]] = []
 
     async def main() -> None:
@@ -107,8 +106,10 @@ def test_the_caller_sees_a_cancellation_and_no_group(colour: str, moment: float)
 
 @LOOPS
 @pytest.mark.parametrize("moment", [0.5, 2.5])
-def test_a_first_attempt_that_swallows_the_callers_cancellation(colour: str, moment: float) -> None:
-    """There was one attempt, and so its result is the caller's, as without a hedge."""
+def test_the_result_of_a_first_attempt_that_swallows_the_cancellation_is_returned(
+    colour: str, moment: float
+) -> None:
+    """As without a hedge."""
     result = Response()
     work = ScriptedAttempts([(9, result), (9, "b")], stubborn=[1])
 
@@ -129,8 +130,8 @@ def test_a_first_attempt_that_swallows_the_callers_cancellation(colour: str, mom
 
 @LOOPS
 @pytest.mark.parametrize("how", ["refused", "won", "closing"])
-def test_unused_results_are_closed(colour: str, how: str) -> None:
-    """The refused result; the winning one; and while another one is being closed, which takes 1 s."""
+def test_a_cancelled_race_closes_its_unused_results(colour: str, how: str) -> None:
+    """``how``: one was refused, one has won, or another one is being closed, which takes 1 s."""
     results = [Response(), Response()]
     works = {
         "refused": ScriptedAttempts([(2, results[0]), (9, "b")]),
@@ -145,7 +146,7 @@ def test_unused_results_are_closed(colour: str, how: str) -> None:
     async def main() -> None:
         async with limit(moments[how]):
             got.append(await Hedge(1, None, until=until).call(works[how]))
-            await backend().sleep(0)  # Trio shields the closing, and so the result is the caller's
+            await backend().sleep(0)  # Trio shields the closing, and so the caller gets the result
 
     timed(colour, main)
     expected = {"refused": [1, 0], "won": [0, 1], "closing": [1, colour != "trio"]}
@@ -154,7 +155,7 @@ def test_unused_results_are_closed(colour: str, how: str) -> None:
 
 
 @LOOPS
-def test_the_next_call_is_as_good_as_any(colour: str) -> None:
+def test_a_hedge_works_after_cancelled_and_failed_calls(colour: str) -> None:
     hedge = Hedge(1, None)
 
     async def main() -> list[Any]:

@@ -24,9 +24,8 @@ from redouble import (
     policy_of,
 )
 from redouble._layers.analysis import WorstCase
-from tests.layers.test_analysis_check import checked
-from tests.layers.test_analysis_worst_case import plain, worst_of
-from tests.support.hedge_attempts import LOOPS, ScriptedAttempts, seen, timed
+from tests.support.layers.analysis import checked, plain, worst_of
+from tests.support.layers.hedge_attempts import LOOPS, ScriptedAttempts, seen, timed
 
 OUTSIDE = (
     r"Hedge outside Retry: a call that is slow because it retries is made a second time, .*; put it inside"
@@ -56,11 +55,11 @@ async def accepts(_: object) -> bool:
     return True
 
 
-# ------------------------------------------------------------------------------- refused
+# ----------------------------------------------------------------------- wrong arguments
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "says"),
+    ("options", "error", "message"),
     [
         ({"delay": -1}, ValueError, "Hedge delay=-1: write a finite number of seconds"),
         ({"delay": inf}, ValueError, "Hedge delay=inf"),
@@ -92,12 +91,12 @@ async def accepts(_: object) -> bool:
         ({"name": 3}, TypeError, "Hedge name=3: write a text, or None"),
     ],
 )
-def test_options_that_are_refused(options: dict[str, Any], error: type[Exception], says: str) -> None:
-    with pytest.raises(error, match=says):
+def test_wrong_options_are_reported(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         Hedge(**options)
 
 
-def test_different_that_returns_no_awaitable() -> None:
+def test_different_must_be_a_function() -> None:
     coroutine: Any = fetch()
     with pytest.raises(TypeError, match=r"Hedge different=.*: write an async function"):
         Hedge(1, different=coroutine)
@@ -106,7 +105,7 @@ def test_different_that_returns_no_awaitable() -> None:
 
 @LOOPS
 def test_different_must_not_block(colour: str) -> None:
-    """It cannot be detected before the call; then it is raised, and not treated as a failure."""
+    """This is detected when it is called; the TypeError is raised, and is no failed attempt."""
 
     def measured(_: object) -> int:
         return 3
@@ -115,12 +114,12 @@ def test_different_must_not_block(colour: str) -> None:
         different: Any = measured
         return str(await seen(Hedge(1, None, different=different), ScriptedAttempts([(9, "a")]), "argument"))
 
-    says = r"Hedge different=.*measured gave a int: make it async\) after 1"
-    assert re.search(says, timed(colour, main))
+    message = r"Hedge different=.*measured gave a int: make it async\) after 1"
+    assert re.search(message, timed(colour, main))
 
 
 @pytest.mark.parametrize(
-    ("fn", "says"),
+    ("fn", "message"),
     [
         (blocking, "cannot do so with blocking, which blocks: write an async function"),
         (partial(print, 1), "cannot do so with print, which blocks: write an async function"),
@@ -130,8 +129,10 @@ def test_different_must_not_block(colour: str) -> None:
 )
 @pytest.mark.parametrize("layer", [Hedge(), Timeout(1) | Hedge(1, None)])
 @pytest.mark.parametrize("way", ["decorated", "called"])
-def test_functions_that_are_refused(fn: Callable[..., Any], says: str, layer: Layer, way: str) -> None:
-    with pytest.raises(TypeError, match=f"Hedge runs attempts side by side, and .*{says}"):
+def test_functions_that_cannot_be_hedged_are_reported(
+    fn: Callable[..., Any], message: str, layer: Layer, way: str
+) -> None:
+    with pytest.raises(TypeError, match=f"Hedge runs attempts side by side, and .*{message}"):
         layer(fn) if way == "decorated" else layer.call(fn)
 
 
@@ -139,7 +140,7 @@ def test_functions_that_are_refused(fn: Callable[..., Any], says: str, layer: La
 
 
 @pytest.mark.parametrize(
-    ("layers", "said"),
+    ("layers", "expected"),
     [
         (Hedge() | Timeout(1), []),
         (Retry() | Hedge() | Timeout(1), []),
@@ -152,12 +153,12 @@ def test_functions_that_are_refused(fn: Callable[..., Any], says: str, layer: La
         (Timeout(0.001) | Hedge(), []),  # a measured delay may be shorter still
     ],
 )
-def test_known_problems(layers: Layer, said: list[str]) -> None:
-    checked(layers, said)
+def test_lint_in_a_pipeline(layers: Layer, expected: list[str]) -> None:
+    checked(layers, expected)
 
 
 @pytest.mark.parametrize(
-    ("layer", "told"),
+    ("layer", "description"),
     [
         (Hedge(), "once more if it takes longer than most, for 2 % of the calls at most"),
         (Hedge(0.25), "once more if it takes over 0.25 s, for 2 % of the calls at most"),
@@ -168,8 +169,8 @@ def test_known_problems(layers: Layer, said: list[str]) -> None:
         ),
     ],
 )
-def test_what_is_explained(layer: Layer, told: str) -> None:
-    assert Pipeline(layer).explain().splitlines()[0].split(maxsplit=1) == ["Hedge", told]
+def test_its_description(layer: Layer, description: str) -> None:
+    assert Pipeline(layer).explain().splitlines()[0].split(maxsplit=1) == ["Hedge", description]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +188,7 @@ def test_the_worst_case(layers: Layer, worst: WorstCase) -> None:
     assert worst_of(Pipeline(layers)) == worst
 
 
-# --------------------------------------------------------------------------- what it is
+# ----------------------------------------------------------- repr, identity, statistics
 
 
 @pytest.mark.parametrize(
@@ -199,12 +200,12 @@ def test_the_worst_case(layers: Layer, worst: WorstCase) -> None:
         (Hedge(0.5, 0.1, name="search"), "Hedge(delay=0.5, max_extra_load=0.1, name='search')"),
     ],
 )
-def test_its_text(layer: Hedge, text: str) -> None:
+def test_its_repr_recreates_it(layer: Hedge, text: str) -> None:
     assert repr(layer) == text
     assert repr(eval(text)) == text  # noqa: S307
 
 
-def test_it_is_one_and_stays_one() -> None:
+def test_it_is_shared_and_never_copied() -> None:
     hedge = Hedge()
     assert copy.copy(hedge) is copy.deepcopy(hedge) is hedge
     with pytest.raises(TypeError, match="a Hedge is shared by the calls of one process"):
@@ -224,7 +225,7 @@ def test_a_decorated_function_keeps_its_signature(options: dict[str, Any]) -> No
     assert isinstance(policy_of(decorated), Hedge)
 
 
-def test_the_counts() -> None:
+def test_the_statistics() -> None:
     hedge = Hedge(1, 0.34)
     assert hedge.snapshot() == {"delay": 1.0, "calls": 0, "hedged": 0, "won": 0, "suppressed": 0}
 

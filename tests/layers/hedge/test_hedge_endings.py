@@ -11,30 +11,20 @@ from typing import Any
 import pytest
 
 from redouble import SYSTEM, Hedge
-from redouble._runtime.backend import backend
 from tests.support.fakes import Boom, Panic
-from tests.support.hedge_attempts import LOOPS, ON_ASYNCIO, ScriptedAttempts, Seen, seen, timed
+from tests.support.layers.hedge_attempts import (
+    LOOPS,
+    ON_ASYNCIO,
+    Other,
+    Response,
+    ScriptedAttempts,
+    Seen,
+    seen,
+    timed,
+)
 from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
-
-
-class Other(Exception):
-    """An error that no `Hedge` here names."""
-
-
-class Response:
-    """A result that has to be closed."""
-
-    def __init__(self, fails: type[Exception] | None = None) -> None:
-        self.closed = 0
-        self._fails = fails
-
-    async def aclose(self) -> None:
-        self.closed += 1
-        await backend().sleep(1)
-        if self._fails is not None:
-            raise self._fails
 
 
 def refusing(*bad: object) -> Callable[[object], bool]:
@@ -60,8 +50,8 @@ def test_losers_are_cancelled_and_awaited(colour: str) -> None:
 
 @LOOPS
 @pytest.mark.parametrize("stubborn", [[], [1], [2], [1, 2]])
-def test_losers_that_return_all_the_same(colour: str, stubborn: list[int]) -> None:
-    """The first one too; their results are closed, and the winner's is not."""
+def test_results_of_losers_that_swallow_the_cancellation_are_closed(colour: str, stubborn: list[int]) -> None:
+    """Also if the first attempt lost; the winner's result is not closed."""
     results = [Response(), Response(), Response()]
     work = ScriptedAttempts([(9, results[0]), (9, results[1]), (1, results[2])], tidies=1, stubborn=stubborn)
 
@@ -75,11 +65,11 @@ def test_losers_that_return_all_the_same(colour: str, stubborn: list[int]) -> No
 
 
 @LOOPS
-@pytest.mark.parametrize("last", ["hedge", "first", "nobody"])
-def test_results_that_are_refused_are_closed(colour: str, last: str) -> None:
+@pytest.mark.parametrize("last", ["hedge", "first", "none"])
+def test_refused_results_are_closed(colour: str, last: str) -> None:
     results = [Response(), Response()]
     times = [2.0, 4.0] if last == "hedge" else [4.0, 1.0]
-    refused = {"hedge": results[:1], "first": results[1:], "nobody": results}[last]
+    refused = {"hedge": results[:1], "first": results[1:], "none": results}[last]
     hedge = Hedge(1, None, until=refusing(*refused))
 
     async def main() -> Seen:
@@ -97,7 +87,7 @@ def test_a_shared_result_is_not_closed_if_it_wins(colour: str, refused: bool) ->
     work = ScriptedAttempts([(2 if refused else 9, shared), (3, shared)], stubborn=[1])
 
     def until(_: object) -> bool:
-        return work.running == 0  # not before it is the last one's
+        return work.running == 0  # accepts only the result of the last attempt
 
     async def main() -> Seen:
         return await seen(Hedge(1, None, until=until if refused else None), work)
@@ -110,11 +100,11 @@ def test_a_shared_result_is_not_closed_if_it_wins(colour: str, refused: bool) ->
 def test_a_rule_that_fails_leaves_no_result_open(colour: str) -> None:
     result = Response()
 
-    def puzzled(_: object) -> bool:
+    def raising(_: object) -> bool:
         raise LookupError
 
     async def main() -> Seen:
-        return await seen(Hedge(1, None, until=puzzled), ScriptedAttempts([(9, "a"), (1, result)]))
+        return await seen(Hedge(1, None, until=raising), ScriptedAttempts([(9, "a"), (1, result)]))
 
     assert type(timed(colour, main).error) is LookupError
     assert result.closed == 1
@@ -139,7 +129,7 @@ def test_closing_that_fails_is_logged(colour: str, caplog: pytest.LogCaptureFixt
 
 @LOOPS
 @pytest.mark.parametrize("error", [Boom, Other])
-def test_a_loser_that_raises_something_else_when_cancelled(colour: str, error: type[Exception]) -> None:
+def test_an_error_that_a_loser_raises_when_cancelled_is_ignored(colour: str, error: type[Exception]) -> None:
     work = ScriptedAttempts([(9, error), (1, "b")], stubborn=[1])
 
     async def main() -> Seen:
@@ -150,7 +140,7 @@ def test_a_loser_that_raises_something_else_when_cancelled(colour: str, error: t
 
 @ON_ASYNCIO
 @pytest.mark.parametrize("first", ["a", Boom])
-def test_a_hedge_that_cancels_itself_has_lost(colour: str, first: Any) -> None:
+def test_an_extra_attempt_that_cancels_itself_has_lost(colour: str, first: Any) -> None:
     work = ScriptedAttempts([(3, first), (1, asyncio.CancelledError)])
 
     async def main() -> Seen:
@@ -176,7 +166,9 @@ def test_a_base_exception_is_raised_as_itself(colour: str, steps: list[tuple[flo
 
 @LOOPS
 @pytest.mark.parametrize("inside", [[Panic()], [Panic(), Boom()]])
-def test_a_group_of_the_callers_own_comes_out_as_itself(colour: str, inside: list[BaseException]) -> None:
+def test_an_exception_group_of_the_function_is_raised_unchanged(
+    colour: str, inside: list[BaseException]
+) -> None:
     group = BaseExceptionGroup("own", inside)
 
     async def failing() -> None:
@@ -185,7 +177,7 @@ def test_a_group_of_the_callers_own_comes_out_as_itself(colour: str, inside: lis
     async def main() -> None:
         with pytest.raises(BaseExceptionGroup) as caught:
             await Hedge(1, None).call(failing)
-        if colour != "trio":  # Trio makes a new one at every nursery
+        if colour != "trio":  # Trio makes a new group at every nursery
             assert caught.value is group
         assert (caught.value.message, list(caught.value.exceptions)) == ("own", inside)
 

@@ -1,4 +1,4 @@
-"""A `Hedge` around calls of a real HTTP client: the second answer wins, and what has lost is closed."""
+"""A `Hedge` around calls of a real HTTP client: the second response may win, and losing ones are closed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.servers import Server
 pytestmark = pytest.mark.quiet
 
 SOON = 0.02  # seconds: the hedge delay
-SLOW = "~driphead=0.0002"  # a little at a time, which takes longer than that
+SLOW = "~driphead=0.0002"  # the head in small pieces, which takes longer than the hedge delay
 PATIENCE = 10  # seconds until a test fails
 POLICY = Retry(attempts=2, backoff=[0])
 
@@ -62,7 +62,7 @@ def got(http: Client, layer: Layer, url: str) -> tuple[int, str, int]:
 
 
 @EVERY_CLIENT
-def test_the_second_answer_wins(server: Server, name: str) -> None:
+def test_the_second_response_wins(server: Server, name: str) -> None:
     """The first response never arrives; the call does not wait for it, and its connection is closed."""
     url, hedge = server.url("stall,200"), Hedge(SOON, None)
     with client(name, POLICY) as http:
@@ -74,7 +74,7 @@ def test_the_second_answer_wins(server: Server, name: str) -> None:
 
 
 @EVERY_CLIENT
-def test_an_answer_in_time_is_all_there_is(server: Server, name: str) -> None:
+def test_a_response_in_time_is_not_hedged(server: Server, name: str) -> None:
     url, hedge = server.url("200"), Hedge(PATIENCE, None)
     with client(name, POLICY) as http:
         assert got(http, hedge, url)[:2] == (200, "1")
@@ -82,8 +82,8 @@ def test_an_answer_in_time_is_all_there_is(server: Server, name: str) -> None:
 
 
 @EVERY_CLIENT
-def test_an_answer_that_is_refused_is_closed(server: Server, name: str) -> None:
-    """Also a large unread body: otherwise the pool of two connections would soon be empty."""
+def test_a_refused_response_is_closed(server: Server, name: str) -> None:
+    """Even one with a large unread body: otherwise the pool of two connections would soon be empty."""
     hedge = Hedge(SOON, None, until=good)
     with client(name, Retry(attempts=1), pool=2) as http:
         for _ in range(2):
@@ -108,7 +108,7 @@ def test_the_pool_is_never_starved(server: Server, name: str) -> None:
 
 
 @EVERY_CLIENT
-def test_each_call_has_its_own_retries_and_its_own_story(server: Server, name: str) -> None:
+def test_each_attempt_of_a_hedge_has_its_own_retries_and_its_own_report(server: Server, name: str) -> None:
     url = server.url("stall,503,200")
 
     async def main() -> Any:
@@ -117,8 +117,8 @@ def test_each_call_has_its_own_retries_and_its_own_story(server: Server, name: s
         return status(response), report(response)
 
     with client(name, POLICY) as http:
-        code, story = http.run(main)
-    assert (code, story.attempts, story.reason) == (200, 2, None)
+        code, found = http.run(main)
+    assert (code, found.attempts, found.reason) == (200, 2, None)
     assert len(server.ledger(url)) == 3
 
 
@@ -126,7 +126,7 @@ def test_each_call_has_its_own_retries_and_its_own_story(server: Server, name: s
 @pytest.mark.parametrize("library", ["httpx", "httpx2", "aiohttp"])
 def test_a_client_rejects_a_hedge_with_the_fix(library: str, policy: Layer) -> None:
     """Its attempts share one request; and a POST must not be sent twice."""
-    says = r"policy=.*Hedge.*: hedge the call instead, as in Hedge\(0.1\)\(client.get\)"
+    message = r"policy=.*Hedge.*: hedge the call instead, as in Hedge\(0.1\)\(client.get\)"
     ours: Any = importlib.import_module(f"redouble.{library}")
-    with pytest.raises(TypeError, match=says):
+    with pytest.raises(TypeError, match=message):
         redouble.aiohttp.middleware(policy) if library == "aiohttp" else ours.AsyncTransport(policy)

@@ -13,10 +13,9 @@ import trio
 
 from redouble import Hedge
 from redouble._runtime.backend import backend, under_trio
-from tests.drivers.workers.test_threads_leaks import Thing, uncollected
-from tests.layers.hedge.test_hedge_endings import Other
 from tests.support.fakes import Boom
-from tests.support.hedge_attempts import LOOPS, ScriptedAttempts, timed
+from tests.support.garbage_collection import Thing, uncollected
+from tests.support.layers.hedge_attempts import LOOPS, Other, ScriptedAttempts, timed
 from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__, uncollected.__name__)
@@ -35,12 +34,12 @@ async def cancelled(call: Awaitable[object]) -> None:
 
 FREED: dict[str, list[tuple[float, Any]]] = {
     "in time": [(0.5, Boom)],
-    "the first one's": [(2, Boom), (2, Boom)],
-    "the first one's, last": [(4, Boom), (1, Boom)],
+    "both fail": [(2, Boom), (2, Boom)],
+    "both fail, the first one last": [(4, Boom), (1, Boom)],
     "unhandled": [(4, "a"), (1, Other)],
-    "unhandled, of the first": [(2, Other), (9, "b")],
+    "unhandled, in the first one": [(2, Other), (9, "b")],
     "lost": [(2, Boom), (3, "b")],
-    "the hedge was cut": [(2, "a"), (9, "b")],
+    "the second one is cancelled": [(2, "a"), (9, "b")],
     "cancelled": [(2, Boom), (9, "b")],
 }
 
@@ -70,7 +69,7 @@ def test_errors_and_arguments_are_freed(colour: str, how: str) -> None:
     async def main() -> list[Any]:
         await once()
         for _ in range(3):
-            await backend().sleep(0)  # the loop has a hold of what has just ended
+            await backend().sleep(0)  # the loop refers to tasks that have just ended
         return [ref() for ref in watched]
 
     found = timed(colour, main)

@@ -1,10 +1,8 @@
-"""Races on unusual loops, at unusual moments and in several threads: the same as on any other."""
+"""Races whose attempts end at the same moment, on unusual loops, and in several threads."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any
@@ -14,11 +12,10 @@ import trio
 
 from redouble import Grant, Hedge, Kind
 from redouble.testing import virtual_time
-from tests.layers.hedge.test_hedge_endings import Response
-from tests.runtime.test_timer import check, live, timer
-from tests.runtime.test_timer_loops import Closed
 from tests.support.fakes import Boom, Ledger
-from tests.support.hedge_attempts import LOOPS, ON_ASYNCIO, ScriptedAttempts, seen, timed
+from tests.support.layers.hedge_attempts import LOOPS, ON_ASYNCIO, Response, ScriptedAttempts, seen, timed
+from tests.support.runtime.timers import SealedLoop, check, live, timer
+from tests.support.thread_switching import switching
 from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
@@ -27,8 +24,8 @@ OFTEN = 20  # Trio schedules tasks in random order
 THREADS, CALLS = 4, 40
 
 
-class Looking(Ledger):
-    """A budget that sees how many attempts are running when there may be one more."""
+class RecordingBudget(Ledger):
+    """A budget that records how many attempts are running when an extra call asks for a grant."""
 
     def __init__(self, work: ScriptedAttempts, seen: list[int]) -> None:
         super().__init__()
@@ -65,7 +62,7 @@ def test_an_attempt_about_to_end_decides_the_race(
         found = set[str]()
         for _ in range(OFTEN):
             works.append(ScriptedAttempts(steps))
-            hedge = Hedge(1, None, hedges=2, budget=Looking(works[-1], running))
+            hedge = Hedge(1, None, hedges=2, budget=RecordingBudget(works[-1], running))
             found.add(str(await seen(hedge, works[-1])))
         return found
 
@@ -79,8 +76,8 @@ def test_an_attempt_about_to_end_decides_the_race(
 
 
 @ON_ASYNCIO
-def test_a_first_attempt_that_ends_in_the_same_turn_is_not_cut(colour: str) -> None:
-    """It has lost all the same, so its result is closed."""
+def test_a_first_attempt_that_ends_in_the_same_loop_iteration_is_not_cancelled(colour: str) -> None:
+    """It has lost nevertheless, so its result is closed."""
     late, ended = Response(), list[str]()
 
     async def main() -> object:
@@ -121,19 +118,19 @@ def test_nothing_is_left_in_the_timer_of_the_loop(colour: str, steps: list[tuple
 # ------------------------------------------------------------------------------ odd loops
 
 
-def test_a_loop_that_takes_nothing_of_ours() -> None:
+def test_a_race_on_a_loop_that_rejects_our_attributes() -> None:
     work = ScriptedAttempts([(9, "a"), (9, "b"), (1, "c")])
 
     async def main() -> str:
         return str(await seen(Hedge(1, None, hedges=2), work))
 
-    with virtual_time(), asyncio.Runner(loop_factory=Closed) as runner:
+    with virtual_time(), asyncio.Runner(loop_factory=SealedLoop) as runner:
         assert runner.run(main()) == "c after 3"
     assert (work.began, work.running) == ([0, 1, 2], 0)
 
 
-def test_a_coroutine_driven_by_hand() -> None:
-    """There is no loop that could run anything beside it."""
+def test_a_coroutine_driven_without_a_loop_is_not_hedged() -> None:
+    """There is no loop that could run an extra attempt."""
 
     async def answer() -> str:
         return "done"
@@ -143,7 +140,7 @@ def test_a_coroutine_driven_by_hand() -> None:
     assert ended.value.value == "done"
 
 
-def test_a_cancelled_function_with_tasks_of_its_own_on_trio() -> None:
+def test_a_cancelled_function_with_its_own_tasks_on_trio() -> None:
     """However the layers are nested, the caller sees one cancellation."""
     found: list[BaseException] = []
 
@@ -168,23 +165,14 @@ def test_a_cancelled_function_with_tasks_of_its_own_on_trio() -> None:
 # -------------------------------------------------------------------------------- threads
 
 
-@pytest.fixture
-def hectic() -> Iterator[None]:
-    """Make threads switch all the time."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
-@pytest.mark.usefixtures("hectic")
+@pytest.mark.usefixtures(switching.__name__)
 def test_loops_in_several_threads_share_one_hedge() -> None:
     """Each extra call is counted once, in whichever thread."""
     hedge, attempts = Hedge(0, 0.1), count()
 
     async def fetch() -> str:
         next(attempts)
-        for _ in range(20):  # turns of the loop, which are enough to be late
+        for _ in range(20):  # iterations of the loop, enough for the call to be late
             await asyncio.sleep(0)
         return "done"
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from redouble import Hedge, Layer, Retry, Timeout, errors
 from redouble._runtime.backend import backend, under_trio
 from tests.support.fakes import ASYNC, Boom, Panic
-from tests.support.hedge_attempts import LOOPS, ScriptedAttempts, Seen, seen, timed
+from tests.support.layers.hedge_attempts import LOOPS, ScriptedAttempts, Seen, seen, timed
 from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
 Steps = list[tuple[float, Any]]
-TINY = 1 / 64  # so that no two of them ever end, or begin and end, at the same moment
+TINY = 1 / 64  # added so that no two attempts end, or start and end, at the same moment
 
 ENDINGS = st.sampled_from(["good", "good", "bad", Boom, OSError])
 ATTEMPTS = st.lists(st.tuples(st.integers(0, 6), ENDINGS), min_size=4, max_size=4).map(
@@ -36,13 +36,13 @@ def expected(steps: Steps, hedges: int) -> tuple[str, float, int]:
     for begun in range(1, len(steps) + 1):
         for moment, number in sorted((moment, number) for number, moment in ends.items()):
             if begun <= hedges and moment > begun:
-                break  # the next one begins before that
+                break  # the next one starts before that
             ending = steps[number - 1][1]
-            told = ending if isinstance(ending, str) else f"{ending.__name__}(attempt {number})"
+            outcome = ending if isinstance(ending, str) else f"{ending.__name__}(attempt {number})"
             if begun == 1 or ending in ("good", OSError):
-                return told, moment, begun  # it was in time, or it has won
+                return outcome, moment, begun  # it was in time, or it has won
             del ends[number]
-            first = told if number == 1 else first
+            first = outcome if number == 1 else first
             if not ends:
                 return first, moment, begun
         ends[begun + 1] = begun + steps[begun][0]
@@ -55,7 +55,7 @@ def is_good(result: object) -> bool:
 
 @settings(max_examples=50)
 @given(steps=ATTEMPTS, hedges=st.integers(1, 3), colour=st.sampled_from(ASYNC))
-def test_the_first_acceptable_outcome_comes_out(steps: Steps, hedges: int, colour: str) -> None:
+def test_the_first_acceptable_outcome_wins(steps: Steps, hedges: int, colour: str) -> None:
     work = ScriptedAttempts(steps)
     hedge = Hedge(1, None, hedges=hedges, on=Boom, until=is_good)
 
@@ -86,10 +86,10 @@ async def side_by_side(calls: Sequence[Callable[[], Awaitable[Any]]]) -> None:
     learns=st.booleans(),
     colour=st.sampled_from(ASYNC),
 )
-def test_extra_load_is_what_was_asked_for_and_one_call(
+def test_the_extra_load_never_exceeds_the_share_and_one_call(
     share: float, calls: list[tuple[int, int]], learns: bool, colour: str
 ) -> None:
-    """Whenever they come, also side by side; counted at every extra call."""
+    """For calls at any time, also concurrent ones; checked at every attempt."""
     hedge = Hedge(None if learns else 1, share, hedges=3)
     calling = attempts = 0
     over, every = list[float](), list[ScriptedAttempts]()
@@ -115,8 +115,8 @@ def test_extra_load_is_what_was_asked_for_and_one_call(
     timed(colour, main)
     assert sum(work.running for work in every) == 0
     assert max(over) <= 1 + 1e-9
-    told = hedge.snapshot()
-    assert (told["calls"], told["hedged"]) == (len(calls), attempts - len(calls))
+    counts = hedge.snapshot()
+    assert (counts["calls"], counts["hedged"]) == (len(calls), attempts - len(calls))
 
 
 # ------------------------------------------------------------------------------ pipelines
@@ -142,7 +142,7 @@ def test_calls_are_attempts_times_one_more_than_hedges_at_most(colour: str, hedg
 
 
 @LOOPS
-def test_the_limit_inside_is_each_attempts_own(colour: str) -> None:
+def test_a_limit_inside_applies_to_each_attempt(colour: str) -> None:
     """The first attempt is cut after its 5 s; the one that started a second later has a second more."""
     work = ScriptedAttempts([(9, "a"), (4.5, "b")])
 
@@ -153,7 +153,7 @@ def test_the_limit_inside_is_each_attempts_own(colour: str) -> None:
 
 
 @LOOPS
-def test_the_limit_outside_ends_all_of_them(colour: str) -> None:
+def test_a_limit_outside_ends_all_attempts(colour: str) -> None:
     work = ScriptedAttempts([(9, "a"), (9, "b")])
 
     async def main() -> Seen:
@@ -165,7 +165,7 @@ def test_the_limit_outside_ends_all_of_them(colour: str) -> None:
 
 
 @LOOPS
-def test_the_next_call_after_a_failure_is_healthy(colour: str) -> None:
+def test_the_next_call_after_a_failure_succeeds(colour: str) -> None:
     pipeline = layers(1)
 
     async def main() -> list[str]:
@@ -183,7 +183,7 @@ def test_the_next_call_after_a_failure_is_healthy(colour: str) -> None:
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, Panic])
 @pytest.mark.parametrize("steps", [[(0.5, 1)], [(2, 1), (9, 0)], [(9, 0), (1, 1)]])
-def test_an_interrupt_comes_out_of_trio_as_itself(
+def test_an_interrupt_is_raised_unchanged_on_trio(
     error: type[BaseException], steps: list[tuple[float, int]]
 ) -> None:
     work = ScriptedAttempts([(takes, error if raises else "late") for takes, raises in steps])
@@ -200,7 +200,7 @@ def test_an_interrupt_comes_out_of_trio_as_itself(
     assert work.running == 0
 
 
-def test_two_interrupts_at_once_come_out_of_trio_as_a_group() -> None:
+def test_two_interrupts_at_once_are_raised_as_a_group_on_trio() -> None:
     """Neither of them may be lost."""
     work = ScriptedAttempts([(9, Panic), (1, Panic)], stubborn=[1])
 

@@ -25,7 +25,7 @@ FINEST = 1 + 1 / 16  # an estimate is at most this factor too high
 HOUR = 4096.0
 
 
-def learned(share: float, times: list[float]) -> float | None:
+def threshold_after(share: float, times: list[float]) -> float | None:
     """Record these latencies until the threshold is updated, and return it."""
     latencies = LatencyHistogram(share, 0.0)
     for seconds in times:
@@ -41,11 +41,11 @@ def learned(share: float, times: list[float]) -> float | None:
     times=st.lists(st.floats(SHORTEST_DELAY, HOUR * 0.99), min_size=32, max_size=150),
     share=st.sampled_from([0.05, 0.1, 0.2, 0.5, 0.99]),
 )
-def test_it_is_a_percentile_and_rather_late_than_early(times: list[float], share: float) -> None:
+def test_the_threshold_is_a_percentile_rounded_up(times: list[float], share: float) -> None:
     times = times[: len(times) // MIN_UPDATE_INTERVAL * MIN_UPDATE_INTERVAL]
     allowed = floor(len(times) * share)
     exactly = sorted(times, reverse=True)[allowed]
-    found = learned(share, times)
+    found = threshold_after(share, times)
     assert found is not None
     assert exactly < found <= exactly * FINEST
     assert sum(seconds > found for seconds in times) <= allowed
@@ -53,7 +53,7 @@ def test_it_is_a_percentile_and_rather_late_than_early(times: list[float], share
 
 @settings(max_examples=50)
 @given(share=st.floats(1e-3, 1.0), takes=st.floats(SHORTEST_DELAY, HOUR * 0.99))
-def test_nothing_is_known_before_there_are_enough_calls(share: float, takes: float) -> None:
+def test_there_is_no_threshold_before_there_are_enough_calls(share: float, takes: float) -> None:
     """The share must be at least one call, and a few calls are not enough."""
     latencies, enough = LatencyHistogram(share, 0.0), max(MIN_CALLS, 1 / share)
     for many in range(1, 1100):
@@ -63,11 +63,11 @@ def test_nothing_is_known_before_there_are_enough_calls(share: float, takes: flo
             break
         assert many < enough + 2 * MIN_UPDATE_INTERVAL
     else:
-        pytest.fail("it is never known")
+        pytest.fail("there is never a threshold")
 
 
-def test_without_a_share_nothing_is_learned() -> None:
-    assert learned(0.0, [1.0] * 1000) is None
+def test_without_a_share_there_is_no_threshold() -> None:
+    assert threshold_after(0.0, [1.0] * 1000) is None
 
 
 @pytest.mark.parametrize(
@@ -89,20 +89,20 @@ def test_without_a_share_nothing_is_learned() -> None:
         (1e300, HOUR),
     ],
 )
-def test_the_ends_of_the_scale(takes: float, expected: float) -> None:
-    assert learned(0.05, [takes] * 32) == expected
+def test_the_threshold_at_the_ends_of_the_scale(takes: float, expected: float) -> None:
+    assert threshold_after(0.05, [takes] * 32) == expected
 
 
 @pytest.mark.parametrize(("slow", "expected"), [(0, 1.0625), (3, 1.0625), (4, 8.5), (64, 8.5)])
-def test_as_many_as_the_share_may_be_slower(slow: int, expected: float) -> None:
-    assert learned(0.05, [8.0] * slow + [1.0] * (64 - slow)) == expected
+def test_at_most_the_share_of_calls_exceeds_the_threshold(slow: int, expected: float) -> None:
+    assert threshold_after(0.05, [8.0] * slow + [1.0] * (64 - slow)) == expected
 
 
-def test_if_all_may_be_slower_it_is_the_shortest() -> None:
-    assert learned(1.0, [5.0] * 32) == SHORTEST_DELAY
+def test_with_a_share_of_one_the_threshold_is_the_shortest_delay() -> None:
+    assert threshold_after(1.0, [5.0] * 32) == SHORTEST_DELAY
 
 
-def fed(
+def record_many(
     latencies: LatencyHistogram, takes: float, now: float, many: int = MIN_UPDATE_INTERVAL
 ) -> float | None:
     for _ in range(many):
@@ -113,51 +113,51 @@ def fed(
 def test_old_latencies_are_forgotten() -> None:
     """The data of one window and of the one before it count."""
     latencies = LatencyHistogram(0.05, 0.0)
-    assert fed(latencies, 1.0, 1.0, 32) == 1.0625
-    assert fed(latencies, 0.1, WINDOW) == 1.0625  # the first window ends here
-    assert fed(latencies, 0.1, WINDOW + 1) == 1.0625
-    assert fed(latencies, 0.1, WINDOW * 2 - 1) == 1.0625
-    assert fed(latencies, 0.1, WINDOW * 2) == 1.0625  # and here the second one
-    assert fed(latencies, 0.1, WINDOW * 2 + 1) == 0.1015625
+    assert record_many(latencies, 1.0, 1.0, 32) == 1.0625
+    assert record_many(latencies, 0.1, WINDOW) == 1.0625  # the first window ends here
+    assert record_many(latencies, 0.1, WINDOW + 1) == 1.0625
+    assert record_many(latencies, 0.1, WINDOW * 2 - 1) == 1.0625
+    assert record_many(latencies, 0.1, WINDOW * 2) == 1.0625  # and here the second one
+    assert record_many(latencies, 0.1, WINDOW * 2 + 1) == 0.1015625
 
 
-def test_a_window_is_not_over_before_it_holds_enough() -> None:
+def test_a_window_lasts_until_it_holds_enough_calls() -> None:
     """Where calls are rare, old data are better than none."""
     latencies = LatencyHistogram(0.02, 0.0)
-    assert fed(latencies, 1.0, 1.0, 64) == 1.0625
-    assert fed(latencies, 0.1, WINDOW) == 1.0625
+    assert record_many(latencies, 1.0, 1.0, 64) == 1.0625
+    assert record_many(latencies, 0.1, WINDOW) == 1.0625
     for many in range(1, 4):
-        assert fed(latencies, 0.1, WINDOW * (many + 1)) == 1.0625, many  # fewer than 50 since then
-    assert fed(latencies, 0.1, WINDOW * 5) == 1.0625
-    assert fed(latencies, 0.1, WINDOW * 6) == 0.1015625
+        assert record_many(latencies, 0.1, WINDOW * (many + 1)) == 1.0625, many  # fewer than 50 since then
+    assert record_many(latencies, 0.1, WINDOW * 5) == 1.0625
+    assert record_many(latencies, 0.1, WINDOW * 6) == 0.1015625
 
 
 def test_a_clock_that_goes_back_ends_the_window_too() -> None:
     latencies = LatencyHistogram(0.05, 1000.0)
-    fed(latencies, 1.0, 1001.0, 32)
-    fed(latencies, 0.1, 5.0)
-    fed(latencies, 0.1, 5.0 + WINDOW, 32)
-    assert fed(latencies, 0.1, 6.0 + WINDOW) == 0.1015625
+    record_many(latencies, 1.0, 1001.0, 32)
+    record_many(latencies, 0.1, 5.0)
+    record_many(latencies, 0.1, 5.0 + WINDOW, 32)
+    assert record_many(latencies, 0.1, 6.0 + WINDOW) == 0.1015625
 
 
-def test_the_more_there_are_the_less_often_it_looks() -> None:
-    """Looking takes longer than a call may."""
+def test_with_many_calls_the_threshold_is_updated_less_often() -> None:
+    """An update takes too long to be made at every call."""
     latencies = LatencyHistogram(0.001, 0.0)
-    fed(latencies, 1.0, 1.0, 20_000)
-    looks = 0
+    record_many(latencies, 1.0, 1.0, 20_000)
+    updates = 0
     for _ in range(10 * MAX_UPDATE_INTERVAL):
         latencies.threshold = None
         latencies.record(1.0, 1.0)
-        looks += latencies.threshold is not None
-    assert looks == 10
+        updates += latencies.threshold is not None
+    assert updates == 10
 
 
-def test_with_plenty_of_data_some_calls_are_enough() -> None:
+def test_with_many_calls_only_some_are_sampled() -> None:
     latencies = LatencyHistogram(0.5, 0.0)
     assert latencies.skip == 0
-    fed(latencies, 1.0, 1.0, SAMPLING_THRESHOLD // 2)
+    record_many(latencies, 1.0, 1.0, SAMPLING_THRESHOLD // 2)
     assert latencies.skip == 1
-    fed(latencies, 1.0, 1.0, SAMPLING_THRESHOLD)
+    record_many(latencies, 1.0, 1.0, SAMPLING_THRESHOLD)
     assert latencies.skip == SAMPLING_INTERVAL
 
 
@@ -169,10 +169,10 @@ def test_with_plenty_of_data_some_calls_are_enough() -> None:
     share=st.floats(1e-6, 3.0),
     calls=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5), st.booleans()), max_size=60),
 )
-def test_extra_calls_are_a_share_of_all_and_one_in_every_prefix(
+def test_extra_calls_never_exceed_the_share_of_all_calls_and_one(
     share: float, calls: list[tuple[int, int, bool]]
 ) -> None:
-    """In any order: some calls, then some extra calls, one of which may be refunded."""
+    """Repeatedly some calls, then some extra calls, of which one may be refunded."""
     extra, spent = HedgeQuota(share), 0
     for made, late, returns in calls:
         extra.calls += made
@@ -196,8 +196,8 @@ def test_spending_at_every_call_uses_the_whole_share(share: float) -> None:
 
 
 @pytest.mark.parametrize("share", [0.01, 0.1, 2.0])
-def test_only_so_much_is_saved_up(share: float) -> None:
-    """When all goes well for long, and then nothing does."""
+def test_the_saved_quota_is_bounded(share: float) -> None:
+    """After many calls without an extra one, as many extra calls as possible."""
     extra = HedgeQuota(share)
     extra.calls = 1_000_000
     spent = 0

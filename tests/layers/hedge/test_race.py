@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from redouble import Verdict
 from redouble._failures.verdict import Ended, FailureFilter, On, Until
 from redouble._layers.hedge.race import Race
-from tests.drivers.workers.test_threads_leaks import uncollected
 from tests.support.fakes import Boom, always
+from tests.support.garbage_collection import uncollected
 
 
 def new_race(begun: int = 2, on: On = Boom, until: Until | None = None) -> Race:
@@ -44,7 +44,7 @@ def test_the_first_result_wins(number: int) -> None:
 
 
 @pytest.mark.parametrize("answer", [None, False, Verdict.stop(), Verdict.accept()])
-def test_an_error_that_is_not_named_wins(answer: Any) -> None:
+def test_an_error_that_on_does_not_handle_wins(answer: Any) -> None:
     race, error = new_race(on=always(answer)), Boom()
     race.record_error(2, error, 0.0)
     race.record_result(1, "too late")
@@ -55,7 +55,7 @@ def test_an_error_that_is_not_named_wins(answer: Any) -> None:
 
 
 @pytest.mark.parametrize("order", list(permutations([1, 2, 3])))
-def test_if_all_fail_it_is_the_first_ones_error(order: tuple[int, ...]) -> None:
+def test_if_all_fail_the_error_of_the_first_attempt_is_raised(order: tuple[int, ...]) -> None:
     race, errors = new_race(3), [Boom("1"), Boom("2"), Boom("3")]
     for number in order:
         assert not race.over
@@ -74,7 +74,7 @@ def test_an_attempt_that_ends_after_the_race_changes_nothing(number: int) -> Non
     assert (race.not_before, race.running, race.outcome()) == (0.0, 0, "won")
 
 
-def test_one_that_was_cut_has_lost() -> None:
+def test_a_cancelled_attempt_has_lost() -> None:
     race, error = new_race(), Boom()
     race.record_cancelled()
     assert not race.over
@@ -88,7 +88,7 @@ def test_one_that_was_cut_has_lost() -> None:
 
 
 class Judge:
-    """A rule that is shown more than the result."""
+    """A rule that depends on the number of the attempt too."""
 
     def judge(self, ended: Ended) -> bool:
         return ended.attempt == 2 and ended.value == "good"
@@ -99,7 +99,7 @@ def is_good(value: object) -> bool:
 
 
 @pytest.mark.parametrize("until", [is_good, Judge()])
-def test_a_refused_result_leaves_it_to_the_others(until: Any) -> None:
+def test_the_race_continues_after_a_refused_result(until: Any) -> None:
     race = new_race(until=until)
     race.record_result(1, "bad")
     assert not race.over
@@ -108,7 +108,7 @@ def test_a_refused_result_leaves_it_to_the_others(until: Any) -> None:
 
 
 @pytest.mark.parametrize("answer", [False, None, Verdict.retry(), Verdict.stop()])
-def test_if_all_are_refused_it_is_the_first_ones_result(answer: object) -> None:
+def test_if_all_are_refused_the_result_of_the_first_attempt_is_returned(answer: object) -> None:
     race = new_race(until=always(answer))
     race.record_result(2, "b")
     race.record_result(1, "a")
@@ -116,11 +116,11 @@ def test_if_all_are_refused_it_is_the_first_ones_result(answer: object) -> None:
 
 
 @pytest.mark.parametrize("ending", ["result", "error"])
-def test_a_rule_that_fails_decides(ending: str) -> None:
-    def puzzled(_: object) -> bool:
+def test_the_error_of_a_failing_rule_wins(ending: str) -> None:
+    def raising(_: object) -> bool:
         raise LookupError
 
-    race = new_race(on=puzzled, until=puzzled)
+    race = new_race(on=raising, until=raising)
     if ending == "result":
         race.record_result(2, "b")
     else:
@@ -158,8 +158,10 @@ ENDINGS = st.lists(st.tuples(st.sampled_from(["good", "bad", "fail", "cut"]), st
 
 @settings(max_examples=50)
 @given(first=st.sampled_from(["good", "bad", "fail"]), others=ENDINGS, data=st.data())
-def test_every_result_comes_out_or_is_unwanted(first: str, others: list[tuple[str, int]], data: Any) -> None:
-    """Whatever the order; the same object may be there several times, and is never both."""
+def test_every_result_is_either_returned_or_unused(
+    first: str, others: list[tuple[str, int]], data: Any
+) -> None:
+    """In any order; the same object may be the result of several attempts."""
     pool = [object() for _ in range(4)]
     endings = {1: (first, 0)} | dict(enumerate(others, 2))
     values = {number: pool[which] for number, (_, which) in endings.items()}
@@ -180,7 +182,7 @@ def test_every_result_comes_out_or_is_unwanted(first: str, others: list[tuple[st
         else:
             race.record_result(number, values[number])
             returned.append(values[number])
-    everything, unwanted = race.unused_results(delivered=False), race.unused_results(delivered=True)
+    everything, unused = race.unused_results(delivered=False), race.unused_results(delivered=True)
     assert {id(value) for value in everything} == {id(value) for value in returned}
     assert len(everything) == len(set(map(id, everything)))
     try:
@@ -188,12 +190,12 @@ def test_every_result_comes_out_or_is_unwanted(first: str, others: list[tuple[st
     except Boom:
         out = []
         assert (race.winner, first) == (None, "fail")
-    assert {*map(id, unwanted)} == {*map(id, returned)} - {*map(id, out)}
+    assert {*map(id, unused)} == {*map(id, returned)} - {*map(id, out)}
     assert (race.winner is None) == (not goods)
 
 
 @pytest.mark.usefixtures(uncollected.__name__)
-def test_it_keeps_no_error_that_has_come_out() -> None:
+def test_a_race_keeps_no_error_that_it_raised() -> None:
     race, watched = new_race(), list[weakref.ref[Boom]]()
     race.record_error(2, Boom("2"), 0.0)
     race.record_error(1, Boom("1"), 0.0)

@@ -12,7 +12,7 @@ import pytest
 from redouble._layers.hedge.race import closable, close_all
 from redouble._runtime.backend import backend
 from tests.support.fakes import Boom, Panic
-from tests.support.hedge_attempts import LOOPS, timed
+from tests.support.layers.hedge_attempts import LOOPS, timed
 
 
 class Both:
@@ -33,7 +33,7 @@ class Both:
 
 
 class Session:
-    """What aiohttp's are like: ``close`` has to be awaited; or it need not be."""
+    """A session as in aiohttp; ``waits``: `close()` has to be awaited."""
 
     def __init__(self, *, waits: bool) -> None:
         self.closed = 0
@@ -51,7 +51,7 @@ class Session:
 
 
 class Worded:
-    """A record that has a field of this name."""
+    """A record with data fields named ``close`` and ``aclose``."""
 
     aclose = None
     close = "of business"
@@ -65,7 +65,7 @@ def closed(colour: str, *results: Any) -> None:
 
 
 @LOOPS
-def test_aclose_goes_before_close(colour: str) -> None:
+def test_aclose_is_preferred_to_close(colour: str) -> None:
     result = Both()
     closed(colour, result)
     assert result.closed == ["aclose"]
@@ -80,7 +80,7 @@ def test_close_is_awaited_if_it_has_to_be(colour: str, waits: bool) -> None:
 
 
 @LOOPS
-def test_a_stream_that_was_begun(colour: str) -> None:
+def test_a_started_stream_is_closed(colour: str) -> None:
     ended: list[str] = []
 
     async def items() -> AsyncIterator[int]:
@@ -98,7 +98,7 @@ def test_a_stream_that_was_begun(colour: str) -> None:
     assert ended == ["closed"]
 
 
-def test_a_file() -> None:
+def test_a_file_is_closed() -> None:
     file = StringIO()
     closed("asyncio", file)
     assert file.closed
@@ -111,12 +111,12 @@ def test_a_result_that_is_not_closable_is_ignored(result: object) -> None:
 
 
 @pytest.mark.parametrize("result", [Both(), Session(waits=False), StringIO()])
-def test_closable(result: object) -> None:
+def test_objects_with_a_close_method_are_closable(result: object) -> None:
     assert closable(result)
 
 
 @LOOPS
-def test_a_failure_is_logged_and_forgotten(colour: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_while_closing_is_logged_and_dropped(colour: str, caplog: pytest.LogCaptureFixture) -> None:
     error, other = Boom("no more"), Both()
     closed(colour, Both(error), 3, other)
     assert other.closed == ["aclose"]
@@ -128,7 +128,7 @@ def test_a_failure_is_logged_and_forgotten(colour: str, caplog: pytest.LogCaptur
 
 
 @LOOPS
-def test_a_base_exception_of_close_propagates(colour: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_base_exception_while_closing_propagates(colour: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(Panic):
         closed(colour, Both(Panic()))
     assert caplog.records == []

@@ -21,37 +21,15 @@ from redouble import (
     errors,
 )
 from redouble.testing import VirtualClock
-from tests.support.fakes import ASYNC, Boom, in_colour
-from tests.support.virtual_time import at, unwaiting
+from tests.support.fakes import Boom, in_colour
+from tests.support.layers.keyed_calls import afetch, aitems, fetch, first, items
+from tests.support.virtual_time import AROUND_LOOP, at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
-PLACES = pytest.mark.parametrize("place", ["sync", "thread", *(f"{colour} around" for colour in ASYNC)])
 SHAPES = pytest.mark.parametrize("stream", [False, True], ids=["call", "stream"])
 
 WORDS: dict[type[Exception], str] = {errors.CircuitOpen: "open", errors.RateLimited: "late", Boom: "boom"}
-
-
-def first(key: Any, *_: object) -> Any:
-    return key
-
-
-def fetch(key: Any, *fails: bool) -> Any:
-    if any(fails):
-        raise Boom
-    return key
-
-
-async def afetch(key: Any, *fails: bool) -> Any:
-    return fetch(key, *fails)
-
-
-def items(key: Any, *fails: bool) -> Iterator[Any]:
-    yield fetch(key, *fails)
-
-
-async def aitems(key: Any, *fails: bool) -> AsyncIterator[Any]:
-    yield fetch(key, *fails)
 
 
 def called(place: str, layer: Layer, script: str, *, stream: bool = False) -> str:
@@ -93,7 +71,7 @@ def retried_and_broken() -> Pipeline:
     return Retry(attempts=2, on=Boom, backoff=[0]) | CircuitBreaker(failures=3)
 
 
-@PLACES
+@AROUND_LOOP
 @SHAPES
 @pytest.mark.parametrize(
     ("make", "script", "ends"),
@@ -105,13 +83,13 @@ def retried_and_broken() -> Pipeline:
     ],
     ids=["breaker", "rate", "burst", "pipeline"],
 )
-def test_each_key_has_its_own(place: str, stream: bool, make: Any, script: str, ends: str) -> None:
+def test_each_key_has_its_own_layer(place: str, stream: bool, make: Any, script: str, ends: str) -> None:
     assert called(place, Keyed(first, make), script, stream=stream) == ends
 
 
-@PLACES
+@AROUND_LOOP
 @SHAPES
-def test_each_key_is_retried_as_it_is_meant(place: str, stream: bool) -> None:
+def test_each_key_has_its_own_number_of_attempts(place: str, stream: bool) -> None:
     tries: list[str] = []
 
     def make(key: str) -> Retry:
@@ -125,7 +103,7 @@ def test_each_key_is_retried_as_it_is_meant(place: str, stream: bool) -> None:
 
 @pytest.mark.parametrize("place", ["asyncio around", "trio around"])
 @SHAPES
-def test_each_key_has_a_limit_of_its_own(place: str, stream: bool) -> None:
+def test_each_key_has_its_own_limit(place: str, stream: bool) -> None:
     limits = Keyed(first, limit_of)
 
     @limits
@@ -144,15 +122,15 @@ def test_each_key_has_a_limit_of_its_own(place: str, stream: bool) -> None:
             try:
                 ends += [item async for item in slowly(seconds)] if stream else [await slow(seconds)]
             except errors.AttemptTimeout:
-                ends.append("cut")
+                ends.append("timeout")
             ends.append(clock.now())
         return ends
 
-    assert at(place, lambda _: None, waiting) == ["cut", 1, "in time", 3.5, "cut", 5.5]
+    assert at(place, lambda _: None, waiting) == ["timeout", 1, "in time", 3.5, "timeout", 5.5]
 
 
 @pytest.mark.parametrize("place", ["asyncio around", "trio around"])
-def test_each_key_is_hedged_by_itself(place: str) -> None:
+def test_each_key_is_hedged_separately(place: str) -> None:
     begun: list[str] = []
     hedges = Keyed(first, lambda: Hedge(1, None))
 
@@ -170,67 +148,67 @@ def test_each_key_is_hedged_by_itself(place: str) -> None:
     assert begun == ["a", "b", "b", "a"]
 
 
-@PLACES
-def test_a_full_house_of_one_key_is_not_in_the_way_of_others(place: str) -> None:
-    houses = Keyed(first, lambda: Bulkhead(1, 0))
+@AROUND_LOOP
+def test_a_full_bulkhead_of_one_key_does_not_affect_other_keys(place: str) -> None:
+    bulkheads = Keyed(first, lambda: Bulkhead(1, 0))
 
-    @houses
-    def visit(*keys: str) -> str:
-        return keys[0] + (visit(*keys[1:]) if keys[1:] else "")
+    @bulkheads
+    def work(*keys: str) -> str:
+        return keys[0] + (work(*keys[1:]) if keys[1:] else "")
 
-    @houses
-    async def avisit(*keys: str) -> str:
-        return keys[0] + (await avisit(*keys[1:]) if keys[1:] else "")
+    @bulkheads
+    async def awork(*keys: str) -> str:
+        return keys[0] + (await awork(*keys[1:]) if keys[1:] else "")
 
     async def waiting(_: VirtualClock) -> None:
-        assert await avisit("a", "b", "c") == "abc"
+        assert await awork("a", "b", "c") == "abc"
         with pytest.raises(errors.BulkheadFull):
-            await avisit("a", "b", "a")
-        assert [houses.of(key).snapshot()["in_use"] for key in "abc"] == [0, 0, 0]
+            await awork("a", "b", "a")
+        assert [bulkheads.of(key).snapshot()["in_use"] for key in "abc"] == [0, 0, 0]
 
     def blocking(_: VirtualClock) -> None:
-        assert visit("a", "b", "c") == "abc"
+        assert work("a", "b", "c") == "abc"
         with pytest.raises(errors.BulkheadFull):
-            visit("a", "b", "a")
-        assert [houses.of(key).snapshot()["in_use"] for key in "abc"] == [0, 0, 0]
+            work("a", "b", "a")
+        assert [bulkheads.of(key).snapshot()["in_use"] for key in "abc"] == [0, 0, 0]
 
     at(place, blocking, waiting)
 
 
 @SHAPES
 def test_functions_share_the_layers(colour: str, stream: bool) -> None:
-    """A call and a stream too: a key is a key."""
-    houses = Keyed(first, lambda: Bulkhead(1, 0))
-    other, aother = houses(fetch), houses(afetch)
+    """A call and a stream with the same key too."""
+    bulkheads = Keyed(first, lambda: Bulkhead(1, 0))
+    other, aother = bulkheads(fetch), bulkheads(afetch)
 
-    def inside() -> Iterator[str]:
+    def nested() -> Iterator[str]:
         with pytest.raises(errors.BulkheadFull):
             other("a")
         yield other("b")
 
-    @houses
-    def visit(key: str) -> str:
-        return next(inside())
+    @bulkheads
+    def work(key: str) -> str:
+        return next(nested())
 
-    @houses
-    def visits(key: str) -> Iterator[str]:
-        yield from inside()
+    @bulkheads
+    def work_items(key: str) -> Iterator[str]:
+        yield from nested()
 
-    async def ainside() -> str:
+    async def anested() -> str:
         with pytest.raises(errors.BulkheadFull):
             await aother("a")
         answer: str = await aother("b")
         return answer
 
-    @houses
-    async def avisit(key: str) -> str:
-        return await ainside()
+    @bulkheads
+    async def awork(key: str) -> str:
+        return await anested()
 
-    @houses
-    async def avisits(key: str) -> AsyncIterator[str]:
-        yield await ainside()
+    @bulkheads
+    async def awork_items(key: str) -> AsyncIterator[str]:
+        yield await anested()
 
     async def waiting() -> list[str]:
-        return [item async for item in avisits("a")] if stream else [await avisit("a")]
+        return [item async for item in awork_items("a")] if stream else [await awork("a")]
 
-    assert in_colour(colour, lambda: [*visits("a")] if stream else [visit("a")], waiting) == ["b"]
+    assert in_colour(colour, lambda: [*work_items("a")] if stream else [work("a")], waiting) == ["b"]

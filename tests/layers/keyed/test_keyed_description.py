@@ -24,10 +24,9 @@ from redouble import (
     report,
 )
 from redouble.testing import VirtualClock, recorded
-from tests.layers.keyed.test_keyed import PLACES, afetch, fetch, first
-from tests.layers.keyed.test_keyed_functions import second
 from tests.support.fakes import Boom, in_colour
-from tests.support.virtual_time import at, unwaiting
+from tests.support.layers.keyed_calls import afetch, fetch, first, second
+from tests.support.virtual_time import AROUND_LOOP, at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
@@ -64,7 +63,7 @@ AROUND: dict[str, Callable[[Layer], Pipeline]] = {
 @pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
 @pytest.mark.parametrize("around", AROUND.values(), ids=AROUND)
 @pytest.mark.parametrize("used", [False, True], ids=["unused", "used"])
-def test_it_is_checked_as_what_it_makes(
+def test_its_lint_and_worst_case_are_those_of_its_layers(
     make: Callable[[], Layer], around: Callable[[Layer], Pipeline], used: bool
 ) -> None:
     layers = Keyed(first, make)
@@ -72,21 +71,21 @@ def test_it_is_checked_as_what_it_makes(
         layers.of("a")
     alone, keyed = around(make()), around(layers)
     assert keyed.explain().splitlines()[-1] == alone.explain().splitlines()[-1]
-    said = [line for line in alone.check() if not line.startswith("the same")]
-    assert sorted(keyed.check()) == sorted(said)
+    problems = [line for line in alone.check() if not line.startswith("the same")]
+    assert sorted(keyed.check()) == sorted(problems)
 
 
 @pytest.mark.parametrize("make", [CircuitBreaker, Retry, lambda: Timeout(2)])
 @pytest.mark.parametrize("on", [Exception, ConnectionError, KeyError])
 def test_its_traits_name_the_errors_it_handles(make: Callable[[], Layer], on: type[Exception]) -> None:
-    """They call it by its name."""
+    """The problems name `Keyed` instead of its layer."""
     inside = Fallback(value=3, on=on)
-    said = (Keyed(first, make) | inside).check()
-    assert [line.replace("Keyed", type(make()).__name__) for line in said] == (make() | inside).check()
+    problems = (Keyed(first, make) | inside).check()
+    assert [line.replace("Keyed", type(make()).__name__) for line in problems] == (make() | inside).check()
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "description"),
     [
         (lambda: Bulkhead(2, 0), "Bulkhead (2 at once, others are refused) for each key, 7 at most"),
         (lambda: Timeout(2), "Timeout (at most 2 s) for each key, 7 at most"),
@@ -96,8 +95,11 @@ def test_its_traits_name_the_errors_it_handles(make: Callable[[], Layer], on: ty
         ),
     ],
 )
-def test_it_is_explained_as_what_it_makes(make: Any, told: str) -> None:
-    assert Pipeline(Keyed(first, make, 7)).explain().splitlines()[0].split(maxsplit=1) == ["Keyed", told]
+def test_its_description_is_that_of_its_layers(make: Any, description: str) -> None:
+    assert Pipeline(Keyed(first, make, 7)).explain().splitlines()[0].split(maxsplit=1) == [
+        "Keyed",
+        description,
+    ]
 
 
 def test_layers_that_depend_on_the_key_are_described_once_there_is_one() -> None:
@@ -115,13 +117,13 @@ def test_layers_that_depend_on_the_key_are_described_once_there_is_one() -> None
     assert any("outside" in line for line in (CircuitBreaker() | layers).check())
 
 
-def test_its_traits_are_concurrent() -> None:
+def test_its_traits_are_concurrent_if_a_layer_is() -> None:
     races = {name: Keyed(first, make).traits().concurrent for name, make in MAKES.items()}
     assert [name for name, so in races.items() if so] == ["hedge"]
     assert Keyed(first, lambda: Bulkhead(1) | Hedge(1)).traits().concurrent
 
 
-def test_the_same_twice() -> None:
+def test_the_same_keyed_twice_is_reported() -> None:
     layers = Keyed(first, lambda: Bulkhead(1))
     assert any("the same Keyed is there twice" in line for line in (layers | layers).check())
 
@@ -129,7 +131,7 @@ def test_the_same_twice() -> None:
 # ---------------------------------------------------------------------------------- keys
 
 
-WHO = "jane@example.org"
+ADDRESS = "jane@example.org"
 
 PRIVATE: dict[str, Callable[[], Layer]] = {
     "retry": lambda: Retry(attempts=2, on=Exception, backoff=[0], name="mail"),
@@ -139,14 +141,14 @@ PRIVATE: dict[str, Callable[[], Layer]] = {
 }
 
 
-@PLACES
+@AROUND_LOOP
 @pytest.mark.parametrize("make", PRIVATE.values(), ids=PRIVATE)
 def test_a_key_is_never_shown(
     place: str, make: Callable[[], Layer], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Not in a name, a text, a log, an event, a report, or a note."""
     layers = Keyed(second, make, name="users")
-    told: list[object] = []
+    shown: list[object] = []
 
     def work(fails: bool, key: str) -> bool:
         if fails:
@@ -161,30 +163,30 @@ def test_a_key_is_never_shown(
     def blocking(_: VirtualClock) -> None:
         for fails in (False, True, True, False):
             try:
-                assert decorated(fails, WHO)
+                assert decorated(fails, ADDRESS)
             except Exception as error:
-                told.extend([repr(error), report(error), getattr(error, "__notes__", [])])
+                shown.extend([repr(error), report(error), getattr(error, "__notes__", [])])
 
     async def waiting(_: VirtualClock) -> None:
         for fails in (False, True, True, False):
             try:
-                assert await adecorated(fails, WHO)
+                assert await adecorated(fails, ADDRESS)
             except Exception as error:
-                told.extend([repr(error), report(error), getattr(error, "__notes__", [])])
+                shown.extend([repr(error), report(error), getattr(error, "__notes__", [])])
 
     with caplog.at_level(logging.DEBUG), recorded() as events:
         at(place, blocking, waiting)
     pipeline = Pipeline(layers)
-    told += [repr(layers), layers.name, layers.snapshot(), pipeline.explain(), pipeline.check(), caplog.text]
-    told += [(event, event.name, event.labels) for event in events]
-    told += [decorated.__name__, decorated.__qualname__, repr(layers.of(WHO))]
-    assert len(told) > 12
-    assert WHO not in repr(told)
+    shown += [repr(layers), layers.name, layers.snapshot(), pipeline.explain(), pipeline.check(), caplog.text]
+    shown += [(event, event.name, event.labels) for event in events]
+    shown += [decorated.__name__, decorated.__qualname__, repr(layers.of(ADDRESS))]
+    assert len(shown) > 12
+    assert ADDRESS not in repr(shown)
 
 
-@pytest.mark.parametrize("key", [[WHO], {WHO: 1}])
+@pytest.mark.parametrize("key", [[ADDRESS], {ADDRESS: 1}])
 def test_an_unhashable_key_is_never_shown(colour: str, key: Any) -> None:
     layers = Keyed(first, lambda: Bulkhead(1))
     with pytest.raises(TypeError) as caught:
         in_colour(colour, lambda: layers.call(fetch, key), lambda: layers.call(afetch, key))
-    assert WHO not in repr(caught.value)
+    assert ADDRESS not in repr(caught.value)

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from redouble import Bulkhead, Keyed, Timeout, errors, policy_of
-from tests.layers.keyed.test_keyed import fetch, first
 from tests.support.fakes import Boom, in_colour
+from tests.support.layers.keyed_calls import fetch, first, second
 
 
 def test_the_key_is_computed_from_the_parameters() -> None:
-    """As the function would have them: with its defaults, and by their names."""
+    """As the function receives them: with its defaults, and by their names."""
     seen: list[Any] = []
 
     def key_of(host: str, /, path: str, *more: str, size: int, **rest: int) -> str:
@@ -36,14 +36,10 @@ def strict(key: str) -> str:
     return key
 
 
-def test_wrong_arguments() -> None:
+def test_wrong_arguments_are_reported() -> None:
     wrong: Any = Keyed(first, lambda: Bulkhead(1))(strict)
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'key'"):
         wrong()
-
-
-def second(_: object, host: str) -> str:
-    return host
 
 
 def name_of(client: Client, _: str) -> str:
@@ -51,7 +47,7 @@ def name_of(client: Client, _: str) -> str:
 
 
 class Client:
-    """Has a bulkhead for each host, as every kind of method that a class may have."""
+    """Methods of every kind, with a bulkhead for each host or client."""
 
     by_host = Keyed(second, lambda: Bulkhead(1, 0))
     by_self = Keyed(name_of, lambda: Bulkhead(1, 0))
@@ -83,7 +79,7 @@ class Client:
 
     @plain
     @staticmethod
-    def of_nobody(host: str) -> str:
+    def static(host: str) -> str:
         return host
 
 
@@ -103,7 +99,7 @@ def test_methods(colour: str) -> None:
         "Clientc",
         "Clienta",
     ]
-    assert [Client.of_nobody("x"), client.of_nobody("y")] == ["x", "y"]
+    assert [Client.static("x"), client.static("y")] == ["x", "y"]
     assert [Client.by_host.snapshot()["keys"], Client.plain.snapshot()["keys"]] == [3, 2]
     assert Client.by_self.of("one") is not Client.by_self.of("two")
     assert policy_of(client.get) is Client.by_host
@@ -129,20 +125,22 @@ def anything(*args: object, **options: object) -> str:
     return f"{args} {options}"
 
 
-FITTING: list[tuple[Callable[..., Any], Callable[..., Any], tuple[str, ...]]] = [
+FITTING_KEYS: list[tuple[Callable[..., Any], Callable[..., Any], tuple[str, ...]]] = [
     (first, both, ("a", "/")),
     (both, both, ("a", "/")),
     (by_name, by_name, ("a",)),
     (anything, by_name, ("a",)),
     (both, anything, ("a", "/")),
     (strict, functools.partial(anything), ("a",)),
-    (strict, max, ("ab",)),  # which has no signature
+    (strict, max, ("ab",)),  # max has no signature
     (max, strict, ("ab",)),
 ]
 
 
-@pytest.mark.parametrize(("key", "fn", "args"), FITTING)
-def test_keys_that_fit(key: Callable[..., Any], fn: Callable[..., Any], args: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("key", "fn", "args"), FITTING_KEYS)
+def test_key_functions_whose_parameters_fit(
+    key: Callable[..., Any], fn: Callable[..., Any], args: tuple[str, ...]
+) -> None:
     assert Keyed(key, lambda: Bulkhead(1)).call(fn, *args) == fn(*args)
 
 
@@ -156,19 +154,21 @@ def test_keys_that_fit(key: Callable[..., Any], fn: Callable[..., Any], args: tu
         (strict, apages, "(host, path)"),
     ],
 )
-def test_keys_that_do_not_fit(key: Callable[..., Any], fn: Callable[..., Any], wanted: str) -> None:
-    said = f"Keyed key={key.__name__} does not take what {fn.__name__} does: write a function of {wanted}"
-    with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
+def test_key_functions_whose_parameters_do_not_fit_are_reported(
+    key: Callable[..., Any], fn: Callable[..., Any], wanted: str
+) -> None:
+    message = f"Keyed key={key.__name__} does not take what {fn.__name__} does: write a function of {wanted}"
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
         Keyed(key, lambda: Bulkhead(1))(fn)
 
 
 def test_a_layer_that_cannot_wrap_a_function_raises_at_once() -> None:
-    """Unless there is none before there is a key."""
-    said = r"^Timeout cannot stop .*strict, which blocks"
-    with pytest.raises(TypeError, match=said):
+    """A layer that depends on the key raises at the first call."""
+    message = r"^Timeout cannot stop .*strict, which blocks"
+    with pytest.raises(TypeError, match=message):
         Keyed(first, lambda: Timeout(2))(strict)
     decorated = Keyed(strict, limited)(strict)
-    with pytest.raises(TypeError, match=said):
+    with pytest.raises(TypeError, match=message):
         decorated("a")
 
 
@@ -184,14 +184,14 @@ class Fetcher:
 @pytest.mark.parametrize(
     "fn", [functools.partial(fetch), Fetcher(), str, Client("x").get, functools.partial(max, "a")]
 )
-def test_whatever_can_be_called(fn: Callable[..., str]) -> None:
+def test_any_callable_can_be_called(fn: Callable[..., str]) -> None:
     bulkheads = Keyed(first, lambda: Bulkhead(1, 0))
     assert bulkheads.call(fn, "b") == "b"
     assert bulkheads.of("b").snapshot()["in_use"] == 0
     assert bulkheads.snapshot()["keys"] == 1
 
 
-def test_a_traceback_shows_the_lines_of_its_own_kind() -> None:
+def test_a_traceback_shows_the_lines_of_the_right_wrapper() -> None:
     bulkheads = Keyed(first, lambda: Bulkhead(1, 0))
 
     @bulkheads

@@ -11,11 +11,10 @@ import pytest
 
 from redouble import SYSTEM, Bulkhead, CircuitBreaker, Keyed, Layer, Retry, errors
 from redouble.testing import VirtualClock
-from tests.layers.keyed.test_keyed import PLACES, first
-from tests.layers.keyed.test_keyed_retention import Uses
-from tests.layers.keyed.test_keyed_table_wrappers import uncollected
 from tests.support.fakes import ASYNC, Boom, in_colour
-from tests.support.virtual_time import at, unwaiting
+from tests.support.garbage_collection import uncollected
+from tests.support.layers.keyed_calls import Uses, first
+from tests.support.virtual_time import AROUND_LOOP, at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
@@ -23,44 +22,44 @@ COLOURS = pytest.mark.parametrize("colour", ASYNC)
 TIMES = 3
 
 
-def crowd_out(uses: Uses) -> None:
-    """Use other keys, so that all are forgotten that may be."""
+def use_other_keys(uses: Uses) -> None:
+    """Use other keys, so that every layer that is not in use is forgotten."""
     for key in "xyz":
         uses.layers.of(key)
 
 
 def still_full(uses: Uses, layer: Layer) -> None:
     """Assert that the layer of the key is the same, however it is looked up, and full."""
-    crowd_out(uses)
+    use_other_keys(uses)
     with pytest.raises(errors.BulkheadFull):
         uses.fetch("a")
-    crowd_out(uses)
+    use_other_keys(uses)
     with pytest.raises(errors.BulkheadFull):
         next(uses.items("a"))
-    crowd_out(uses)
+    use_other_keys(uses)
     assert uses.layers.of("a") is layer
 
 
 async def still_full_async(uses: Uses, layer: Layer) -> None:
-    crowd_out(uses)
+    use_other_keys(uses)
     with pytest.raises(errors.BulkheadFull):
         await uses.afetch("a")
-    crowd_out(uses)
+    use_other_keys(uses)
     with pytest.raises(errors.BulkheadFull):
         await anext(uses.aitems("a"))
     still_full(uses, layer)
 
 
-def then_gone(uses: Uses, layer: weakref.ref[Layer]) -> None:
-    """Assert that nothing refers to it any more."""
-    crowd_out(uses)
+def freed_afterwards(uses: Uses, layer: weakref.ref[Layer]) -> None:
+    """Assert that nothing refers to the layer any more."""
+    use_other_keys(uses)
     assert layer() is None
     assert uses.fetch("a") == "a"
 
 
 @pytest.mark.usefixtures(uncollected.__name__)
 @pytest.mark.parametrize("fails", [False, True])
-def test_calls(fails: bool) -> None:
+def test_a_call_keeps_its_layer(fails: bool) -> None:
     uses, seen = Uses(most=1), list[weakref.ref[Layer]]()
 
     @uses.layers
@@ -77,12 +76,12 @@ def test_calls(fails: bool) -> None:
         work("a")
     except Boom:
         assert fails
-    then_gone(uses, seen[0])
+    freed_afterwards(uses, seen[0])
 
 
 @pytest.mark.usefixtures(uncollected.__name__)
 @COLOURS
-def test_coroutines(colour: str) -> None:
+def test_a_coroutine_keeps_its_layer(colour: str) -> None:
     uses, seen = Uses(most=1), list[weakref.ref[Layer]]()
 
     @uses.layers
@@ -99,12 +98,12 @@ def test_coroutines(colour: str) -> None:
         await SYSTEM.asleep(0)
 
     in_colour(colour, lambda: None, main)
-    then_gone(uses, seen[0])
+    freed_afterwards(uses, seen[0])
 
 
 @pytest.mark.usefixtures(uncollected.__name__)
 @pytest.mark.parametrize("ending", ["exhausted", "closed", "dropped"])
-def test_generators(ending: str) -> None:
+def test_a_generator_keeps_its_layer(ending: str) -> None:
     uses = Uses(most=1)
     stream: Any = uses.items("a")
     assert next(stream) == "a"
@@ -119,13 +118,13 @@ def test_generators(ending: str) -> None:
             stream.close()
         case _:
             stream = None
-    then_gone(uses, layer)
+    freed_afterwards(uses, layer)
 
 
 @pytest.mark.usefixtures(uncollected.__name__)
 @COLOURS
 @pytest.mark.parametrize("ending", ["exhausted", "closed", "dropped"])
-def test_async_generators(colour: str, ending: str) -> None:
+def test_an_async_generator_keeps_its_layer(colour: str, ending: str) -> None:
     uses = Uses(most=1)
 
     async def main() -> None:
@@ -144,12 +143,12 @@ def test_async_generators(colour: str, ending: str) -> None:
                 pass
         stream = None
         await SYSTEM.asleep(0)
-        then_gone(uses, layer)
+        freed_afterwards(uses, layer)
 
     in_colour(colour, lambda: None, main)
 
 
-@PLACES
+@AROUND_LOOP
 def test_a_call_may_take_longer_than_the_idle_time(place: str) -> None:
     uses = Uses(idle=10)
     full: list[str] = []
@@ -180,13 +179,13 @@ def test_a_call_may_take_longer_than_the_idle_time(place: str) -> None:
     assert (full, uses.made) == (["a"], "ab")
 
 
-# ------------------------------------------------------------------------------ let go
+# ------------------------------------------------------------------------------- freed
 
 
 @pytest.mark.usefixtures(uncollected.__name__)
 @pytest.mark.parametrize("colour", ["sync", *ASYNC])
 @pytest.mark.parametrize("make", [lambda: Bulkhead(1), CircuitBreaker, lambda: Retry() | Bulkhead(1)])
-def test_functions_that_are_gone_are_freed(colour: str, make: Callable[[], Layer]) -> None:
+def test_decorated_functions_are_freed(colour: str, make: Callable[[], Layer]) -> None:
     layers = Keyed(first, make)
 
     class Thing:
@@ -229,7 +228,7 @@ def test_functions_that_are_gone_are_freed(colour: str, make: Callable[[], Layer
     assert layers.snapshot()["keys"] == 3
 
 
-def test_all_of_it_is_freed() -> None:
+def test_a_keyed_and_its_layers_are_freed() -> None:
     layers = Keyed(first, lambda: Bulkhead(1))
     watched: list[weakref.ref[Any]] = [weakref.ref(layers), weakref.ref(layers.of("a"))]
     layers(first)("a")

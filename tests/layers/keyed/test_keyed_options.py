@@ -1,4 +1,4 @@
-"""The options of `Keyed`: keys, factories of layers, limits; the functions it decorates; and mistakes."""
+"""The options of `Keyed`: keys, factories of layers, limits, and wrong options."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from redouble import Bulkhead, CircuitBreaker, Keyed, Layer, Retry, errors
-from tests.layers.keyed.test_keyed import afetch, aitems, fetch, first, items
 from tests.support.fakes import Boom, in_colour
+from tests.support.layers.keyed_calls import afetch, aitems, fetch, first, items
 
 
 def in_every_shape(colour: str, layer: Layer, *keys: Any) -> list[Any]:
-    """Call, and stream, with each key."""
+    """Make a call and read a stream with each key; return the results."""
 
     async def waiting() -> list[Any]:
         ends: list[Any] = [await layer(afetch)(key) for key in keys]
@@ -100,17 +100,17 @@ def test_a_layer_is_made_with_the_key_if_it_takes_one(make: Any, limit: int) -> 
 
 
 @pytest.mark.parametrize("made", [None, 3, CircuitBreaker, "layer"])
-def test_what_is_no_layer(colour: str, made: Any) -> None:
+def test_a_factory_that_returns_no_layer_is_reported(colour: str, made: Any) -> None:
     wrong: Keyed[Any] = Keyed(first, lambda: made)
-    says = r"^Keyed make=.*<lambda> made .*, which is no layer(\nraised by Keyed.describe\(\), .*)?$"
+    message = r"^Keyed make=.*<lambda> made .*, which is no layer(\nraised by Keyed.describe\(\), .*)?$"
     for use in (lambda: in_every_shape(colour, wrong, "a"), lambda: wrong.of("a"), (wrong | Retry()).explain):
-        with pytest.raises(TypeError, match=says) as caught:
+        with pytest.raises(TypeError, match=message) as caught:
             use()
         assert repr(made) in str(caught.value)
     assert wrong.snapshot()["keys"] == 0
 
 
-def test_a_function_without_a_signature() -> None:
+def test_a_factory_without_a_signature_is_called_without_a_key() -> None:
     wrong: Any = dict  # accepts anything, and has no signature
     with pytest.raises(TypeError, match=r"^Keyed make=dict made {}, which is no layer$"):
         Keyed(first, wrong).of("a")
@@ -143,18 +143,18 @@ def test_keys_are_anything_hashable(colour: str, key: Any) -> None:
 
 
 @pytest.mark.parametrize("key", [["secret"], {"secret": 1}, ([], "secret"), {"secret"}])
-def test_keys_that_cannot_be_looked_up(colour: str, key: Any) -> None:
+def test_unhashable_keys_are_reported(colour: str, key: Any) -> None:
     bulkheads = Keyed(first, lambda: Bulkhead(1))
-    said = rf"^Keyed key=first gave a {type(key).__name__}: keys must be hashable$"
-    with pytest.raises(TypeError, match=said):
+    message = rf"^Keyed key=first gave a {type(key).__name__}: keys must be hashable$"
+    with pytest.raises(TypeError, match=message):
         in_every_shape(colour, bulkheads, key)
-    with pytest.raises(TypeError, match=said) as caught:
+    with pytest.raises(TypeError, match=message) as caught:
         bulkheads.of(key)
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__
 
 
-def test_a_key_that_does_not_fit_the_parameters(colour: str) -> None:
+def test_an_error_of_the_key_function_is_raised(colour: str) -> None:
     def key_of(key: str) -> str:
         raise Boom
 
@@ -164,7 +164,7 @@ def test_a_key_that_does_not_fit_the_parameters(colour: str) -> None:
     assert bulkheads.snapshot()["keys"] == 0
 
 
-# ------------------------------------------------------------------------------ mistakes
+# ------------------------------------------------------------------------- wrong options
 
 
 def one(key: object = None) -> Bulkhead:
@@ -211,19 +211,21 @@ MISTAKES: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("args", "options", "kind", "said"), MISTAKES)
-def test_mistakes(args: tuple[Any, ...], options: dict[str, Any], kind: type[Exception], said: str) -> None:
-    with pytest.raises(kind, match=f"^{said}"):
+@pytest.mark.parametrize(("args", "options", "kind", "message"), MISTAKES)
+def test_wrong_options_are_reported(
+    args: tuple[Any, ...], options: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=f"^{message}"):
         Keyed(*args, **options)
 
 
-def test_how_it_looks() -> None:
+def test_its_repr() -> None:
     assert repr(Keyed(first, one)) == "Keyed(first, one, most=1000)"
     named = Keyed(first, one, 5, timedelta(minutes=1), name="hosts")
     assert (repr(named), named.name) == ("Keyed(first, one, most=5, name='hosts')", "hosts")
 
 
-def test_it_is_shared() -> None:
+def test_it_is_shared_and_never_copied() -> None:
     bulkheads = Keyed(first, one)
     assert copy.copy(bulkheads) is copy.deepcopy(bulkheads) is bulkheads
     with pytest.raises(TypeError, match="a Keyed is shared by the calls of one process"):

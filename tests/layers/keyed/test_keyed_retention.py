@@ -3,82 +3,27 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 
-from redouble import SYSTEM, Bulkhead, Keyed
+from redouble import SYSTEM
 from redouble.testing import VirtualClock, virtual_time
-from tests.layers.keyed.test_keyed import PLACES, first
 from tests.support.fakes import ASYNC, Boom
-from tests.support.virtual_time import at, unwaiting
+from tests.support.layers.keyed_calls import Uses
+from tests.support.virtual_time import AROUND_LOOP, at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
 HOWS = pytest.mark.parametrize("how", ["decorated", "called", "stream", "of"])
 
 
-def nothing() -> None: ...
+# --------------------------------------------------------------- number of keys, idle time
 
 
-class Uses:
-    """Makes a bulkhead for each key, records for which keys, and uses them in every colour."""
-
-    def __init__(self, most: int = 1000, idle: float | timedelta | None = None) -> None:
-        self.made = ""
-        self.layers = Keyed(first, self._make, most, idle)
-        self.fetch, self.afetch = self.layers(self._fetch), self.layers(self._afetch)
-        self.items, self.aitems = self.layers(self._items), self.layers(self._aitems)
-
-    def _make(self, key: str) -> Bulkhead:
-        self.made += key
-        return Bulkhead(1, 0)
-
-    def _fetch(self, key: str, inside: Callable[[], object] = nothing) -> str:
-        inside()
-        return key
-
-    async def _afetch(self, key: str, seconds: float = 0) -> str:
-        await SYSTEM.asleep(seconds)
-        return key
-
-    def _items(self, key: str) -> Iterator[str]:
-        yield key
-        yield key
-
-    async def _aitems(self, key: str) -> AsyncIterator[str]:
-        yield key
-        yield key
-
-    def use(self, how: str, key: str) -> None:
-        match how:
-            case "decorated":
-                assert self.fetch(key) == key
-            case "called":
-                assert self.layers.call(self._fetch, key) == key
-            case "stream":
-                assert [*self.items(key)] == [key, key]
-            case _:
-                self.layers.of(key)
-
-    async def ause(self, how: str, key: str) -> None:
-        match how:
-            case "decorated":
-                assert await self.afetch(key) == key
-            case "called":
-                assert await self.layers.call(self._afetch, key) == key
-            case "stream":
-                assert [item async for item in self.aitems(key)] == [key, key]
-            case _:
-                self.layers.of(key)
-
-
-# ------------------------------------------------------------------------------ room, time
-
-
-@PLACES
+@AROUND_LOOP
 @HOWS
 @pytest.mark.parametrize(
     ("most", "used", "made"),
@@ -108,7 +53,7 @@ def test_the_least_recently_used_is_made_again(place: str, how: str, most: int, 
     assert uses.layers.snapshot() == {"keys": keys, "forgotten": len(made) - keys}
 
 
-@PLACES
+@AROUND_LOOP
 @HOWS
 def test_an_idle_layer_is_made_again(place: str, how: str) -> None:
     """At 0 a, at 10 a and b, at 19 a, at 21 b (idle for 11 s), at 31.5 a and b (for 12.5 s and 10.5 s)."""
@@ -134,7 +79,7 @@ def test_an_idle_layer_is_made_again(place: str, how: str) -> None:
     ("idle", "made"), [(None, "a"), (600, "aa"), (timedelta(minutes=9), "aaa"), (0, "aaaa")]
 )
 @HOWS
-def test_as_idle_as_it_may_be(how: str, idle: float | timedelta | None, made: str) -> None:
+def test_a_layer_is_kept_for_the_idle_time(how: str, idle: float | timedelta | None, made: str) -> None:
     with virtual_time() as clock:
         uses = Uses(idle=idle)
         for later in (0, 0, 1, 600, 601):
@@ -143,11 +88,11 @@ def test_as_idle_as_it_may_be(how: str, idle: float | timedelta | None, made: st
     assert uses.made == made
 
 
-@PLACES
+@AROUND_LOOP
 @pytest.mark.parametrize("how", ["decorated", "stream"])
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_call_is_a_use_until_its_end(place: str, how: str, fails: bool) -> None:
-    """It takes 100 s, 9 of the 10 that it may be idle for pass, and it is there still; then 11 pass."""
+    """Calls take 100 s. After 9 s of idle time the layer is kept, and after 11 s it is made again."""
     uses = Uses(idle=10)
 
     def work() -> str:
@@ -209,7 +154,7 @@ def test_an_async_stream_is_a_use_until_its_end(colour: str, ending: str) -> Non
             await give_up()
 
     async def give_up() -> None:
-        raise KeyboardInterrupt  # a cancellation, as far as streams are concerned
+        raise KeyboardInterrupt  # the same as a cancellation for a stream
 
     async def waiting(clock: VirtualClock) -> None:
         stream = items("a")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from math import inf
 from typing import Any
 
@@ -13,34 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redouble import Layer
-from redouble._layers.keyed_table import KeyedEntry, KeyedTable
+from redouble._layers.keyed_table import KeyedEntry
 from tests.support.fakes import Boom
+from tests.support.layers.keyed_tables import Of, keys, table, through
+
+# -------------------------------------------------------------- kept and forgotten entries
 
 
-class Of(Layer):
-    """The layer of a key."""
-
-    def __init__(self, key: Hashable) -> None:
-        self.key = key
-
-
-def through(layer: Layer) -> Callable[..., Any]:
-    """Wrap nothing: return a function that returns its layer."""
-    return lambda: layer
-
-
-def table(most: int = 3, idle: float = inf, make: Callable[[Hashable], Layer] = Of) -> KeyedTable:
-    return KeyedTable(make, most, idle)
-
-
-def keys(of: KeyedTable) -> list[Hashable]:
-    return list(of.entries)
-
-
-# ---------------------------------------------------------------------- what is remembered
-
-
-def test_the_same_is_found_again() -> None:
+def test_the_entry_of_a_key_is_found_again() -> None:
     rows = table()
     first = rows.entry("a", 0)
     assert rows.entry("a", 5) is first
@@ -60,15 +40,15 @@ def test_the_same_is_found_again() -> None:
         (3, "aaaa", "a"),
     ],
 )
-@pytest.mark.parametrize("way", ["entry", "find"])
-def test_the_least_recently_used_is_forgotten(most: int, used: str, left: str, way: str) -> None:
+@pytest.mark.parametrize("method", ["entry", "find"])
+def test_the_least_recently_used_entry_is_forgotten(most: int, used: str, left: str, method: str) -> None:
     rows = table(most)
-    ways = rows.new_cache(through)
+    cache = rows.new_cache(through)
     for moment, key in enumerate(used):
-        if way == "entry":
+        if method == "entry":
             rows.entry(key, moment)
         else:
-            rows.find(key, moment, ways)
+            rows.find(key, moment, cache)
     assert keys(rows) == list(left)
     assert rows.forgotten == len(set(used)) - len(left)
 
@@ -98,7 +78,7 @@ def test_every_use_counts_against_idleness() -> None:
         assert rows.entry("a", moment).layer is first
 
 
-def test_idle_ones_are_forgotten_when_another_one_comes() -> None:
+def test_idle_entries_are_forgotten_when_a_new_one_is_made() -> None:
     rows = table(99, idle=10)
     for moment, key in enumerate("abcd"):
         rows.entry(key, moment)
@@ -108,15 +88,14 @@ def test_idle_ones_are_forgotten_when_another_one_comes() -> None:
     assert keys(rows) == ["f"]
 
 
-def test_no_idleness_at_all() -> None:
-    """Kept at the very moment only."""
+def test_with_an_idle_time_of_zero_an_entry_is_found_at_the_same_time_only() -> None:
     rows = table(idle=0)
     first = rows.entry("a", 5).layer
     assert rows.entry("a", 5).layer is first
     assert rows.entry("a", 5.001).layer is not first
 
 
-# -------------------------------------------------------------------------- what is held
+# ------------------------------------------------------------------------ entries in use
 
 
 def test_an_entry_in_use_is_found_again() -> None:
@@ -136,7 +115,7 @@ def test_an_entry_in_use_is_found_again_though_it_was_idle() -> None:
 
 
 def test_another_thread_made_the_layer_first() -> None:
-    """Two make the layer of a key at the same time: there is only one, and it is the first."""
+    """Two threads make the layer of a key at the same time: the first entry is the only one."""
     theirs: list[KeyedEntry] = []
 
     def make(key: Hashable) -> Layer:
@@ -164,11 +143,11 @@ def test_a_failed_factory_leaves_no_entry(held: bool) -> None:
     assert (keys(rows), rows.forgotten) == (["a"] if entry else [], 0)
 
 
-# ------------------------------------------------------------------ what others do meanwhile
+# ----------------------------------------------------------------------------- other threads
 
 
 class Busy:
-    """A key that another thread uses, having looked at its clock a while ago, whenever it is looked up."""
+    """A key whose entry another thread dates back whenever the key is hashed: it read its clock earlier."""
 
     entry: KeyedEntry | None = None
 
@@ -200,7 +179,7 @@ class Items:
 
 
 class Moving(OrderedDict[Hashable, KeyedEntry]):
-    """Entries that are moved this many times."""
+    """Entries of which the first one is moved, ``moves`` times."""
 
     moves = 2
 
@@ -218,7 +197,7 @@ def test_other_threads_may_move_the_oldest_entry() -> None:
     assert moving.moves == 0
 
 
-# ------------------------------------------------------------------------------- always
+# --------------------------------------------------------------------------- properties
 
 
 @given(
@@ -226,18 +205,18 @@ def test_other_threads_may_move_the_oldest_entry() -> None:
     st.sampled_from([0.0, 2.0, 5.0, inf]),
     st.lists(st.tuples(st.integers(0, 6), st.sampled_from([0.0, 1.0, 3.0]), st.booleans())),
 )
-def test_never_more_than_that_and_the_latest_always(
+def test_there_are_never_more_than_most_entries_and_always_the_latest(
     most: int, idle: float, uses: list[tuple[int, float, bool]]
 ) -> None:
     rows, now = table(most, idle), 0.0
-    ways = rows.new_cache(through)
+    cache = rows.new_cache(through)
     for key, passed, found in uses:
         now += passed
         new = key not in rows.entries
-        entry = rows.find(key, now, ways)[0] if found else rows.entry(key, now)
+        entry = rows.find(key, now, cache)[0] if found else rows.entry(key, now)
         assert keys(rows)[-1] == key
         assert rows.entries[key] is entry
         assert len(rows.entries) <= most
         assert entry.used == now
         assert not new or all(now - other.used <= idle for other in rows.entries.values())
-        assert ways.keys() <= {*rows.entries.values()}
+        assert cache.keys() <= {*rows.entries.values()}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
@@ -12,46 +11,38 @@ import pytest
 from redouble import Layer
 from redouble._layers.keyed_table import KeyedEntry, KeyedStreamOwner, WrapperCache
 from redouble.testing import virtual_time
-from tests.layers.keyed.test_keyed_table import keys, table, through
 from tests.support.fakes import Boom
-
-
-@pytest.fixture
-def uncollected() -> Iterator[None]:
-    """Without garbage collection: an object is freed because nothing refers to it any more."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
+from tests.support.garbage_collection import uncollected
+from tests.support.layers.keyed_tables import keys, table, through
 
 
 @pytest.mark.usefixtures(uncollected.__name__)
-def test_an_unreferenced_breaker_is_freed_at_once() -> None:
+def test_a_forgotten_entry_is_freed_at_once() -> None:
     rows = table(1)
-    functions = [rows.new_cache(through) for _ in range(3)]
-    for ways in functions:
-        rows.find("a", 0, ways)
+    caches = [rows.new_cache(through) for _ in range(3)]
+    for cache in caches:
+        rows.find("a", 0, cache)
     watched: list[weakref.ref[Any]] = [weakref.ref(rows.entry("a", 0)), weakref.ref(rows.entry("a", 0).layer)]
-    assert [len(ways) for ways in functions] == [1, 1, 1]
+    assert [len(cache) for cache in caches] == [1, 1, 1]
     rows.entry("b", 0)
     assert [ref() for ref in watched] == [None, None]
-    assert [len(ways) for ways in functions] == [0, 0, 0]
+    assert [len(cache) for cache in caches] == [0, 0, 0]
 
 
 @pytest.mark.usefixtures(uncollected.__name__)
-def test_functions_that_are_gone_are_forgotten() -> None:
+def test_the_caches_of_freed_functions_are_freed() -> None:
     rows = table()
 
     def another() -> list[weakref.ref[Any]]:
-        ways = rows.new_cache(through)
-        _, way = rows.find("a", 0, ways)
-        return [weakref.ref(ways), weakref.ref(way)]
+        cache = rows.new_cache(through)
+        _, wrapper = rows.find("a", 0, cache)
+        return [weakref.ref(cache), weakref.ref(wrapper)]
 
     watched = [*another(), *another(), *another()]
     assert [ref() for ref in watched] == [None] * 6
 
 
-def test_a_way_is_made_once_for_each_function_and_key() -> None:
+def test_a_wrapper_is_made_once_for_each_function_and_key() -> None:
     made: list[tuple[str, Layer]] = []
 
     def wrapping(name: str) -> Callable[[Layer], Callable[..., Any]]:
@@ -63,23 +54,23 @@ def test_a_way_is_made_once_for_each_function_and_key() -> None:
 
     rows = table()
     first, second = rows.new_cache(wrapping("first")), rows.new_cache(wrapping("second"))
-    for ways in (first, second, first, second):
+    for cache in (first, second, first, second):
         for key in "ab":
-            entry, way = rows.find(key, 0, ways)
-            assert way() is entry.layer
+            entry, wrapper = rows.find(key, 0, cache)
+            assert wrapper() is entry.layer
     a, b = (rows.entry(key, 0).layer for key in "ab")
     assert made == [("first", a), ("first", b), ("second", a), ("second", b)]
 
 
-def test_wrapper_caches_are_distinct() -> None:
-    """By identity: two functions that have been called with no key yet are not one."""
+def test_wrapper_caches_are_hashed_by_identity() -> None:
+    """Two empty caches are equal, and still two."""
     rows = table()
     first, second = rows.new_cache(through), rows.new_cache(through)
     assert first == second
     assert len({first, second}) == 2
 
 
-def test_a_way_that_was_forgotten_meanwhile_is_not_kept() -> None:
+def test_a_wrapper_whose_entry_is_forgotten_meanwhile_is_not_kept() -> None:
     """Another thread uses another key while the wrapper is being made."""
 
     def wrap(layer: Layer) -> Callable[..., Any]:
@@ -87,10 +78,10 @@ def test_a_way_that_was_forgotten_meanwhile_is_not_kept() -> None:
         return through(layer)
 
     rows = table(1)
-    ways = rows.new_cache(wrap)
-    entry, way = rows.find("a", 0, ways)
-    assert way() is entry.layer
-    assert (keys(rows), dict(ways)) == (["b"], {})
+    cache = rows.new_cache(wrap)
+    entry, wrapper = rows.find("a", 0, cache)
+    assert wrapper() is entry.layer
+    assert (keys(rows), dict(cache)) == (["b"], {})
     assert rows.entry("a", 0) is entry
 
 
@@ -99,30 +90,30 @@ def test_a_function_that_cannot_be_wrapped_leaves_the_layer() -> None:
         raise Boom
 
     rows = table()
-    ways: WrapperCache = rows.new_cache(wrap)
+    cache: WrapperCache = rows.new_cache(wrap)
     with pytest.raises(Boom):
-        rows.find("a", 0, ways)
-    assert (keys(rows), dict(ways)) == (["a"], {})
+        rows.find("a", 0, cache)
+    assert (keys(rows), dict(cache)) == (["a"], {})
 
 
 def test_a_freed_function_may_decorate_another() -> None:
     """A freed function may hold the last reference to an object whose finalizer decorates a function."""
 
     def wrap(layer: Layer) -> Callable[..., Any]:
-        way = through(layer)
-        weakref.finalize(way, lambda: others.append(rows.new_cache(through)))
-        return way
+        wrapper = through(layer)
+        weakref.finalize(wrapper, lambda: others.append(rows.new_cache(through)))
+        return wrapper
 
     rows, others = table(1), list[WrapperCache]()
-    functions = [rows.new_cache(wrap) for _ in range(3)]
-    for ways in functions:
-        rows.find("a", 0, ways)
+    caches = [rows.new_cache(wrap) for _ in range(3)]
+    for cache in caches:
+        rows.find("a", 0, cache)
     rows.entry("b", 0)
     assert (keys(rows), len(others)) == (["b"], 3)
 
 
 async def items() -> AsyncGenerator[int]:
-    """Stand for a stream."""
+    """Yield one item."""
     yield 1
 
 
@@ -130,13 +121,13 @@ async def items() -> AsyncGenerator[int]:
 def test_an_ended_stream_releases_its_entry_once() -> None:
     entry = KeyedEntry(Layer(), 0.0)
     watched = weakref.ref(entry)
-    held = KeyedStreamOwner(entry, items())
+    owner = KeyedStreamOwner(entry, items())
     with virtual_time() as clock:
         clock.advance(5)
-        held.ended()
+        owner.ended()
         assert entry.used == 5
         clock.advance(5)
-        held.cut(None)
+        owner.cut(None)
         assert entry.used == 5
     del entry
     assert watched() is None

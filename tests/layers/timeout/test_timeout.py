@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import pickle
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import FrozenInstanceError, replace
 from datetime import timedelta
 from math import inf, nan
@@ -16,19 +16,11 @@ import pytest
 from redouble import SYSTEM, Timeout, Worker, errors
 from redouble._runtime.backend import backend
 from redouble.testing import Script, VirtualClock, fail, ok, virtual_time
+from tests.support.drivers.stuck_operations import SOON
 from tests.support.fakes import ASYNC, Boom, in_colour
-from tests.support.stuck_operations import SOON
-from tests.support.virtual_time import at, unwaiting
+from tests.support.virtual_time import HOUR, LOOP_PLACES, in_virtual_time, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
-
-HOUR = 3600.0
-PLACES = ["asyncio around", "asyncio inside", "trio around", "trio inside"]
-THREAD = Worker(grace=0)
-
-
-def in_time(place: str, waiting: Callable[[VirtualClock], Awaitable[Any]]) -> Any:
-    return at(place, lambda _: None, waiting)
 
 
 # ----------------------------------------------------------------------------- a value
@@ -51,25 +43,25 @@ def test_a_timeout_does_not_change() -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, "2s", True, [2]])
-def test_wrong_types(wrong: Any) -> None:
+def test_a_limit_of_a_wrong_type_is_reported(wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"^Timeout seconds=.*: write seconds as a number, or a timedelta"):
         Timeout(wrong)
 
 
 @pytest.mark.parametrize("wrong", [-1, nan, inf, timedelta(seconds=-1), 10**400])
-def test_wrong_values(wrong: Any) -> None:
+def test_a_limit_with_a_wrong_value_is_reported(wrong: Any) -> None:
     with pytest.raises(ValueError, match=r"^Timeout seconds.* write a (finite )?number of seconds"):
         Timeout(wrong)
 
 
-@pytest.mark.parametrize("nothing", [0, 0.0, timedelta()])
-def test_no_time_at_all(nothing: Any) -> None:
+@pytest.mark.parametrize("zero", [0, 0.0, timedelta()])
+def test_a_limit_of_zero_is_reported(zero: Any) -> None:
     with pytest.raises(ValueError, match=r"^Timeout\(0\): no call could succeed; write more"):
-        Timeout(nothing)
+        Timeout(zero)
 
 
 @pytest.mark.parametrize("wrong", [3, "thread", Worker, True])
-def test_wrong_workers(wrong: Any) -> None:
+def test_a_wrong_worker_is_reported(wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"^Timeout worker=.*: write Worker\(\), or Worker"):
         Timeout(1, worker=wrong)
 
@@ -77,8 +69,8 @@ def test_wrong_workers(wrong: Any) -> None:
 # ----------------------------------------------------------------------- async functions
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_what_takes_longer_is_cut(place: str) -> None:
+@pytest.mark.parametrize("place", LOOP_PLACES)
+def test_a_call_that_takes_longer_is_cancelled(place: str) -> None:
     ended: list[str] = []
 
     async def fetch() -> None:
@@ -95,12 +87,12 @@ def test_what_takes_longer_is_cut(place: str) -> None:
         assert caught.value.__cause__ is None
         return clock.now()
 
-    assert in_time(place, waiting) == 2
+    assert in_virtual_time(place, waiting) == 2
     assert ended == ["cancelled"]
 
 
 @pytest.mark.parametrize("colour", ASYNC)
-def test_what_takes_longer_is_cut_in_real_time(colour: str) -> None:
+def test_a_call_that_takes_longer_is_cancelled_in_real_time(colour: str) -> None:
     async def for_ever() -> None:
         await backend().sleep(1e6)
 
@@ -108,8 +100,8 @@ def test_what_takes_longer_is_cut_in_real_time(colour: str) -> None:
         in_colour(colour, lambda: None, lambda: Timeout(SOON).call(for_ever))
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_what_is_in_time_is_left_alone(place: str) -> None:
+@pytest.mark.parametrize("place", LOOP_PLACES)
+def test_a_call_in_time_returns_its_result_or_raises_its_error(place: str) -> None:
     own = TimeoutError("its own")
 
     async def waiting(clock: VirtualClock) -> float:
@@ -117,15 +109,15 @@ def test_what_is_in_time_is_left_alone(place: str) -> None:
         with pytest.raises(TimeoutError) as caught:
             await Timeout(2).call(Script(fail(own, takes=1)).aio)
         assert caught.value is own
-        await SYSTEM.asleep(HOUR)  # and nothing is cut afterwards
+        await SYSTEM.asleep(HOUR)  # nothing is cancelled afterwards
         return clock.now()
 
-    assert in_time(place, waiting) == HOUR + 2
+    assert in_virtual_time(place, waiting) == HOUR + 2
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_what_goes_on_all_the_same(place: str) -> None:
-    """An error raised meanwhile is the operation's own, and a result is a result."""
+@pytest.mark.parametrize("place", LOOP_PLACES)
+def test_a_function_that_swallows_the_cancellation_keeps_its_outcome(place: str) -> None:
+    """Its result is returned, and its error is raised."""
 
     async def stubborn(end: Exception | None) -> str:
         try:
@@ -140,10 +132,10 @@ def test_what_goes_on_all_the_same(place: str) -> None:
         with pytest.raises(Boom):
             await Timeout(2).call(stubborn, Boom())
 
-    in_time(place, waiting)
+    in_virtual_time(place, waiting)
 
 
-def test_the_callers_cancellation_is_not_ours() -> None:
+def test_a_cancellation_by_the_caller_is_not_a_timeout() -> None:
     async def main() -> bool:
         with virtual_time():
             task = asyncio.create_task(Timeout(2).call(Script(ok(takes=HOUR)).aio))
@@ -163,18 +155,18 @@ async def items(*delays: float) -> AsyncIterator[int]:
         yield number
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_a_stream_has_to_give_its_first_item_in_time(place: str) -> None:
+@pytest.mark.parametrize("place", LOOP_PLACES)
+def test_a_stream_has_to_yield_its_first_item_in_time(place: str) -> None:
     async def waiting(clock: VirtualClock) -> None:
         with pytest.raises(errors.AttemptTimeout, match="items took longer than 2 s"):
             await anext(Timeout(2)(items)(3))
         assert clock.now() == 2
 
-    in_time(place, waiting)
+    in_virtual_time(place, waiting)
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_all_other_items_take_their_time(place: str) -> None:
+@pytest.mark.parametrize("place", LOOP_PLACES)
+def test_further_items_are_not_limited(place: str) -> None:
     async def waiting(clock: VirtualClock) -> float:
         stream = Timeout(2)(items)(1, HOUR, 5)
         await SYSTEM.asleep(HOUR)  # the time starts when the first item is requested
@@ -182,10 +174,10 @@ def test_all_other_items_take_their_time(place: str) -> None:
         assert [item async for item in Timeout(2).call(items)] == []
         return clock.now()
 
-    assert in_time(place, waiting) == 2 * HOUR + 6
+    assert in_virtual_time(place, waiting) == 2 * HOUR + 6
 
 
-def test_a_stream_that_was_cut_has_been_closed() -> None:
+def test_a_stream_that_timed_out_is_closed() -> None:
     closed: list[str] = []
 
     @Timeout(2)
@@ -205,9 +197,9 @@ def test_a_stream_that_was_cut_has_been_closed() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_how_a_stream_ends_is_its_own_business(place: str) -> None:
-    """Whether it fails, is closed, or handles what is thrown into it."""
+@pytest.mark.parametrize("place", LOOP_PLACES)
+def test_a_stream_ends_as_without_a_timeout(place: str) -> None:
+    """Whether it fails, is closed, or handles an error that is thrown into it."""
     closed: list[str] = []
 
     @Timeout(2)
@@ -231,11 +223,11 @@ def test_how_a_stream_ends_is_its_own_business(place: str) -> None:
         assert await anext(left) == 1
         await left.aclose()
 
-    in_time(place, waiting)
+    in_virtual_time(place, waiting)
     assert closed == ["stream"] * 3
 
 
-def test_wrong_arguments_of_a_stream_are_seen_at_once() -> None:
+def test_wrong_arguments_of_a_stream_are_reported_at_once() -> None:
     fn: Any = Timeout(2)(items)
     with pytest.raises(TypeError, match="size"):
         fn(size=3)

@@ -1,4 +1,4 @@
-"""A `Timeout` leaves nothing behind of a call that it cut, even without garbage collection."""
+"""A call that timed out is freed at once, even without garbage collection."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pytest
 
 from redouble import Layer, Retry, Timeout, Worker, deadline, errors
 from redouble._runtime.backend import backend
-from tests.drivers.test_attempt import SOON, until_told
-from tests.drivers.workers.test_threads import idle
-from tests.drivers.workers.test_threads_leaks import Thing, settled, uncollected
+from tests.support.drivers.stuck_operations import SOON
+from tests.support.drivers.worker_attempts import until_cancelled
 from tests.support.fakes import ASYNC, in_colour
+from tests.support.garbage_collection import Thing, uncollected
+from tests.support.workers.threads import idle, settled
 
 COLOURS = pytest.mark.parametrize("colour", ASYNC)
 
@@ -29,8 +30,8 @@ async def items_for_ever(thing: Thing) -> AsyncIterator[Thing]:
     yield thing
 
 
-async def cut(limit: Layer, *, stream: bool) -> list[weakref.ref[Any]]:
-    """Make a call that is cut; return what to look after."""
+async def timed_out(limit: Layer, *, stream: bool) -> list[weakref.ref[Any]]:
+    """Make a call that times out; return weak references to its argument and its error."""
     thing = Thing()
     watched: list[weakref.ref[Any]] = [weakref.ref(thing)]
     try:
@@ -48,31 +49,31 @@ async def cut(limit: Layer, *, stream: bool) -> list[weakref.ref[Any]]:
 @COLOURS
 @pytest.mark.parametrize("stream", [False, True], ids=["call", "stream"])
 @pytest.mark.parametrize("how", ["itself", "retried", "deadline", "never begun"])
-def test_a_call_that_was_cut_is_freed(colour: str, stream: bool, how: str) -> None:
+def test_a_call_that_timed_out_is_freed(colour: str, stream: bool, how: str) -> None:
     async def main() -> None:
         match how:
             case "itself":
-                watched = await cut(Timeout(SOON), stream=stream)
+                watched = await timed_out(Timeout(SOON), stream=stream)
             case "retried":
                 policy = Retry(attempts=2, backoff=[0], on=errors.AttemptTimeout)
-                watched = await cut(policy | Timeout(SOON), stream=stream)
+                watched = await timed_out(policy | Timeout(SOON), stream=stream)
             case _:
                 with deadline(SOON if how == "deadline" else 0):
-                    watched = await cut(Timeout(60), stream=stream)
+                    watched = await timed_out(Timeout(60), stream=stream)
         for _ in range(2):
-            await backend().sleep(0)  # the loop has a hold of the cancellation until it goes on
+            await backend().sleep(0)  # the loop refers to the cancellation until its next iteration
         assert len(watched) == 2
         assert [ref() for ref in watched] == [None, None]
 
     in_colour(colour, lambda: None, main)
 
 
-def test_a_call_on_a_worker_that_was_cut_is_freed() -> None:
+def test_a_call_on_a_worker_that_timed_out_is_freed() -> None:
     watched: list[weakref.ref[Any]] = []
 
     def work(thing: Thing) -> None:
         watched.append(weakref.ref(thing))
-        until_told()
+        until_cancelled()
 
     try:
         Timeout(SOON, worker=Worker(grace=60)).call(work, Thing())

@@ -11,10 +11,9 @@ import pytest
 
 from redouble import SYSTEM, Gate, Pipeline, Reason, Report, Retry, Timeout, Worker, deadline, errors, report
 from redouble.testing import Script, VirtualClock, fail, ok, virtual_time
-from tests.layers.timeout.test_timeout import HOUR, PLACES, in_time
+from tests.support.drivers.stuck_operations import SOON, stuck
 from tests.support.fakes import always
-from tests.support.stuck_operations import SOON, stuck
-from tests.support.virtual_time import unwaiting
+from tests.support.virtual_time import HOUR, LOOP_PLACES, in_virtual_time, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
@@ -23,7 +22,7 @@ OVERLAPPING = replace(THREAD, overlap=True)
 
 
 class Open(Gate):
-    """Admits every call, and records its result."""
+    """A gate that admits every call, and records its error."""
 
     def __init__(self) -> None:
         self.errors: list[type[Any]] = []
@@ -34,10 +33,10 @@ class Open(Gate):
         self.errors.append(type(error))
 
 
-def told(error: BaseException) -> Report:
-    said = report(error)
-    assert said is not None
-    return said
+def report_of(error: BaseException) -> Report:
+    found = report(error)
+    assert found is not None
+    return found
 
 
 # ------------------------------------------------------------------------------------ async
@@ -60,7 +59,7 @@ ROWS: dict[str, tuple[Pipeline, list[Any], object, int, float]] = {
 
 
 @pytest.mark.parametrize("row", ROWS)
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", LOOP_PLACES)
 def test_limits_of_the_whole_and_of_each_attempt(place: str, row: str) -> None:
     """A number of seconds as the expected result is the limit that was reached."""
     pipeline, steps, expected, calls, late = ROWS[row]
@@ -68,19 +67,19 @@ def test_limits_of_the_whole_and_of_each_attempt(place: str, row: str) -> None:
     async def waiting(clock: VirtualClock) -> None:
         script = Script(*steps)
         try:
-            came: object = await pipeline.call(script.aio)
+            outcome: object = await pipeline.call(script.aio)
         except errors.AttemptTimeout as error:
-            came = error.seconds
-        assert (came, len(script.calls), clock.now()) == (expected, calls, late)
+            outcome = error.seconds
+        assert (outcome, len(script.calls), clock.now()) == (expected, calls, late)
 
-    in_time(place, waiting)
+    in_virtual_time(place, waiting)
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_of_equal_ones_the_outer_is_reported(place: str) -> None:
-    """The retry between them never sees it: for the retry, the call was cancelled."""
-    told_of: list[str] = []
-    between = Retry(on_failure=lambda event: told_of.append(event.what))
+@pytest.mark.parametrize("place", LOOP_PLACES)
+def test_of_two_equal_limits_the_outer_one_is_reported(place: str) -> None:
+    """The retry between them sees a cancellation, and no timeout."""
+    events: list[str] = []
+    between = Retry(on_failure=lambda event: events.append(event.what))
     gate = Open()
 
     async def waiting(clock: VirtualClock) -> None:
@@ -89,42 +88,42 @@ def test_of_equal_ones_the_outer_is_reported(place: str) -> None:
             await (Timeout(2) | gate | between | Timeout(2)).call(script.aio)
         assert (len(script.calls), clock.now()) == (1, 2)
 
-    in_time(place, waiting)
-    assert told_of == []
+    in_virtual_time(place, waiting)
+    assert events == []
     assert [issubclass(kind, Exception) for kind in gate.errors] == [False]
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_an_attempt_that_was_cut_is_in_the_history(place: str) -> None:
+@pytest.mark.parametrize("place", LOOP_PLACES)
+def test_an_attempt_that_timed_out_is_in_the_history(place: str) -> None:
     async def waiting(_: VirtualClock) -> None:
         with pytest.raises(errors.AttemptTimeout) as caught:
             await (Retry(attempts=2, backoff=[1]) | Timeout(2)).call(Script(*[ok(takes=9)] * 2).aio)
-        said = told(caught.value)
-        assert (said.reason, said.attempts, said.elapsed) == (Reason.attempts, 2, 5)
-        assert [(str(record.kind), record.elapsed) for record in said.history] == [("timeout", 2)] * 2
+        found = report_of(caught.value)
+        assert (found.reason, found.attempts, found.elapsed) == (Reason.attempts, 2, 5)
+        assert [(str(record.kind), record.elapsed) for record in found.history] == [("timeout", 2)] * 2
 
-    in_time(place, waiting)
+    in_virtual_time(place, waiting)
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_under_a_deadline(place: str) -> None:
-    """The retry is the outermost layer that it cuts, and reports the earlier failures."""
+@pytest.mark.parametrize("place", LOOP_PLACES)
+def test_a_deadline_around_a_retry_is_reported_by_the_retry(place: str) -> None:
+    """The retry is the outermost layer that the deadline ends; it reports the earlier failures."""
 
     async def waiting(clock: VirtualClock) -> None:
         script = Script(ok(takes=HOUR), ok(takes=HOUR))
         with deadline(5), pytest.raises(errors.DeadlineExceeded) as caught:
             await (Retry(backoff=[1] * 3) | Timeout(3)).call(script.aio)
         assert (len(script.calls), clock.now()) == (2, 5)
-        assert told(caught.value).limit == "deadline"
+        assert report_of(caught.value).limit == "deadline"
         assert isinstance(caught.value.__cause__, errors.AttemptTimeout)
         assert caught.value.__cause__.limit == "attempt"
 
-    in_time(place, waiting)
+    in_virtual_time(place, waiting)
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_a_longer_limit_under_a_deadline(place: str) -> None:
-    """Now that is the outermost."""
+@pytest.mark.parametrize("place", LOOP_PLACES)
+def test_a_deadline_around_a_longer_limit_is_reported_by_the_limit(place: str) -> None:
+    """The limit is the outermost layer that the deadline ends."""
 
     async def waiting(clock: VirtualClock) -> None:
         script = Script(ok(takes=HOUR), ok(takes=HOUR))
@@ -133,11 +132,11 @@ def test_a_longer_limit_under_a_deadline(place: str) -> None:
         assert (len(script.calls), clock.now()) == (2, 5)
         assert (caught.value.limit, caught.value.seconds) == ("deadline", 5)
 
-    in_time(place, waiting)
+    in_virtual_time(place, waiting)
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_streams(place: str) -> None:
+@pytest.mark.parametrize("place", LOOP_PLACES)
+def test_a_stream_with_limits_of_the_whole_and_of_each_attempt(place: str) -> None:
     delays = iter([9.0, 1.0])
 
     @(Timeout(30) | Retry(backoff=[1]) | Timeout(2))
@@ -151,13 +150,13 @@ def test_streams(place: str) -> None:
         assert [item async for item in items()] == [1, 2]
         return clock.now()
 
-    assert in_time(place, waiting) == HOUR + 4
+    assert in_virtual_time(place, waiting) == HOUR + 4
 
 
 # ---------------------------------------------------------------------------------- blocking
 
 
-def test_blocking_attempts_each_with_a_limit() -> None:
+def test_a_limit_of_each_blocking_attempt() -> None:
     """In virtual time, which includes the sleeps of a worker."""
     sleeps = [9.0, 9.0, 1.0]
 
@@ -171,7 +170,7 @@ def test_blocking_attempts_each_with_a_limit() -> None:
     assert sleeps == []
 
 
-def test_the_whole_of_a_blocking_call() -> None:
+def test_a_limit_of_a_whole_blocking_call() -> None:
     """Its retry, on the worker, knows the time left and starts nothing that would be too late."""
     calls: list[None] = []
 
@@ -182,7 +181,7 @@ def test_the_whole_of_a_blocking_call() -> None:
 
     with pytest.raises(OSError) as caught:  # noqa: PT011  the operation's own
         fetch()
-    assert (len(calls), told(caught.value).limit) == (1, "deadline")
+    assert (len(calls), report_of(caught.value).limit) == (1, "deadline")
 
 
 @pytest.mark.parametrize("on", [Exception, errors.WorkerStillRunning, always(True)])
@@ -191,25 +190,28 @@ def test_a_worker_that_is_still_running_ends_the_retry_around_it(on: Any) -> Non
     pipeline = Retry(on=on, backoff=[0] * 3) | Timeout(SOON, worker=THREAD)
     with stuck(times=1) as operation, pytest.raises(errors.WorkerStillRunning) as caught:
         pipeline.call(operation)
-    assert (told(caught.value).reason, told(caught.value).attempts) == (Reason.worker_still_running, 1)
+    assert (report_of(caught.value).reason, report_of(caught.value).attempts) == (
+        Reason.worker_still_running,
+        1,
+    )
 
 
-def test_workers_side_by_side_if_that_is_allowed() -> None:
+def test_workers_may_overlap_if_allowed() -> None:
     pipeline = Retry(attempts=3, backoff=[0] * 3) | Timeout(SOON, worker=OVERLAPPING)
     with stuck(times=3) as operation, pytest.raises(errors.AttemptTimeout) as caught:
         pipeline.call(operation)
     assert len(set(operation.calls)) == 3
-    assert told(caught.value).reason is Reason.attempts
+    assert report_of(caught.value).reason is Reason.attempts
 
 
-def test_a_worker_inside_a_worker() -> None:
+def test_a_worker_that_is_still_running_inside_another_worker_ends_the_retry() -> None:
     pipeline = Timeout(HOUR, worker=Worker()) | Retry(on=Exception) | Timeout(SOON, worker=THREAD)
     with stuck(times=1) as operation, pytest.raises(errors.WorkerStillRunning) as caught:
         pipeline.call(operation)
-    assert told(caught.value).reason is Reason.worker_still_running
+    assert report_of(caught.value).reason is Reason.worker_still_running
 
 
-def test_a_gate_learns_of_it() -> None:
+def test_a_gate_records_that_a_worker_is_still_running() -> None:
     gate = Open()
     with stuck() as operation, pytest.raises(errors.WorkerStillRunning):
         (gate | Timeout(SOON, worker=THREAD)).call(operation)
@@ -217,7 +219,7 @@ def test_a_gate_learns_of_it() -> None:
 
 
 def test_acall_of_blocking_code_with_a_limit_of_its_own() -> None:
-    """A policy's own worker, and that of a limit inside: both threads, neither one of the loop's."""
+    """The policy and the limit inside have a worker thread each; the function does not run on the loop's."""
     seen: list[int] = []
 
     @Timeout(HOUR, worker=Worker())
@@ -227,5 +229,5 @@ def test_acall_of_blocking_code_with_a_limit_of_its_own() -> None:
     async def waiting(_: VirtualClock) -> None:
         await Retry().acall(fetch)
 
-    in_time("asyncio inside", waiting)
+    in_virtual_time("asyncio inside", waiting)
     assert seen != [threading.get_ident()]

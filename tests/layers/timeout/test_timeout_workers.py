@@ -13,17 +13,16 @@ import pytest
 import redouble
 from redouble import SYSTEM, Timeout, Worker, cancelled, deadline, errors, policy_of, remaining
 from redouble.testing import Script, VirtualClock, ok, virtual_time
-from tests.layers.timeout.test_timeout import HOUR, PLACES, in_time
+from tests.support.drivers.stuck_operations import IN_A_WHILE, SOON, stuck
 from tests.support.fakes import Boom, Panic, in_colour
-from tests.support.stuck_operations import IN_A_WHILE, SOON, stuck
-from tests.support.virtual_time import unwaiting
+from tests.support.virtual_time import HOUR, LOOP_PLACES, in_virtual_time, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
 THREAD = Worker(grace=0)
 
 
-def test_blocking_code_on_a_thread() -> None:
+def test_blocking_code_runs_on_a_thread() -> None:
     limit = Timeout(HOUR, worker=Worker())
     assert limit.call(threading.get_ident) != threading.get_ident()
     assert limit.call(int, "7", base=8) == 7
@@ -33,45 +32,43 @@ def test_blocking_code_on_a_thread() -> None:
         assert caught.value is error
 
 
-def test_blocking_code_that_stops_when_told_to() -> None:
-    told: list[bool] = []
+def test_blocking_code_that_stops_when_cancelled_raises_attempt_timeout() -> None:
+    out_of_time: list[bool] = []
 
     def operation() -> str:
         pause = threading.Event()
         while not cancelled():
             pause.wait(SOON / 10)
-        told.append(remaining() == 0)
+        out_of_time.append(remaining() == 0)
         return "late"
 
     with pytest.raises(errors.AttemptTimeout, match=r"operation took longer than 0.01 s$") as caught:
         Timeout(SOON, worker=Worker(grace=HOUR)).call(operation)
     assert (caught.value.limit, caught.value.seconds) == ("attempt", SOON)
-    assert told == [True]
+    assert out_of_time == [True]
 
 
-def test_blocking_code_that_does_not_stop() -> None:
-    said = r"Stuck took longer than 0.01 s, and its worker is still running$"
-    with stuck() as operation, pytest.raises(errors.WorkerStillRunning, match=said) as caught:
+def test_blocking_code_that_does_not_stop_raises_worker_still_running() -> None:
+    message = r"Stuck took longer than 0.01 s, and its worker is still running$"
+    with stuck() as operation, pytest.raises(errors.WorkerStillRunning, match=message) as caught:
         Timeout(SOON, worker=THREAD).call(operation)
     assert isinstance(caught.value.__cause__, errors.AttemptTimeout)
     assert isinstance(caught.value, TimeoutError)
 
 
-def test_a_second_worker_beside_it_if_that_is_allowed() -> None:
-    """Then it is no more than a limit that was not kept."""
+def test_with_overlap_a_worker_that_is_still_running_raises_attempt_timeout() -> None:
     with stuck() as operation, pytest.raises(errors.AttemptTimeout):
         Timeout(SOON, worker=replace(THREAD, overlap=True)).call(operation)
 
 
-def test_an_attempt_timeout_raised_by_the_function() -> None:
-    """The function raised it, and it propagates."""
+def test_an_attempt_timeout_raised_by_the_function_propagates() -> None:
     theirs = errors.AttemptTimeout("theirs")
     with pytest.raises(errors.AttemptTimeout) as caught:
         Timeout(HOUR, worker=Worker()).call(Script(theirs))
     assert caught.value is theirs
 
 
-def test_virtual_time_on_a_worker() -> None:
+def test_a_limit_on_a_worker_in_virtual_time() -> None:
     with virtual_time() as clock:
         with pytest.raises(errors.AttemptTimeout):
             Timeout(5, worker=Worker()).call(SYSTEM.sleep, 8)
@@ -89,15 +86,15 @@ def test_a_process_is_killed() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "limit"), [(1, "deadline"), (2, "attempt"), (3, "attempt")])
-@pytest.mark.parametrize("place", PLACES)
-def test_the_shorter_of_both(place: str, seconds: float, limit: str) -> None:
+@pytest.mark.parametrize("place", LOOP_PLACES)
+def test_the_shorter_of_limit_and_deadline_applies(place: str, seconds: float, limit: str) -> None:
     async def waiting(clock: VirtualClock) -> None:
         with deadline(seconds), pytest.raises(errors.AttemptTimeout) as caught:
             await Timeout(2).call(Script(ok(takes=HOUR)).aio)
         assert (caught.value.limit, caught.value.seconds) == (limit, min(seconds, 2))
         assert clock.now() == min(seconds, 2)
 
-    in_time(place, waiting)
+    in_virtual_time(place, waiting)
 
 
 def test_nothing_is_called_after_a_deadline(colour: str) -> None:
@@ -127,7 +124,7 @@ def test_a_worker_under_a_deadline() -> None:
         assert Timeout(3, worker=Worker()).call(remaining) == 3
 
 
-# ---------------------------------------------------------------------- what is decorated
+# -------------------------------------------------------------------- decorated functions
 
 
 class Client:
@@ -164,7 +161,7 @@ def test_methods() -> None:
     asyncio.run(main())
 
 
-def test_a_function_that_returns_a_coroutine() -> None:
+def test_a_function_that_returns_a_coroutine_raises_type_error() -> None:
     async def fetch() -> None: ...
 
     def forgetful() -> Any:

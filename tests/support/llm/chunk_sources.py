@@ -1,4 +1,4 @@
-"""Scripted sources of chunks for the tests, in every shape that a stream can be opened as.
+"""Scripted sources of chunks, in every shape in which a stream can be opened.
 
 A script is a list of steps for each attempt: chunks to deliver, errors to raise, and the few steps below.
 Chunks are words: ``end`` is the end marker, and a word that begins with ``!`` is an error event.
@@ -16,13 +16,13 @@ from redouble.llm import ErrorEvent, Protocol, Usage
 
 
 class Takes(NamedTuple):
-    """Time passes."""
+    """A step that takes some seconds."""
 
     seconds: float
 
 
 class Spoils(NamedTuple):
-    """From here on, closing raises this."""
+    """A step after which closing the source raises ``error``."""
 
     error: type[BaseException]
 
@@ -33,11 +33,11 @@ class Said(NamedTuple):
     word: str
 
 
-SILENT = object()  # a step that never ends: until the test does, or until it is cancelled
+SILENT = object()  # a step that lasts until the test sets ``told_to_go``, or until it is cancelled
 
 
 class Words(Protocol):
-    """The protocol of the words."""
+    """The protocol of these chunks: a request uses one token, and each chunk one more."""
 
     def read(self, chunk: object, /) -> ErrorEvent | None:
         word = chunk.word if isinstance(chunk, Said) else chunk
@@ -53,7 +53,7 @@ class Words(Protocol):
 
 
 class Source:
-    """One source: an iterator in both colours, which knows whether it is closed."""
+    """One source: an iterator in both colours, which records in the trail of its feed when it is closed."""
 
     def __init__(self, feed: Feed, number: int, steps: Sequence[Any]) -> None:
         self.feed, self.number, self.steps = feed, number, iter(steps)
@@ -112,24 +112,24 @@ class Source:
 
 
 class Closes(Source):
-    """One with a plain ``close()``, also for async code."""
+    """A source with a plain ``close()``, also for async code."""
 
     def close(self) -> None:
         self.ended()
 
 
 class ClosesAsync(Closes):
-    """One with an ``aclose()`` too, which waits."""
+    """A source with an ``aclose()`` too, which awaits something."""
 
     async def aclose(self) -> None:
         try:
             await SYSTEM.asleep(0)
-        finally:  # as Trio has it: one that is cancelled is closed all the same
+        finally:  # closed even if the wait is cancelled, as Trio requires
             self.ended()
 
 
 class Answers:
-    """An iterable that has to be closed, as its iterator needs not."""
+    """An iterable that has to be closed itself; its iterator has no ``close()``."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -145,7 +145,7 @@ class Answers:
 
 
 class Awaited(NamedTuple):
-    """Something to await, that is no coroutine."""
+    """An awaitable that is no coroutine."""
 
     found: Any
 
@@ -174,8 +174,8 @@ class Feed:
         self.trail: list[str] = []
         self.opened = self.asked = 0
         self.slept = 0.0
-        self.told_to_go = Flag()  # releases silent sources
-        self.gone = Flag()  # something was closed
+        self.told_to_go = Flag()  # ends the `SILENT` steps
+        self.gone = Flag()  # set when a source is closed
 
     def _next(self, kind: type[Source]) -> Any:
         self.opened += 1

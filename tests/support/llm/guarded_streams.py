@@ -1,6 +1,8 @@
-"""Guarded streams for the tests: the sources of `feeds`, read in every place.
+"""Guarded streams of the sources in `chunk_sources`, read in every place.
 
-The events of the sources, of the reader and of the observers are recorded in one trail of words.
+A place is a kind of reader: blocking code with the default worker, without a worker or in a thread, and the
+async libraries. The events of the sources, of the reader and of the observers are recorded in one trail of
+words.
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ from tests.support.streams import HOOKS
 
 BLOCKING = ("worker", "alone", "thread")  # on the default worker, without any, and in a thread
 PLACES = BLOCKING + ASYNC
-VIRTUAL = tuple(place for place in PLACES if place != "uvloop")  # which keeps its own time
+VIRTUAL = tuple(place for place in PLACES if place != "uvloop")  # uvloop has its own clock
 
 
 def in_place(place: str, blocking: Callable[[], Any], waiting: Callable[[], Awaitable[Any]]) -> Any:
-    """Run one of the two there, in virtual time."""
+    """Run ``blocking`` or ``waiting``, whichever fits the place, in virtual time."""
 
     async def main() -> Any:
         return await waiting()
@@ -50,7 +52,7 @@ def in_place(place: str, blocking: Callable[[], Any], waiting: Callable[[], Awai
 
 
 def in_loop(loop: str, main: Callable[[], Any], clock: MockClock | None = None) -> Any:
-    """Run a coroutine function on a loop."""
+    """Run a coroutine function on an event loop."""
     if loop == "trio":
         return trio.run(main, clock=clock)
     if loop == "uvloop":
@@ -65,7 +67,7 @@ POLICY = Retry(attempts=3, backoff=[1, 1])
 
 
 def model(place: str = "worker", **options: Any) -> Model:
-    """Make a model whose streams are of words, unless the options say otherwise."""
+    """Return a model for streams of words; options replace the defaults."""
     said: dict[str, Any] = {"policy": POLICY, "protocol": Words} | options
     if place == "alone":
         said["worker"] = None
@@ -74,7 +76,11 @@ def model(place: str = "worker", **options: Any) -> Model:
 
 @dataclass(eq=False)
 class Read:
-    """The outcome of one stream. Fields of the second half that are ``None`` are not compared."""
+    """The outcome of one stream. The fields from ``attempts`` on are not compared if one of them is None.
+
+    told: the trail of words.
+    took: seconds.
+    """
 
     chunks: list[Any] = field(default_factory=list[Any])
     raises: type[BaseException] | None = None

@@ -30,7 +30,7 @@ def says(content: str | None, reason: str | None = None, index: int = 0) -> Even
 
 
 def chat(*words: str, usage: Event | None = None) -> list[Event]:
-    """Make a chat completion: words, an end, and its usage."""
+    """Return the events of a chat completion: words, the end, and the usage."""
     first = chunk({"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None})
     last = [] if usage is None else [chunk(usage=usage)]
     return [first, *(chunk(says(word)) for word in words), chunk(says(None, "stop")), *last]
@@ -74,11 +74,11 @@ MESSAGE: list[Event] = [
 ]
 
 
-# -------------------------------------------------------------------------- how it comes
+# ------------------------------------------------------------------------ forms of events
 
 
 def sse(events: Iterable[Event], *, done: bool = False) -> str:
-    """Write events as they go over the wire."""
+    """Return the events as a body of server-sent events."""
     named = ((f"event: {event['type']}\n" if "type" in event else "", event) for event in events)
     body = "".join(f"{name}data: {json.dumps(event)}\n\n" for name, event in named)
     return body + "data: [DONE]\n\n" * done
@@ -113,12 +113,12 @@ def objects(events: list[Event], *, done: bool = False) -> list[object]:
 
 
 def objectified(found: Any) -> Any:
-    """Make objects of dicts, as an SDK does."""
+    """Convert dicts to objects, as an SDK does."""
     return json.loads(json.dumps(found), object_hook=lambda fields: SimpleNamespace(**fields))
 
 
 class Anything:
-    """Has every attribute, and each of them has again."""
+    """Has every attribute, and each of these is such an object again."""
 
     def __getattr__(self, name: str) -> Anything:
         return self
@@ -127,7 +127,7 @@ class Anything:
         return self
 
 
-# Events over the wire, and those of an SDK, which swallows the `[DONE]`.
+# Forms over the wire, and the forms of an SDK, which hides the `[DONE]`.
 WIRE: dict[str, Callable[..., list[object]]] = {
     "body": bodies,
     "bits": bits,
@@ -138,7 +138,7 @@ FORMS: dict[str, Callable[..., list[object]]] = {**WIRE, "dicts": dicts, "object
 
 
 def read(chunks: Iterable[object], name: str = "auto") -> tuple[Protocol, list[ErrorEvent]]:
-    """Show chunks to a protocol, and return it with the errors that it found."""
+    """Pass chunks to a protocol, and return it with the errors that it returned."""
     made = protocol_factory(name)
     assert made is not None
     protocol = made()
@@ -147,7 +147,7 @@ def read(chunks: Iterable[object], name: str = "auto") -> tuple[Protocol, list[E
 
 
 def heard(chunks: Iterable[object], name: str = "auto") -> Protocol:
-    """Show chunks in which nothing is wrong."""
+    """Pass chunks without errors to a protocol, and return it."""
     protocol, errors = read(chunks, name)
     assert not errors
     return protocol

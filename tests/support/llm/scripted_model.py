@@ -1,7 +1,7 @@
 """A scripted language model, and every way to call it, in every colour.
 
-A step of the script is an error to raise, or what to answer: the chunks of it, where it is asked for a
-stream. Errors among the chunks are raised in their turn. The last step repeats.
+A step of the script is an error to raise or the answer to return: for a stream, a list of chunks. An error
+among the chunks is raised in its turn. The last step repeats.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ LABELS = {"provider": "openai", "model": "gpt-5"}
 
 
 def model_of(**options: Any) -> Model:
-    """Make a model that is asked again at once."""
+    """Return a model that retries without a delay."""
     made: dict[str, Any] = {"policy": AT_ONCE, **options}
     return Model("openai", "gpt-5", **made)
 
 
 def always(answer: Any) -> Any:
-    """Make a function that returns the same for all arguments."""
+    """Return a function that returns ``answer`` for all arguments."""
 
     def answers(*_: object, **__: object) -> Any:
         return answer
@@ -41,7 +41,7 @@ def always(answer: Any) -> Any:
 
 
 def said(text: str, *, finish: str | None = None, usage: Usage | None = None) -> dict[str, Any]:
-    """Return a chunk as OpenAI has it."""
+    """Return a chunk in the format of OpenAI."""
     chunk: dict[str, Any] = {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": finish}]}
     if usage is not None:
         chunk["usage"] = {"prompt_tokens": usage.input, "completion_tokens": usage.output}
@@ -49,20 +49,23 @@ def said(text: str, *, finish: str | None = None, usage: Usage | None = None) ->
 
 
 def status(code: int, headers: dict[str, str] | None = None, body: bytes = b"{}") -> httpx2.HTTPStatusError:
-    """Return the error of an answer that was read."""
+    """Return the error of a response whose body was read."""
     request = httpx2.Request("POST", "http://model.test/")
     answer = httpx2.Response(code, headers=headers, content=body, request=request)
     return httpx2.HTTPStatusError(f"status {code}", request=request, response=answer)
 
 
 class Service:
-    """Plays the script."""
+    """A language model that follows a script.
+
+    inside: called in each attempt and after each chunk; its results are in ``seen``.
+    """
 
     def __init__(self, *script: Any) -> None:
         self.script = script or ("ok",)
         self.calls = 0
         self.closed = 0
-        self.inside: Callable[[], object] = lambda: None  # called inside the call
+        self.inside: Callable[[], object] = lambda: None
         self.seen: list[Any] = []
 
     def _step(self) -> Any:
@@ -74,11 +77,11 @@ class Service:
         return step
 
     def ask(self, *args: object, **kwargs: object) -> Any:
-        """Ask it, in blocking code."""
+        """Answer in blocking code."""
         return self._step()
 
     async def aask(self, *args: object, **kwargs: object) -> Any:
-        """Ask it, in async code."""
+        """Answer in async code."""
         return self._step()
 
     def chunks(self, *args: object, **kwargs: object) -> Generator[Any]:
@@ -93,7 +96,7 @@ class Service:
             self.closed += 1
 
     async def achunks(self, *args: object, **kwargs: object) -> AsyncGenerator[Any]:
-        """Hand it out in async code."""
+        """Yield an answer in async code."""
         try:
             for chunk in self._step():
                 if isinstance(chunk, BaseException):
@@ -115,9 +118,9 @@ class Seen:
     @property
     def report(self) -> Report:
         """The report of a call that failed."""
-        told = report(self.error)
-        assert told is not None, f"{self.error!r} tells nothing"
-        return told
+        found = report(self.error)
+        assert found is not None, f"{self.error!r} has no report"
+        return found
 
 
 Asking = Callable[[Model, Service, tuple[object, ...], dict[str, object]], Any]
@@ -148,7 +151,7 @@ every_stream = pytest.mark.parametrize("shape", STREAMS)
 def played(
     colour: str, blocking: Callable[[], Any], waiting: Callable[[], Awaitable[Any]]
 ) -> tuple[Any, list[float]]:
-    """Run one of the two in virtual time; return what it returns, and the delays."""
+    """Run ``blocking`` or ``waiting`` in virtual time, and return its result and the delays."""
 
     async def main() -> Any:
         return await waiting()
@@ -163,7 +166,7 @@ def played(
 
 
 def ask(colour: str, shape: str, model: Model, service: Service, *args: object, **kwargs: object) -> Seen:
-    """Ask the service through the model."""
+    """Call the service through the model, in one of the shapes."""
 
     def blocking() -> Seen:
         try:
@@ -184,5 +187,5 @@ def ask(colour: str, shape: str, model: Model, service: Service, *args: object, 
 
 
 def text_of(shape: str, text: str) -> Any:
-    """Return an answer of this text: whole, or in its chunks."""
+    """Return an answer with this text: as a whole, or as chunks."""
     return [said(letter) for letter in text] + [said("", finish="stop")] if shape in STREAMS else text

@@ -1,11 +1,11 @@
-"""One way to ask a language model with each SDK, on top of our transports: blocking, in the same words.
+"""One blocking interface to the clients of each SDK, on top of redouble's transports.
 
     with sdk("anthropic-httpx2-trio", server.url("503,anthropic"), Retry(attempts=2)) as model:
         heard = model.ask(stream=True)
         assert heard.text == "Hello from attempt 2"
 
-A name is that of an SDK, and then that of a client of `clients`, which opens it. For tests/libraries, where
-the SDKs are installed; a name in there hides that of the server.
+The name is that of an SDK, followed by that of an HTTP client of `tests.support.http.clients`. Only for
+tests/libraries, where the SDKs are installed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ SDKS = (
     "anthropic-httpx2-asyncio",
     "anthropic-httpx2-trio",
 )
-# At the end of a stream openai leaves its async generators to the collector, without us too; Trio says so.
+# At the end of a stream openai leaves its async generators to the garbage collector, with or without
+# redouble, and Trio warns.
 LEFT = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 every_sdk = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=LEFT if name.startswith("openai") else ()) for name in SDKS]
@@ -53,7 +54,7 @@ PROMPT = "not to be told either"
 
 @dataclass
 class Heard:
-    """The outcome of one call, as its caller saw it, and the responses that the HTTP client saw."""
+    """The outcome of one call for its caller, and the responses that the HTTP client received."""
 
     text: str = ""
     error: Any = None
@@ -66,20 +67,20 @@ class Heard:
 
     @property
     def cause(self) -> Any:
-        """The error of the HTTP client: the SDK has made its own of it, or let it through."""
+        """The error of the HTTP client, which the SDK raised as it is or from which it raised its own."""
         ours = redouble.report(self.error) is None
         return self.error.__cause__ if ours else self.error
 
     def report(self) -> Report:
-        """Return the story: of the answer if there was one, else of the error."""
+        """Return the report of the last response or, without one, of the error."""
         broke = self.error is not None and not hasattr(self.error, "response")
         found = redouble.report(self.cause if broke else self.answers[-1])
-        assert found is not None, "it tells no story"
+        assert found is not None, "there is no report"
         return found
 
 
 class Model:
-    """A language model, as an SDK shows it."""
+    """A language model behind the client of an SDK."""
 
     def __init__(self, name: str, http: Client, raw: Any, heard: list[Any]) -> None:
         self.raw, self._heard = raw, heard
@@ -89,11 +90,11 @@ class Model:
     def ask(
         self, *, stream: bool = False, within: float | None = None, around: Layer | None = None, **said: Any
     ) -> Heard:
-        """Ask something, and tell what came of it; only an `Exception` is told of.
+        """Send a question and return the outcome; a `BaseException` that is no `Exception` is raised.
 
         within: a `redouble.deadline` around the call.
         around: a policy around the call.
-        said: to the SDK, such as ``extra_headers``.
+        said: arguments for the SDK, such as ``extra_headers``.
         """
         limit = nullcontext() if within is None else redouble.deadline(within)
         create, words = model_of(self.raw)
@@ -107,7 +108,7 @@ class Model:
 
     def _around(self, policy: Layer, create: Callable[..., Any]) -> Callable[..., Any]:
         async def acreate(**question: Any) -> Any:
-            return await create(**question)  # what they call create is no coroutine function, but returns one
+            return await create(**question)  # `create` is no coroutine function, but returns a coroutine
 
         def call(**question: Any) -> Any:
             return policy.call(acreate if self._aio else create, **question)
@@ -146,9 +147,9 @@ def sdk(
     bare: bool = False,
     **options: Any,
 ) -> Generator[Model]:
-    """Open one of `SDKS`, with our transport unless ``bare``, and close it in the end.
+    """Open a client of one of `SDKS`, with redouble's transport unless ``bare``, and close it in the end.
 
-    options: of the SDK's client; it makes no retries of its own unless told to.
+    options: of the SDK's client, which retries only if they include ``max_retries``.
     """
     theirs, _, below = name.partition("-")
     heard: list[Any] = []
@@ -162,18 +163,18 @@ def sdk(
 
 
 def script_of(name: str, script: str) -> str:
-    """Write a script for an SDK: ``OK`` is an answer in its protocol."""
+    """Return a script in which ``OK`` is replaced by a step that answers in the protocol of the SDK."""
     return script.replace("OK", name.partition("-")[0])
 
 
 def asking(raw: Any) -> dict[str, Any]:
-    """Write a question."""
+    """Return the arguments of a question."""
     question: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": PROMPT}]}
     return question if hasattr(raw, "chat") else question | {"max_tokens": 9}
 
 
 def model_of(raw: Any) -> tuple[Callable[..., Any], Callable[[Any], str]]:
-    """Find the method that asks, and what reads the words off an answer or an event."""
+    """Return the method that sends a question, and the function that extracts the text of an answer."""
     if hasattr(raw, "chat"):
         return raw.chat.completions.create, _openai_words
     return raw.messages.create, _anthropic_words

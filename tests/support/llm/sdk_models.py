@@ -1,11 +1,10 @@
-"""Calls of language models through an `llm.Model`, with each SDK as it is: with its own HTTP client.
+"""Calls of language models through an `llm.Model`, with each SDK and its own HTTP client.
 
     with opened("anthropic-trio") as asked:
         heard = asked.stream(llm.Model("anthropic", "m"), server.url("503,anthropic"))
         assert heard.text == "Hello from attempt 2"
 
-Blocking, in the same words for all. For tests/libraries, where the SDKs are installed; a name in there hides
-that of the server.
+The interface is blocking, and the same for all SDKs. Only for tests/libraries, where these are installed.
 """
 
 from __future__ import annotations
@@ -34,20 +33,20 @@ __all__ = [
 ]
 # fmt: on
 
-KINDS = {"openai": "openai", "responses": "openai", "anthropic": "anthropic"}  # what is asked, and of whom
+KINDS = {"openai": "openai", "responses": "openai", "anthropic": "anthropic"}  # the endpoint, and its SDK
 LOOPS = ("asyncio", "trio")
 ASYNC = [f"{kind}-{loop}" for kind in KINDS for loop in LOOPS]
 SDKS = [*KINDS, *ASYNC]
 CLASSES = {"openai": "OpenAI", "anthropic": "Anthropic"}
-# The SDKs, and the HTTP client below them, iterate over async generators that they do not close: those of a
-# stream that ended early are left to the collector, with us or without, out of our reach. Trio says so.
+# The SDKs and the HTTP client below them do not close their async generators when a stream ends early. They
+# leave these to the garbage collector, with or without redouble, and Trio warns.
 LEFT = pytest.mark.filterwarnings(
     r"ignore:Async generator '(openai|anthropic|httpx2|httpcore2)\.:ResourceWarning"
 )
 AT_ONCE = [0] * 9
 HELLO = "Hello from attempt"
-USAGE = llm.Usage(7, 4)  # of any question, and of an answer that says so much
-LONG = 30.0  # seconds that are never waited out
+USAGE = llm.Usage(7, 4)  # that the server reports for every question and answer
+LONG = 30.0  # seconds; never reached
 STREAMS = ["stream", "manager"]
 
 every_way = pytest.mark.parametrize("how", ["call", *STREAMS])
@@ -56,7 +55,7 @@ every_stream = pytest.mark.parametrize("how", STREAMS)
 
 @dataclass
 class Heard:
-    """The outcome of one call, as its caller saw it."""
+    """The outcome of one call for its caller."""
 
     text: str = ""
     error: Any = None
@@ -69,21 +68,21 @@ class Heard:
         return self.text if self.error is None else type(self.error).__name__
 
     def report(self) -> Report:
-        """Return the story of the error."""
+        """Return the report of the error."""
         found = redouble.report(self.error)
-        assert found is not None, "it tells no story"
+        assert found is not None, "there is no report"
         return found
 
 
 def model(provider: str = "someone", **options: Any) -> llm.Model:
-    """Make a model that does not wait between its attempts, and has much time for them."""
+    """Return a model without delays, and with a long timeout."""
     policy = options.pop("policy", None) or Retry(backoff=AT_ONCE, **options.pop("retry", {}))
     given: dict[str, Any] = {"timeouts": LONG, **options}
     return llm.Model(provider, "m", policy=policy, **given)
 
 
 class Asked:
-    """An SDK that is open: what can be asked of it."""
+    """The open client of an SDK."""
 
     def __init__(self, name: str, raw: Any, run: Callable[..., Any]) -> None:
         self.kind, _, self.loop = name.partition("-")
@@ -91,16 +90,19 @@ class Asked:
         self.raw, self._run = raw, run
 
     def client(self, url: str, **options: Any) -> Any:
-        """Return its client for an address, with the same connections."""
+        """Return the client for an address, with the same connections."""
         path = "v1" if self.sdk == "openai" else ""
         return self.raw.with_options(base_url=url + path, **options)
 
     def script(self, script: str) -> str:
-        """Write a script: ``OK`` is an answer in its protocol."""
+        """Return a script in which ``OK`` is replaced by a step that answers in the protocol of the SDK."""
         return script.replace("OK", self.kind)
 
     def opener(self, client: Any, how: str) -> tuple[Any, dict[str, Any]]:
-        """Find the method that asks, and a question; ``how`` is a call, a stream, or a manager of one."""
+        """Return the method that sends a question, and its arguments.
+
+        how: ``call``, ``stream``, or ``manager`` for the context manager of a stream.
+        """
         question: dict[str, Any] = {"model": "m"}
         if self.kind == "responses":
             asks = client.responses
@@ -128,7 +130,7 @@ class Asked:
         client: Any = None,
         **said: Any,
     ) -> Heard:
-        """Ask something, and tell what came of it; only an `Exception` is told of.
+        """Send a question and return the outcome; a `BaseException` that is no `Exception` is raised.
 
         most: how many chunks of a stream are read before it is closed.
         """
@@ -141,15 +143,15 @@ class Asked:
         return heard
 
     def call(self, model: llm.Model, url: str, **said: Any) -> Heard:
-        """Ask for a plain answer."""
+        """Send a question that is answered as a whole."""
         return self.ask("call", model, url, **said)
 
     def stream(self, model: llm.Model, url: str, **said: Any) -> Heard:
-        """Ask for a stream."""
+        """Send a question that is answered as a stream."""
         return self.ask("stream", model, url, **said)
 
     def run(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Run a function, of the colour that the client has, where the client lives."""
+        """Run a function of the client's colour, on the client's event loop if it has one."""
         return self._run(fn, *args)
 
     def _call(self, heard: Heard, model: llm.Model, fn: Any, question: Any, _: object) -> None:
@@ -195,7 +197,7 @@ class Asked:
 
 @contextmanager
 def opened(name: str, **options: Any) -> Generator[Asked]:
-    """Open one of `SDKS`, and close it in the end."""
+    """Open a client of one of `SDKS`, and close it in the end."""
     kind, _, loop = name.partition("-")
     make = getattr(importlib.import_module(KINDS[kind]), ("Async" if loop else "") + CLASSES[KINDS[kind]])
     said: dict[str, Any] = {"api_key": KEY, "max_retries": 0, **options}
@@ -213,21 +215,22 @@ def called(fn: Callable[..., Any], *args: Any) -> Any:
 
 
 def tidily(portal: BlockingPortal, fn: Callable[..., Any], *args: Any) -> Any:
-    """Collect what is left of a call on the thread of its loop, and wait until that is done.
+    """Run a call, and then the garbage collector on the thread of its event loop.
 
-    Otherwise a warning of Trio could come while pytest sets up the filters of warnings for the next test.
+    Otherwise Trio could warn about an async generator while pytest sets up the warning filters of the next
+    test.
     """
     gc.disable()
     try:
         return portal.call(fn, *args)
     finally:
         portal.call(gc.collect)
-        portal.call(wait_all_tasks_blocked)  # a generator that Trio closes may leave another one
+        portal.call(wait_all_tasks_blocked)  # closing a generator may leave another one
         gc.enable()
 
 
 def _without_frames(error: BaseException) -> BaseException:
-    """Let go of all that a chain of errors refers to: the generators that it went through."""
+    """Remove the tracebacks of an error, its causes and contexts: they keep async generators alive."""
     left: list[BaseException | None] = [error]
     while left:
         if (one := left.pop()) is not None and one.__traceback__ is not None:
@@ -237,7 +240,7 @@ def _without_frames(error: BaseException) -> BaseException:
 
 
 def words(found: Any) -> str:
-    """Read the words off an answer, a chunk or an event, of either SDK."""
+    """Return the text of an answer, a chunk or an event, of any SDK."""
     kind: str = getattr(found, "type", "")
     if kind == "message":
         return "".join(block.text for block in found.content)

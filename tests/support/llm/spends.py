@@ -1,4 +1,4 @@
-"""Helpers that read a `Spend`."""
+"""Functions that use or read a `Spend`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from redouble.llm import Spend, SpendRefused
 
-WIDTH = 1 / 128  # of a window: how exactly it slides
+WIDTH = 1 / 128  # of a window: the length of one slice
 
 
 def refusal(spend: Spend, **asked: Any) -> SpendRefused:
@@ -19,7 +19,7 @@ def refusal(spend: Spend, **asked: Any) -> SpendRefused:
 
 
 def spent(spend: Spend, tokens: int, **more: Any) -> None:
-    """Reserve some tokens, and take them all."""
+    """Reserve some tokens, and commit them all."""
     spend.reserve(tokens=tokens, **more).commit()
 
 

@@ -11,8 +11,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from redouble import Retry, Worker, cancelled, remaining
+from redouble import Retry, Worker, bind, cancelled, observe, remaining
 from redouble._drivers.workers.child import serve
+from redouble.types import Event
 
 PROCESS = Worker(kind="process")
 PATIENCE = 20.0  # seconds that nothing here ever takes, unless something is broken
@@ -203,3 +204,16 @@ def held_main(wire: Connection) -> None:
 
 def broken_main(wire: Connection) -> None:
     """End before being ready."""
+
+
+def bound_events() -> list[Event]:
+    """Make a call that binds a field, and return its events."""
+    events: list[Event] = []
+
+    @Retry()
+    def work() -> None:
+        bind(inside=True)
+
+    with observe(events.append):
+        work()
+    return events

@@ -1,4 +1,4 @@
-"""`Bulkhead`: its options, what it says, and that a place is left in whatever way a call ends."""
+"""`Bulkhead`: its options and errors; every use of it acquires a slot and releases it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.fakes import Boom, Panic, in_colour
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "says"),
+    ("arguments", "error", "message"),
     [
         ((0,), ValueError, "Bulkhead limit=0: write a whole number, 1 or more"),
         ((-3,), ValueError, "Bulkhead limit=-3"),
@@ -37,12 +37,12 @@ from tests.support.fakes import Boom, Panic, in_colour
         ((1, 1, False), TypeError, "Bulkhead queue=False"),
     ],
 )
-def test_options_that_are_refused(arguments: tuple[Any, ...], error: type[Exception], says: str) -> None:
-    with pytest.raises(error, match=says):
+def test_wrong_options_are_reported(arguments: tuple[Any, ...], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         Bulkhead(*arguments)
 
 
-def test_a_name_that_is_none() -> None:
+def test_a_name_that_is_not_a_string_is_reported() -> None:
     with pytest.raises(TypeError, match="Bulkhead name=3"):
         Bulkhead(1, name=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
@@ -59,7 +59,7 @@ def test_a_name_that_is_none() -> None:
         ),
     ],
 )
-def test_its_text_makes_another_one(gate: Bulkhead, text: str) -> None:
+def test_its_repr_recreates_it(gate: Bulkhead, text: str) -> None:
     assert repr(gate) == text
     other = eval(text)  # noqa: S307
     assert repr(other) == text
@@ -71,7 +71,7 @@ def test_its_text_makes_another_one(gate: Bulkhead, text: str) -> None:
     )
 
 
-def test_it_is_one_and_stays_one() -> None:
+def test_it_is_shared_and_never_copied() -> None:
     gate = Bulkhead(1)
     assert copy.copy(gate) is copy.deepcopy(gate) is gate
     with pytest.raises(TypeError, match="a Bulkhead is shared by the calls of one process"):
@@ -89,7 +89,7 @@ def test_it_is_one_and_stays_one() -> None:
         (Bulkhead(1, 5, 0), "the bulkhead is full: 1 call is inside, and no call may wait"),
     ],
 )
-def test_what_a_full_one_says(colour: str, gate: Bulkhead, message: str) -> None:
+def test_the_error_of_a_full_bulkhead(colour: str, gate: Bulkhead, message: str) -> None:
     tickets = [gate.admit(0.0) for _ in range(gate.limit)]
 
     async def waiting() -> None:
@@ -107,7 +107,7 @@ def test_what_a_full_one_says(colour: str, gate: Bulkhead, message: str) -> None
     assert gate.snapshot() == {"limit": gate.limit, "in_use": 0, "queued": 0}
 
 
-# ------------------------------------------------------------------- every way to use it
+# ----------------------------------------------------------------------- every use of it
 
 
 async def nothing() -> None: ...
@@ -146,7 +146,7 @@ class Service:
 
     @staticmethod
     @gate
-    async def of_none() -> float:
+    async def static() -> float:
         return Service.gate.snapshot()["in_use"]
 
 
@@ -161,15 +161,15 @@ def test_methods_of_every_kind(colour: str) -> None:
     async def waiting() -> None:
         assert await service.coroutine(1, 2, key=3) == (1, (2,), 3, 1)
         assert [item async for item in service.aitems(5)] == [5, 1]
-        assert await service.of_none() == 1
+        assert await service.static() == 1
 
     in_colour(colour, blocking, waiting)
     assert service.used() == 0
     assert policy_of(Service.plain) is Service.gate
 
 
-def inside(gate: Bulkhead) -> list[Callable[[], object]]:
-    """Make every use of it in blocking code; each looks whether it is inside."""
+def uses(gate: Bulkhead) -> list[Callable[[], object]]:
+    """Return all uses of a bulkhead in blocking code; each returns the number of slots in use."""
 
     def look() -> float:
         return gate.snapshot()["in_use"]
@@ -196,8 +196,8 @@ def inside(gate: Bulkhead) -> list[Callable[[], object]]:
     ]
 
 
-def ainside(gate: Bulkhead) -> list[Callable[[], Awaitable[object]]]:
-    """Do the same in async code."""
+def async_uses(gate: Bulkhead) -> list[Callable[[], Awaitable[object]]]:
+    """Return all uses of a bulkhead in async code."""
 
     async def look() -> float:
         return gate.snapshot()["in_use"]
@@ -221,47 +221,47 @@ def ainside(gate: Bulkhead) -> list[Callable[[], Awaitable[object]]]:
     ]
 
 
-def test_every_use_holds_a_place(colour: str) -> None:
+def test_every_use_holds_a_slot(colour: str) -> None:
     gate = Bulkhead(1, 0)
 
     def blocking() -> None:
-        assert [use() for use in inside(gate)] == [1] * 7
+        assert [use() for use in uses(gate)] == [1] * 7
 
     async def waiting() -> None:
-        assert [await use() for use in ainside(gate)] == [1] * 7
+        assert [await use() for use in async_uses(gate)] == [1] * 7
 
     in_colour(colour, blocking, waiting)
     assert gate.snapshot()["in_use"] == 0
 
 
-def test_every_use_is_refused_when_it_is_full(colour: str) -> None:
+def test_every_use_is_rejected_when_it_is_full(colour: str) -> None:
     gate = Bulkhead(1, 0)
-    refused: list[object] = []
+    rejected: list[object] = []
 
     def blocking() -> None:
-        for use in inside(gate):
+        for use in uses(gate):
             with pytest.raises(errors.BulkheadFull):
                 use()
-            refused.append(use)
+            rejected.append(use)
 
     async def waiting() -> None:
-        for use in ainside(gate):
+        for use in async_uses(gate):
             with pytest.raises(errors.BulkheadFull):
                 await use()
-            refused.append(use)
+            rejected.append(use)
 
     with gate:
         in_colour(colour, blocking, waiting)
         assert gate.snapshot() == {"limit": 1, "in_use": 1, "queued": 0}
-    assert len(refused) == 7
+    assert len(rejected) == 7
     assert gate.snapshot()["in_use"] == 0
 
 
-# ------------------------------------------------------------------ every way to be left
+# -------------------------------------------------------------------- a call that raises
 
 
 @pytest.mark.parametrize("raised", [Boom(), Panic(), KeyboardInterrupt(), SystemExit(), GeneratorExit()])
-def test_left_by_an_error(colour: str, raised: BaseException) -> None:
+def test_an_error_releases_the_slot_and_is_raised_unchanged(colour: str, raised: BaseException) -> None:
     gate = Bulkhead(1, 0)
 
     def fails() -> None:

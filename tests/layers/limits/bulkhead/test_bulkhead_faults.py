@@ -1,4 +1,4 @@
-"""Bad luck at a bulkhead: whatever happens to who waits or is inside, no place is lost by it."""
+"""No slot of a bulkhead is lost by a cancellation, the end of a loop, the garbage collector or a fork."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import gc
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -20,60 +19,22 @@ from redouble import Bulkhead
 from redouble.testing import virtual_time
 from tests.support.bulkhead_callers import callers, until
 from tests.support.fakes import ASYNC, COLOURS, Boom, in_colour
+from tests.support.runtime.tasks import Task, loop_of, settled
 
 FREE = {"limit": 1, "in_use": 0, "queued": 0}
 LOOPS = pytest.mark.parametrize("colour", ASYNC)
 
 
 async def stay() -> None:
-    """Stay inside until cancelled."""
+    """Hold the slot until cancelled."""
     await (trio.sleep_forever if trio.lowlevel.in_trio_task() else asyncio.Event().wait)()
 
 
 async def nothing() -> None: ...
 
 
-async def settled(colour: str) -> None:
-    """Let all other tasks come as far as they can."""
-    if colour == "trio":
-        await trio.testing.wait_all_tasks_blocked()
-    else:
-        for _ in range(10):
-            await asyncio.sleep(0)
-
-
-class Task:
-    """A task of either library that can be cancelled."""
-
-    def __init__(self, colour: str, nursery: Any, work: Callable[[], Any]) -> None:
-        self.ended: str | None = None
-        self.colour = colour
-        self.scope = trio.CancelScope()
-        if colour == "trio":
-            nursery.start_soon(self.run, work)
-        else:
-            self.task = asyncio.ensure_future(self.run(work))
-
-    async def run(self, work: Callable[[], Any]) -> None:
-        with self.scope if self.colour == "trio" else threading.Lock():
-            try:
-                await work()
-            except BaseException as error:
-                self.ended = type(error).__name__
-                if not isinstance(error, Exception | asyncio.CancelledError):
-                    raise
-            else:
-                self.ended = "well"
-
-    def cancel(self) -> None:
-        if self.colour == "trio":
-            self.scope.cancel()
-        else:
-            self.task.cancel()
-
-
 def with_tasks(colour: str, main: Callable[[Callable[..., Task]], Any]) -> None:
-    """Run a test that makes tasks."""
+    """Run ``main`` with a function that starts a task."""
 
     async def in_trio() -> None:
         async with trio.open_nursery() as nursery:
@@ -90,7 +51,7 @@ def with_tasks(colour: str, main: Callable[[Callable[..., Task]], Any]) -> None:
 
 
 @LOOPS
-def test_cancelled_inside(colour: str) -> None:
+def test_a_cancelled_call_releases_its_slot(colour: str) -> None:
     gate = Bulkhead(1, None)
 
     async def main(start: Callable[..., Task]) -> None:
@@ -108,18 +69,18 @@ def test_cancelled_inside(colour: str) -> None:
 
 @LOOPS
 @pytest.mark.parametrize("which", range(3))
-def test_cancelled_while_waiting(colour: str, which: int) -> None:
-    """The others are served, in order."""
-    gate, came = Bulkhead(1, None), list[int]()
+def test_a_cancelled_waiter_leaves_the_queue(colour: str, which: int) -> None:
+    """The other waiters are admitted, in order."""
+    gate, admitted = Bulkhead(1, None), list[int]()
 
     async def main(start: Callable[..., Task]) -> None:
         ticket, tasks = gate.admit(0.0), list[Task]()
 
-        async def come(number: int) -> None:
-            came.append(number)
+        async def work_on(number: int) -> None:
+            admitted.append(number)
 
         for number in range(3):
-            tasks.append(start(lambda number=number: gate.call(come, number)))
+            tasks.append(start(lambda number=number: gate.call(work_on, number)))
             await settled(colour)
         tasks[which].cancel()
         await settled(colour)
@@ -129,13 +90,13 @@ def test_cancelled_while_waiting(colour: str, which: int) -> None:
         assert "Cancelled" in str(tasks[which].ended)
 
     with_tasks(colour, main)
-    assert came == [number for number in range(3) if number != which]
+    assert admitted == [number for number in range(3) if number != which]
     assert gate.snapshot() == FREE
 
 
 @LOOPS
-def test_cancelled_at_the_moment_of_being_served(colour: str) -> None:
-    """The cancellation counts, and the place goes to the next."""
+def test_a_waiter_cancelled_right_after_its_admission_releases_the_slot(colour: str) -> None:
+    """The task is cancelled nevertheless, and the slot goes to the next waiter."""
     gate = Bulkhead(1, None)
 
     async def main(start: Callable[..., Task]) -> None:
@@ -155,8 +116,8 @@ def test_cancelled_at_the_moment_of_being_served(colour: str) -> None:
     assert gate.snapshot() == FREE
 
 
-def test_a_cancellation_is_never_taken_for_the_end_of_waiting() -> None:
-    """Also where the time to wait has run out in the same turn of the loop."""
+def test_a_cancellation_is_not_mistaken_for_the_end_of_the_wait() -> None:
+    """Even if the time to wait runs out in the same iteration of the loop."""
     gate = Bulkhead(1, 2)
 
     async def main() -> None:
@@ -175,70 +136,62 @@ def test_a_cancellation_is_never_taken_for_the_end_of_waiting() -> None:
 # ------------------------------------------------------------------------------- loops
 
 
-def loop_of(colour: str) -> asyncio.AbstractEventLoop:
-    if colour == "asyncio":
-        return asyncio.new_event_loop()
-    import uvloop
-
-    return uvloop.new_event_loop()
-
-
 @pytest.mark.filterwarnings("ignore:.*:ResourceWarning")
 @pytest.mark.parametrize(
     ("colour", "ends"),
     [
         ("asyncio", "closed"),
-        ("asyncio", "closed when served"),
+        ("asyncio", "closed after admission"),
         ("asyncio", "dropped"),
-        ("asyncio", "dropped when served"),
+        ("asyncio", "dropped after admission"),
         ("uvloop", "closed"),
-        ("uvloop", "closed when served"),
-        # and one of uvloop's that is dropped lives on
+        ("uvloop", "closed after admission"),
+        # no "dropped" for uvloop: its loops stay alive without references
     ],
 )
-@pytest.mark.parametrize("next_one", COLOURS)
-def test_a_loop_that_ends_while_a_task_waits(colour: str, ends: str, next_one: str) -> None:
-    """Without the task being cancelled, as `asyncio.run` would. The place goes to the next."""
+@pytest.mark.parametrize("next_colour", COLOURS)
+def test_a_loop_that_ends_while_a_task_waits_loses_no_slot(colour: str, ends: str, next_colour: str) -> None:
+    """The task is not cancelled first, as `asyncio.run` would do. The slot goes to the next waiter."""
     gate = Bulkhead(1, None)
-    with callers(gate) as guests:
+    with callers(gate) as group:
         ticket = gate.admit(0.0)
         loop = loop_of(colour)
-        loop.set_exception_handler(lambda loop, context: None)  # which says that a task was destroyed
+        loop.set_exception_handler(lambda loop, context: None)  # called for the destroyed task
         task = loop.create_task(gate.call(nothing))
         loop.run_until_complete(asyncio.wait([task], timeout=0))
-        assert guests.used() == (1, 1)
-        guest = guests.start(next_one)
-        assert guests.used() == (1, 2)
-        if ends.endswith("served"):
+        assert group.used() == (1, 1)
+        caller = group.start(next_colour)
+        assert group.used() == (1, 2)
+        if ends.endswith("admission"):
             gate.ended(ticket, None, 0.0)
         if ends.startswith("closed"):
             loop.close()
-        if not ends.endswith("served"):
+        if not ends.endswith("admission"):
             gate.ended(ticket, None, 0.0)
         del task, loop
         gc.collect()
-        until(lambda: guests.admitted == [guest.name])
-        guest.finish()
+        until(lambda: group.admitted == [caller.name])
+        caller.finish()
 
 
-@pytest.mark.parametrize("next_one", COLOURS)
-def test_a_run_of_trio_that_ends_while_a_task_waits(next_one: str) -> None:
+@pytest.mark.parametrize("next_colour", COLOURS)
+def test_a_trio_run_that_ends_while_a_task_waits_loses_no_slot(next_colour: str) -> None:
     gate = Bulkhead(1, None)
-    with callers(gate) as guests:
+    with callers(gate) as group:
         ticket = gate.admit(0.0)
 
         async def main() -> None:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(gate.call, nothing)
                 await trio.testing.wait_all_tasks_blocked()
-                guests.start(next_one)
+                group.start(next_colour)
                 raise Boom
 
         with pytest.raises(ExceptionGroup):
             trio.run(main)
-        assert guests.used() == (1, 1)
+        assert group.used() == (1, 1)
         gate.ended(ticket, None, 0.0)
-        until(lambda: len(guests.admitted) == 1)
+        until(lambda: len(group.admitted) == 1)
 
 
 # ------------------------------------------------------------------- collected, and forked
@@ -246,8 +199,7 @@ def test_a_run_of_trio_that_ends_while_a_task_waits(next_one: str) -> None:
 
 @pytest.mark.parametrize("colour", ["asyncio", "uvloop"])
 @pytest.mark.parametrize("queued", [False, True])
-def test_a_coroutine_that_is_dropped(colour: str, queued: bool) -> None:
-    """Inside, or in the queue."""
+def test_a_dropped_coroutine_releases_its_slot_or_leaves_the_queue(colour: str, queued: bool) -> None:
     gate = Bulkhead(1, None)
 
     async def main() -> None:
@@ -277,7 +229,7 @@ while not gate.snapshot()["queued"]:
 child = os.fork()
 if not child:
     fine = gate.snapshot() == {"limit": 2, "in_use": 0, "queued": 0}
-    gate.ended(ticket, None, 0.0)  # what was begun by this thread goes on here too
+    gate.ended(ticket, None, 0.0)  # a call that this thread began before the fork ends here too
     with gate, gate:
         fine = fine and gate.snapshot() == {"limit": 2, "in_use": 2, "queued": 0}
     fine = fine and gate.snapshot() == {"limit": 2, "in_use": 0, "queued": 0}
@@ -292,7 +244,7 @@ print(gate.snapshot()["in_use"])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_forked_child_begins_with_all_places_free() -> None:
+def test_a_forked_child_begins_with_all_slots_free() -> None:
     command = [sys.executable, "-W", "ignore", "-c", SCRIPT]
     ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)  # noqa: S603
     assert ran.stdout.split() == ["7", "True", "1"], ran.stderr

@@ -1,4 +1,4 @@
-"""Ctrl-C at a bulkhead, wherever it may come: no place is lost, and nobody who waits is forgotten."""
+"""Ctrl-C at any point of a call through a bulkhead: no slot is lost, and every waiter is admitted."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ import pytest
 from redouble import Bulkhead, errors
 from redouble._layers import gate as _gate
 from redouble._layers.limits import bulkhead as _bulkhead
-from redouble._layers.limits import slots as _entry
-from redouble._layers.limits import slots as _places
+from redouble._layers.limits import slots
 from redouble.testing import virtual_time
 from tests.support.bulkhead_callers import callers, until
 
 A_LITTLE = 0.001
 
-CHECKED = ("CALL", "RESUME", "JUMP_BACKWARD")  # after these Python looks whether there is a signal
-FILES = {module.__file__ for module in (_bulkhead, _entry, _gate, _places)} | {"<redouble bulkhead>"}
+CHECKED = ("CALL", "RESUME", "JUMP_BACKWARD")  # after these opcodes Python checks for signals
+FILES = {module.__file__ for module in (_bulkhead, _gate, slots)} | {"<redouble bulkhead>"}
 
 
 @cache
@@ -33,30 +32,30 @@ def names(code: CodeType) -> dict[int, str]:
 
 
 class Interrupt:
-    """Ctrl-C at the n-th place where it could come while one of our files is at work."""
+    """Traces FILES, and raises KeyboardInterrupt at the n-th point where Python checks for signals."""
 
     def __init__(self, number: int) -> None:
         self.left = number
         self.last: dict[FrameType, str] = {}
 
-    def trace(self, frame: FrameType, what: str, _: object) -> Any:
-        if what == "call" and frame.f_back is not None:
-            self.last[frame.f_back] = ""  # nobody looks when a function of Python's returns
-        # The first step of a way out is out of anybody's hands.
+    def trace(self, frame: FrameType, event: str, _: object) -> Any:
+        if event == "call" and frame.f_back is not None:
+            self.last[frame.f_back] = ""  # the return of a Python function is no such point
+        # No code can protect the first instruction of an ``__exit__``.
         if frame.f_code.co_filename not in FILES or frame.f_code.co_name == "__exit__":
             return None
         frame.f_trace_opcodes = True
-        if what == "opcode":
+        if event == "opcode":
             last, self.last[frame] = self.last.get(frame, ""), names(frame.f_code).get(frame.f_lasti, "")
             self.left -= last.startswith(CHECKED)
             if not self.left and last.startswith(CHECKED):
                 raise KeyboardInterrupt
         return self.trace
 
-    def come(self, work: Callable[[], object]) -> bool:
-        """Interrupt this work; say whether there was so much of it."""
+    def run(self, work: Callable[[], object]) -> bool:
+        """Run ``work`` with the interrupt; return True if the n-th point was reached."""
         before = sys.gettrace()
-        sys._getframe().f_trace_opcodes = True  # or Python 3.12 would look at no steps at all
+        sys._getframe().f_trace_opcodes = True  # without this Python 3.12 traces no opcodes
         sys.settrace(self.trace)
         try:
             work()
@@ -84,45 +83,46 @@ def entered(gate: Bulkhead, body: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("use", [called, streamed, entered])
-@pytest.mark.parametrize("case", ["free", "full", "refusing", "served", "waited for"])
-def test_interrupted_anywhere(use: Callable[[Bulkhead, Callable[[], object]], None], case: str) -> None:
-    """No place is lost, and nobody is forgotten who waits."""
+@pytest.mark.parametrize("case", ["free", "full", "rejected", "admitted later", "with a waiter"])
+def test_ctrl_c_at_any_point_loses_no_slot_and_no_waiter(
+    use: Callable[[Bulkhead, Callable[[], object]], None], case: str
+) -> None:
     number, more = 0, True
     while more:
         number += 1
-        gate = Bulkhead(1, {"full": A_LITTLE, "refusing": 0}.get(case))
-        with callers(gate) as guests, virtual_time():
-            body = partial(guests.start, "sync") if case == "waited for" else str
-            ticket = gate.admit(0.0) if case in ("full", "refusing", "served") else None
-            with freed_when_somebody_waits(gate, ticket) if case == "served" else nullcontext():
-                more = Interrupt(number).come(partial(use, gate, body))
+        gate = Bulkhead(1, {"full": A_LITTLE, "rejected": 0}.get(case))
+        with callers(gate) as group, virtual_time():
+            body = partial(group.start, "sync") if case == "with a waiter" else str
+            ticket = gate.admit(0.0) if case in ("full", "rejected", "admitted later") else None
+            with released_when_a_call_waits(gate, ticket) if case == "admitted later" else nullcontext():
+                more = Interrupt(number).run(partial(use, gate, body))
             if ticket is not None:
                 gate.ended(ticket, None, 0.0)
-            for guest in guests.started:
-                until(lambda guest=guest: guest.name in guests.admitted)  # type: ignore[misc]
-                guest.finish()
-            gate.ended(gate.admit(0.0), None, 0.0)  # there is a place
+            for caller in group.started:
+                until(lambda caller=caller: caller.name in group.admitted)  # type: ignore[misc]
+                caller.finish()
+            gate.ended(gate.admit(0.0), None, 0.0)  # the slot is free
     assert number > 5
 
 
-def test_interrupted_in_the_way_of_others() -> None:
-    """Who has come and not yet looked round keeps a place from who waits, and has to see to that."""
+def test_ctrl_c_in_a_rejected_call_admits_the_waiter() -> None:
+    """The lease that the call added before it was rejected kept the slot from the waiter."""
     number, more = 0, True
     while more:
         number += 1
-        gate, me = Bulkhead(1, None), _places.Lease()
-        with callers(gate) as guests:
+        gate, me = Bulkhead(1, None), slots.Lease()
+        with callers(gate) as group:
             ticket = gate.admit(0.0)
-            guest = guests.start("sync")
+            caller = group.start("sync")
             gate._slots.leases.add(me)
             gate.ended(ticket, None, 0.0)
-            assert not guests.admitted
-            more = Interrupt(number).come(partial(look_round, gate, me))
-            until(lambda name=guest.name: guests.admitted == [name])  # type: ignore[misc]
+            assert not group.admitted
+            more = Interrupt(number).run(partial(acquire_and_release, gate, me))
+            until(lambda name=caller.name: group.admitted == [name])  # type: ignore[misc]
     assert number > 5
 
 
-def look_round(gate: Bulkhead, me: _places.Lease) -> None:
+def acquire_and_release(gate: Bulkhead, me: slots.Lease) -> None:
     try:
         gate._slots.try_acquire_now(me, "full")
     finally:
@@ -130,8 +130,8 @@ def look_round(gate: Bulkhead, me: _places.Lease) -> None:
 
 
 @contextmanager
-def freed_when_somebody_waits(gate: Bulkhead, ticket: Any) -> Generator[None]:
-    """Leave in another thread as soon as somebody waits."""
+def released_when_a_call_waits(gate: Bulkhead, ticket: Any) -> Generator[None]:
+    """Release the slot on another thread as soon as a call waits."""
     over = threading.Event()
 
     def free() -> None:

@@ -1,87 +1,78 @@
-"""A bulkhead that everybody wants at once: never too many inside, and no place is lost.
+"""A bulkhead under contention: never more calls in flight than the limit, and no slot is lost.
 
 Threads switch every microsecond here.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from math import inf
-from typing import Any
 
 import pytest
-import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
 from redouble import SYSTEM, Bulkhead, errors
-from redouble._layers.limits import slots as _places
+from redouble._layers.limits.slots import Lease, Slots
 from tests.support.fakes import ASYNC, COLOURS, in_colour
+from tests.support.runtime.tasks import gathered
+from tests.support.thread_switching import switching
+
+pytestmark = pytest.mark.usefixtures(switching.__name__)
 
 CALLS = 200
 A_LITTLE = 0.0005
 
 
-@pytest.fixture(autouse=True)
-def switching() -> Iterator[None]:
-    """Switch threads every microsecond."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
-
-
-class Room:
-    """What is behind a gate, in both colours: it sees who is inside."""
+class Service:
+    """The function behind a bulkhead, in both colours; it counts its calls in flight."""
 
     def __init__(self, gate: Bulkhead) -> None:
         self.gate = gate
-        self.inside: set[object] = set()
+        self.in_flight: set[object] = set()
         self.too_many: list[int] = []
-        self.served: list[None] = []
-        self.refused: list[None] = []
-        self.wrong: list[BaseException] = []
+        self.admitted: list[None] = []
+        self.rejected: list[None] = []
+        self.failed: list[BaseException] = []
 
     def call(self) -> None:
         with suppress(errors.BulkheadFull):
-            return self.gate.call(self._visit)
-        return self.refused.append(None)
+            return self.gate.call(self._occupy)
+        return self.rejected.append(None)
 
     async def acall(self) -> None:
         try:
-            await self.gate.call(self._avisit)
+            await self.gate.call(self._aoccupy)
         except errors.BulkheadFull:
-            self.refused.append(None)
+            self.rejected.append(None)
 
-    def _visit(self) -> None:
+    def _occupy(self) -> None:
         me = object()
-        self.inside.add(me)
-        self._look()
-        self.inside.discard(me)
-        self.served.append(None)
+        self.in_flight.add(me)
+        self._check()
+        self.in_flight.discard(me)
+        self.admitted.append(None)
 
-    async def _avisit(self) -> None:
+    async def _aoccupy(self) -> None:
         me = object()
-        self.inside.add(me)
+        self.in_flight.add(me)
         try:
-            self._look()
+            self._check()
             await SYSTEM.asleep(0)
-            self._look()
+            self._check()
         finally:
-            self.inside.discard(me)
-        self.served.append(None)
+            self.in_flight.discard(me)
+        self.admitted.append(None)
 
-    def _look(self) -> None:
-        if (now := len(self.inside)) > self.gate.limit:
+    def _check(self) -> None:
+        if (now := len(self.in_flight)) > self.gate.limit:
             self.too_many.append(now)
 
     def everywhere(self, main: Callable[[str], None], colours: tuple[str, ...]) -> None:
-        """Run it on threads of these colours, all starting at once, and see that all is well at the end."""
+        """Run ``main`` on threads of these colours, all at once; check that all slots are free at the end."""
         start = threading.Barrier(len(colours))
 
         def run(colour: str) -> None:
@@ -89,14 +80,14 @@ class Room:
             try:
                 main(colour)
             except BaseException as error:
-                self.wrong.append(error)
+                self.failed.append(error)
 
         threads = [threading.Thread(target=run, args=[colour]) for colour in colours]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert not self.wrong
+        assert not self.failed
         assert not self.too_many
         assert self.gate.snapshot() == {"limit": self.gate.limit, "in_use": 0, "queued": 0}
         tickets = [self.gate.admit(0.0) for _ in range(self.gate.limit)]
@@ -104,32 +95,6 @@ class Room:
             self.gate.admit(0.0)
         for ticket in tickets:
             self.gate.ended(ticket, None, 0.0)
-
-
-async def gathered(colour: str, works: list[Callable[[], Any]], cancelled: Callable[[], bool]) -> None:
-    """Do all at once, and cancel some of them at some moment."""
-    if colour == "trio":
-        async with trio.open_nursery() as nursery:
-            scopes = [trio.CancelScope() for _ in works]
-
-            async def scoped(scope: trio.CancelScope, work: Callable[[], Any]) -> None:
-                with scope:
-                    await work()
-
-            for scope, work in zip(scopes, works, strict=True):
-                nursery.start_soon(scoped, scope, work)
-            for scope in scopes:
-                await trio.lowlevel.checkpoint()
-                if cancelled():
-                    scope.cancel()
-    else:
-        tasks = [asyncio.ensure_future(work()) for work in works]
-        for task in tasks:
-            await asyncio.sleep(0)
-            if cancelled():
-                task.cancel()
-        for ended in await asyncio.gather(*tasks, return_exceptions=True):
-            assert ended is None or isinstance(ended, asyncio.CancelledError)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5])
@@ -144,45 +109,47 @@ async def gathered(colour: str, works: list[Callable[[], Any]], cancelled: Calla
         (None, 0, 0.0),
     ],
 )
-def test_everybody_at_once(limit: int, wait: float | None, queue: int | None, share: float) -> None:
-    """Threads and loops, some of whose tasks are cancelled (``share``), and some who wait in vain."""
-    room, chance = Room(Bulkhead(limit, wait, queue)), random.Random(limit)
+def test_threads_and_tasks_of_all_colours_at_once(
+    limit: int, wait: float | None, queue: int | None, share: float
+) -> None:
+    """A ``share`` of the tasks is cancelled, and some calls are rejected after their wait."""
+    service, chance = Service(Bulkhead(limit, wait, queue)), random.Random(limit)
 
     def main(colour: str) -> None:
         def blocking() -> None:
             for _ in range(CALLS):
-                room.call()
+                service.call()
 
         async def waiting() -> None:
-            await gathered(colour, [room.acall] * CALLS, lambda: chance.random() < share)
+            await gathered(colour, [service.acall] * CALLS, lambda: chance.random() < share)
 
         in_colour(colour, blocking, waiting)
 
     colours = COLOURS + ("sync",) * 3
-    room.everywhere(main, colours)
-    came, asked = len(room.served) + len(room.refused), CALLS * len(colours)
+    service.everywhere(main, colours)
+    finished, started = len(service.admitted) + len(service.rejected), CALLS * len(colours)
     if not share:
-        assert came == asked
-    assert asked - CALLS * len(ASYNC) <= came <= asked
+        assert finished == started
+    assert started - CALLS * len(ASYNC) <= finished <= started
     if wait is queue is None:
-        assert not room.refused
+        assert not service.rejected
 
 
-def test_no_more_wait_than_may() -> None:
-    room, seen, over = Room(Bulkhead(1, None, 2)), list[float](), threading.Event()
+def test_no_more_calls_wait_than_the_queue_allows() -> None:
+    service, seen, over = Service(Bulkhead(1, None, 2)), list[float](), threading.Event()
 
     def watch() -> None:
         while not over.is_set():
-            seen.append(room.gate.snapshot()["queued"])
+            seen.append(service.gate.snapshot()["queued"])
 
     def main(colour: str) -> None:
         for _ in range(CALLS * 4):
-            room.call()
+            service.call()
 
     watching = threading.Thread(target=watch)
     watching.start()
     try:
-        room.everywhere(main, ("sync",) * 6)
+        service.everywhere(main, ("sync",) * 6)
     finally:
         over.set()
         watching.join()
@@ -192,49 +159,49 @@ def test_no_more_wait_than_may() -> None:
 # ------------------------------------------------------------------------------ sequences
 
 
-class Caller(_places.Lease):
-    """One that comes, waits and leaves, and has a bell that may fall silent."""
+class Caller(Lease):
+    """A lease with its waker, which may report that its waiter no longer exists (``gone``)."""
 
-    def __init__(self, log: list[Caller]) -> None:
-        self.log = log
-        self.deaf = False
+    def __init__(self, wakes: list[Caller]) -> None:
+        self.wakes = wakes
+        self.gone = False
 
-    def ring(self) -> bool:
-        if not self.deaf:
-            self.log.append(self)
-        return not self.deaf
+    def wake(self) -> bool:
+        if not self.gone:
+            self.wakes.append(self)
+        return not self.gone
 
 
 @given(
     st.integers(1, 3),
-    st.lists(st.tuples(st.sampled_from(["come", "leave", "quit", "deafen"]), st.integers(0, 9))),
+    st.lists(st.tuples(st.sampled_from(["acquire", "release", "stop_waiting", "vanish"]), st.integers(0, 9))),
 )
-def test_any_sequence(limit: int, steps: list[tuple[str, int]]) -> None:
-    """It does what a list of who is inside and a list of who waits would do."""
-    places, log = _places.Slots(limit), list[Caller]()
-    inside, waiting, served = list[Caller](), list[Caller](), list[Caller]()
+def test_any_sequence_of_calls_matches_a_model(limit: int, steps: list[tuple[str, int]]) -> None:
+    """The model is a list of admitted calls and a list of waiting ones."""
+    slots, wakes = Slots(limit), list[Caller]()
+    admitted, waiting, woken = list[Caller](), list[Caller](), list[Caller]()
     for step, which in steps:
-        if step == "come":
-            caller = Caller(log)
-            if places.try_acquire(caller):
-                assert len(inside) < limit
-                inside.append(caller)
+        if step == "acquire":
+            caller = Caller(wakes)
+            if slots.try_acquire(caller):
+                assert len(admitted) < limit
+                admitted.append(caller)
             else:
                 waiting.append(caller)
-                assert places.enqueue(caller, caller.ring, inf)
-        elif step == "leave" and inside:
-            places.release(inside.pop(which % len(inside)))
-        elif step == "quit" and waiting:
+                assert slots.enqueue(caller, caller.wake, inf)
+        elif step == "release" and admitted:
+            slots.release(admitted.pop(which % len(admitted)))
+        elif step == "stop_waiting" and waiting:
             caller = waiting.pop(which % len(waiting))
-            assert not places.stop_waiting(caller)
-            places.release(caller)
-        elif step == "deafen" and waiting:
-            waiting[which % len(waiting)].deaf = True
-        while waiting and len(inside) < limit:
+            assert not slots.stop_waiting(caller)
+            slots.release(caller)
+        elif step == "vanish" and waiting:
+            waiting[which % len(waiting)].gone = True
+        while waiting and len(admitted) < limit:
             caller = waiting.pop(0)
-            if not caller.deaf:
-                inside.append(caller)
-                served.append(caller)
-        assert (places.leases, [*places.queue]) == ({*inside}, waiting)
-        assert log == served
-        assert places.counts() == (len(inside), len(waiting))
+            if not caller.gone:
+                admitted.append(caller)
+                woken.append(caller)
+        assert (slots.leases, [*slots.queue]) == ({*admitted}, waiting)
+        assert wakes == woken
+        assert slots.counts() == (len(admitted), len(waiting))

@@ -1,4 +1,4 @@
-"""One bulkhead for threads and event loops at once: one cap, and one queue."""
+"""One bulkhead for threads and event loops at once: one limit, and one queue."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tests.support.streams import Reader
 
 
 @pytest.mark.parametrize("limit", [1, 3, 7])
-def test_one_cap_for_all_colours(limit: int) -> None:
-    """Two of every colour come; as many are inside as may be, and one comes for each that leaves."""
-    with callers(Bulkhead(limit, None)) as guests:
-        everybody = [guests.start(colour) for colour in COLOURS * 2]
-        rest = len(everybody) - limit
-        assert guests.used() == (limit, rest)
-        until(lambda: len(guests.admitted) == limit)
-        for gone in range(1, rest + 1):
-            next(guest for guest in everybody if guest.name == guests.admitted[gone - 1]).finish()
-            until(lambda gone=gone: len(guests.admitted) == limit + gone)  # type: ignore[misc]
-            assert guests.used() == (limit, rest - gone)
-        assert all(guest.error is None for guest in everybody)
+def test_one_limit_for_all_colours(limit: int) -> None:
+    """Of two callers of every colour ``limit`` are admitted, and one more for each that ends."""
+    with callers(Bulkhead(limit, None)) as group:
+        all_callers = [group.start(colour) for colour in COLOURS * 2]
+        rest = len(all_callers) - limit
+        assert group.used() == (limit, rest)
+        until(lambda: len(group.admitted) == limit)
+        for ended in range(1, rest + 1):
+            next(caller for caller in all_callers if caller.name == group.admitted[ended - 1]).finish()
+            until(lambda ended=ended: len(group.admitted) == limit + ended)  # type: ignore[misc]
+            assert group.used() == (limit, rest - ended)
+        assert all(caller.error is None for caller in all_callers)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -36,48 +36,48 @@ def test_first_come_first_served_across_colours(seed: int) -> None:
     colours = [*COLOURS, *COLOURS]
     random.Random(seed).shuffle(colours)
     gate = Bulkhead(1, None)
-    with callers(gate) as guests:
+    with callers(gate) as group:
         first = gate.admit(0.0)
-        everybody = [guests.start(colour) for colour in colours]
-        assert guests.used() == (1, len(colours))
+        all_callers = [group.start(colour) for colour in colours]
+        assert group.used() == (1, len(colours))
         gate.ended(first, None, 0.0)
-        for number, guest in enumerate(everybody, 1):
-            until(lambda number=number: len(guests.admitted) == number)  # type: ignore[misc]
-            assert guests.admitted[-1] == guest.name
-            assert guests.used() == (1, len(colours) - number)
-            guest.finish()
-    assert guests.admitted == [guest.name for guest in everybody]
+        for number, caller in enumerate(all_callers, 1):
+            until(lambda number=number: len(group.admitted) == number)  # type: ignore[misc]
+            assert group.admitted[-1] == caller.name
+            assert group.used() == (1, len(colours) - number)
+            caller.finish()
+    assert group.admitted == [caller.name for caller in all_callers]
 
 
 @pytest.mark.parametrize("first", COLOURS)
 @pytest.mark.parametrize("queue", [0, 1, 3])
-def test_so_many_may_wait(first: str, queue: int) -> None:
-    with callers(Bulkhead(1, None, queue)) as guests:
-        inside = guests.start(first)
+def test_a_full_queue_rejects_further_calls(first: str, queue: int) -> None:
+    with callers(Bulkhead(1, None, queue)) as group:
+        inside = group.start(first)
         for colour in COLOURS[:queue]:
-            assert guests.start(colour).error is None
+            assert group.start(colour).error is None
         for colour in COLOURS:
-            error = guests.start(colour).error
+            error = group.start(colour).error
             assert isinstance(error, errors.BulkheadFull)
             assert str(error).endswith(f"and {queue} wait already" if queue else "and no call may wait")
-        assert guests.used() == (1, queue)
+        assert group.used() == (1, queue)
         inside.finish()
-        until(lambda: guests.used() == (min(1, queue), max(0, queue - 1)))
-        assert guests.start(first).error is None, "there is room again"
+        until(lambda: group.used() == (min(1, queue), max(0, queue - 1)))
+        assert group.start(first).error is None, "the queue is no longer full"
 
 
 @pytest.mark.parametrize("colour", ASYNC)
 def test_many_tasks_of_one_loop(colour: str) -> None:
-    """Never more than the limit inside, all served, and in the order in which they came."""
-    gate, came, inside, most = Bulkhead(3, None), list[int](), set[int](), list[int]()
+    """Never more than the limit in flight, and all are admitted in order of arrival."""
+    gate, admitted, in_flight, most = Bulkhead(3, None), list[int](), set[int](), list[int]()
 
     @gate
     async def work(number: int) -> None:
-        came.append(number)
-        inside.add(number)
-        most.append(len(inside))
+        admitted.append(number)
+        in_flight.add(number)
+        most.append(len(in_flight))
         await SYSTEM.asleep(0)
-        inside.discard(number)
+        in_flight.discard(number)
 
     async def in_asyncio() -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -90,9 +90,9 @@ def test_many_tasks_of_one_loop(colour: str) -> None:
                 nursery.start_soon(work, number)
 
     in_colour(colour, lambda: None, in_trio if colour == "trio" else in_asyncio)
-    assert sorted(came) == list(range(50))
-    if colour != "trio":  # which begins its tasks in no order
-        assert came == sorted(came)
+    assert sorted(admitted) == list(range(50))
+    if colour != "trio":  # Trio starts its tasks in random order
+        assert admitted == sorted(admitted)
     assert max(most) == 3
     assert gate.snapshot() == {"limit": 3, "in_use": 0, "queued": 0}
 
@@ -129,7 +129,7 @@ def test_a_blocking_call_never_waits_on_the_thread_of_a_loop(
     gate = Bulkhead(1, wait)
 
     async def main() -> None:
-        use(gate)  # with a place to be had it is as good as any
+        use(gate)  # a free slot needs no waiting
         with gate, pytest.raises(errors.BulkheadFull) as caught:
             use(gate)
         why = (
@@ -142,7 +142,7 @@ def test_a_blocking_call_never_waits_on_the_thread_of_a_loop(
 
 
 @pytest.mark.parametrize("colour", ASYNC)
-def test_it_waits_on_another_thread(colour: str) -> None:
+def test_a_blocking_call_waits_on_a_worker_thread(colour: str) -> None:
     gate = Bulkhead(1, None)
 
     async def main() -> None:
@@ -165,7 +165,7 @@ def test_it_waits_on_another_thread(colour: str) -> None:
 
 
 @pytest.mark.parametrize("colour", SYNC)
-def test_a_loop_that_is_set_and_does_not_run_is_none(colour: str) -> None:
+def test_a_blocking_call_waits_if_the_current_loop_is_not_running(colour: str) -> None:
     gate = Bulkhead(1, 0.001)
 
     def blocking() -> None:
@@ -184,8 +184,8 @@ def test_a_loop_that_is_set_and_does_not_run_is_none(colour: str) -> None:
 # ------------------------------------------------------------------------------- streams
 
 
-def test_generators_in_a_cycle(colour: str) -> None:
-    """Nobody closes them but the collector."""
+def test_a_collected_generator_releases_its_slot(colour: str) -> None:
+    """The generators are in reference cycles, so that only the garbage collector closes them."""
     gate = Bulkhead(3, 0)
 
     @gate
@@ -221,7 +221,7 @@ def test_generators_in_a_cycle(colour: str) -> None:
 
 
 @pytest.mark.parametrize("reader", [Reader(), *(Reader(way) for way in ("break", "close", "drop"))])
-def test_a_stream_holds_its_place_while_it_is_open(colour: str, reader: Reader) -> None:
+def test_a_stream_holds_its_slot_while_it_is_open(colour: str, reader: Reader) -> None:
     gate, used = Bulkhead(1, 0), list[float]()
 
     def items() -> Iterator[int]:
@@ -247,17 +247,17 @@ def test_a_stream_holds_its_place_while_it_is_open(colour: str, reader: Reader) 
 
 
 @pytest.mark.parametrize("after", [1, 2])
-def test_a_stream_that_cannot_be_closed(colour: str, after: int) -> None:
+def test_a_stream_whose_close_raises_releases_its_slot(colour: str, after: int) -> None:
     gate = Bulkhead(1, 0)
 
-    def spoilt() -> Iterator[int]:
+    def failing() -> Iterator[int]:
         try:
             yield 1
             yield 2
         finally:
             raise Boom
 
-    async def aspoilt() -> AsyncIterator[int]:
+    async def afailing() -> AsyncIterator[int]:
         try:
             yield 1
             yield 2
@@ -265,8 +265,8 @@ def test_a_stream_that_cannot_be_closed(colour: str, after: int) -> None:
             raise Boom
 
     async def waiting() -> None:
-        await Reader("close", after).aread(gate(aspoilt), [])
+        await Reader("close", after).aread(gate(afailing), [])
 
     with pytest.raises(Boom):
-        in_colour(colour, lambda: Reader("close", after).read(gate(spoilt), []), waiting)
+        in_colour(colour, lambda: Reader("close", after).read(gate(failing), []), waiting)
     assert gate.snapshot()["in_use"] == 0

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from redouble._layers.limits.slots import Lease, Slots, WaitableSlots, Wake
-from tests.support.interleavings import NamedLease, Program, Steps, Wait, World, explore
+from tests.support.layers.limits.interleavings import NamedLease, Program, Steps, Wait, World, explore
 
 # ----------------------------------------------------------------------------- programs
 
@@ -172,7 +172,7 @@ def come(slots: Slots, leases: list[Lease]) -> None:
 
 
 def ctrl_c(slots: Slots, leases: list[Lease]) -> None:
-    """Press Ctrl-C."""
+    """Raise KeyboardInterrupt, as Ctrl-C does."""
     raise KeyboardInterrupt
 
 
@@ -185,8 +185,10 @@ def ctrl_c(slots: Slots, leases: list[Lease]) -> None:
         (ctrl_c, [True, False], 2),
     ],
 )
-def test_interrupted_while_admitting(middle: Callable[..., object], woken: list[bool], admitted: int) -> None:
-    """By a finaliser or a signal handler on the same thread."""
+def test_an_interrupted_admission_is_completed(
+    middle: Callable[..., object], woken: list[bool], admitted: int
+) -> None:
+    """``middle`` runs during the admission, as a finaliser or a signal handler on the same thread does."""
     assert admitted_after(middle) == (woken, admitted)
 
 
@@ -201,8 +203,7 @@ def test_a_forked_child_starts_empty() -> None:
     assert slots.try_acquire(Lease())
 
 
-def test_interrupted_while_waking() -> None:
-    """An admitted waiter is woken nevertheless."""
+def test_a_waiter_whose_waker_was_interrupted_is_woken_again() -> None:
     slots, woken = Slots(1), list[str]()
     first, second = Lease(), Lease()
 
@@ -227,7 +228,7 @@ class WokenElsewhere(OrderedDict[Lease, Wake]):
         return super().items()
 
 
-def test_woken_by_another_thread() -> None:
+def test_a_waiter_that_another_thread_wakes_meanwhile_is_woken_once() -> None:
     slots, woken = Slots(1), list[str]()
     first, second = Lease(), Lease()
     slots.to_wake = WokenElsewhere()
@@ -238,7 +239,7 @@ def test_woken_by_another_thread() -> None:
     assert slots.counts() == (1, 0)
 
 
-def test_a_slot_freed_between_the_first_look_and_the_second() -> None:
+def test_a_slot_released_between_two_checks_is_acquired() -> None:
     """A slot that was released after `try_acquire()` failed is acquired without waiting."""
     slots = WaitableSlots(1, 0, None, None)
     first, second = Lease(), Lease()

@@ -1,4 +1,4 @@
-"""The places of a bulkhead when something comes in the middle: who waits is let in and woken all the same."""
+"""`Slots` that are interrupted during an admission: the waiter is admitted and woken nevertheless."""
 
 from __future__ import annotations
 
@@ -12,91 +12,91 @@ from redouble._layers.limits.slots import Lease, Slots, Wake
 
 
 class Interrupting(set[Lease]):
-    """Interrupts the first who is let in from the queue."""
+    """A set of leases that raises KeyboardInterrupt at one ``add()`` if ``once`` is true."""
 
     once = False
 
-    def add(self, ticket: Lease) -> None:
+    def add(self, lease: Lease) -> None:
         if self.once:
             self.once = False
             raise KeyboardInterrupt
-        super().add(ticket)
+        super().add(lease)
 
 
-def full(inside: set[Lease] | None = None) -> tuple[Slots, Lease]:
-    places, first = Slots(1), Lease()
-    if inside is not None:
-        places.leases = inside
-    assert places.try_acquire(first)
-    return places, first
+def full(leases: set[Lease] | None = None) -> tuple[Slots, Lease]:
+    slots, first = Slots(1), Lease()
+    if leases is not None:
+        slots.leases = leases
+    assert slots.try_acquire(first)
+    return slots, first
 
 
-def test_who_serves_is_interrupted() -> None:
-    places, first = full(inside := Interrupting())
+def test_an_interrupted_admission_is_completed() -> None:
+    slots, first = full(leases := Interrupting())
     waiting, woken = Lease(), list[int]()
-    assert not places.try_acquire(waiting)
-    assert places.enqueue(waiting, lambda: woken.append(1), inf)
-    inside.once = True
+    assert not slots.try_acquire(waiting)
+    assert slots.enqueue(waiting, lambda: woken.append(1), inf)
+    leases.once = True
     with pytest.raises(KeyboardInterrupt):
-        places.release(first)
+        slots.release(first)
     assert woken == [1]
-    assert places.counts() == (1, 0)
+    assert slots.counts() == (1, 0)
 
 
-def test_who_rings_is_interrupted() -> None:
-    places, first = full()
-    waiting, rings = Lease(), list[int]()
+def test_an_interrupted_waker_is_called_again() -> None:
+    slots, first = full()
+    waiting, wakes = Lease(), list[int]()
 
-    def ring() -> None:
-        rings.append(1)
-        if len(rings) == 1:
+    def wake() -> None:
+        wakes.append(1)
+        if len(wakes) == 1:
             raise KeyboardInterrupt
 
-    places.try_acquire(waiting)
-    places.enqueue(waiting, ring, inf)
+    slots.try_acquire(waiting)
+    slots.enqueue(waiting, wake, inf)
     with pytest.raises(KeyboardInterrupt):
-        places.release(first)
-    assert rings == [1, 1]
-    assert not places.to_wake
+        slots.release(first)
+    assert wakes == [1, 1]
+    assert not slots.to_wake
 
 
-def test_two_who_ring_at_once() -> None:
+def test_a_change_by_another_thread_while_waking_is_tolerated() -> None:
     class Changing(OrderedDict[Lease, Wake]):
-        """Changes while one looks."""
+        """Fails at its first iteration, as if another thread had changed it."""
 
-        looks = 0
+        iterations = 0
 
         def items(self) -> ItemsView[Lease, Wake]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
-            self.looks += 1
-            if self.looks == 1:
+            self.iterations += 1
+            if self.iterations == 1:
                 raise RuntimeError("OrderedDict mutated during iteration")
             return super().items()
 
-    places, first = full()
+    slots, first = full()
     waiting, woken = Lease(), list[int]()
-    places.try_acquire(waiting)
-    places.enqueue(waiting, lambda: woken.append(1), inf)
-    places.to_wake = Changing()
-    places.release(first)
+    slots.try_acquire(waiting)
+    slots.enqueue(waiting, lambda: woken.append(1), inf)
+    slots.to_wake = Changing()
+    slots.release(first)
     assert woken == [1]
 
 
-def test_who_comes_in_the_middle_is_not_served_there() -> None:
-    """By a signal or the collector: a call of its own would wait for itself; who gives up is left alone."""
-    places, first = full()
+def test_a_re_entrant_call_does_not_change_the_queue() -> None:
+    """A signal handler or the collector may run during an admission: `enqueue()` fails, and waiters stay."""
+    slots, first = full()
     waiting, other, seen = Lease(), Lease(), list[object]()
 
     def middle() -> None:
-        with places._lock:
-            seen.append(places.enqueue(other, object, inf))
+        with slots._lock:
+            seen.append(slots.enqueue(other, object, inf))
 
-    places.try_acquire(waiting)
-    places.enqueue(waiting, object, inf)
+    slots.try_acquire(waiting)
+    slots.enqueue(waiting, object, inf)
     middle()
-    places._admitting = True
-    assert not places.stop_waiting(waiting)
-    assert waiting in places.queue  # whoever is at it sees to it
-    places._admitting = False
-    places.release(first)
+    slots._admitting = True
+    assert not slots.stop_waiting(waiting)
+    assert waiting in slots.queue  # the running admission decides about it
+    slots._admitting = False
+    slots.release(first)
     assert seen == [False]
-    assert places.counts() == (1, 0)
+    assert slots.counts() == (1, 0)

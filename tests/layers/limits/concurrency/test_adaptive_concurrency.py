@@ -1,4 +1,4 @@
-"""`AdaptiveConcurrency`: a call has a place or is refused, and leaves it in whatever way it ends."""
+"""`AdaptiveConcurrency`: an admitted call is in flight until it ends; one beyond the limit is rejected."""
 
 from __future__ import annotations
 
@@ -11,36 +11,23 @@ import pytest
 from redouble import AdaptiveConcurrency, errors, policy_of
 from redouble._internal.locks import _after_fork
 from redouble._runtime.backend import backend
-from tests.runtime.test_cancellation import cancelled
-from tests.support.breaker_scripts import SHAPES, Service
 from tests.support.fakes import ASYNC, Boom, Panic, in_colour
+from tests.support.layers.breaker_scripts import SHAPES, Service, result_of
+from tests.support.runtime.cancellation import cancelled
 
 EACH = pytest.mark.parametrize("shape", SHAPES)
 
 
-def made(colour: str, shape: str, gate: Any, service: Service) -> Any:
-    """Make one call through any gate; return what came out, errors too."""
-    blocking, waiting = SHAPES[shape]
-
-    async def main() -> Any:
-        return await waiting(gate, service)
-
-    try:
-        return in_colour(colour, lambda: blocking(gate, service), main)
-    except BaseException as error:
-        return error
-
-
 def one(**options: Any) -> AdaptiveConcurrency:
-    """Make one that has a single place."""
+    """Return a gate with a limit of 1."""
     return AdaptiveConcurrency(1, **options)
 
 
-# -------------------------------------------------------------------------------- a place
+# ------------------------------------------------------------------------ calls in flight
 
 
 @EACH
-def test_a_call_holds_a_place_and_leaves_it(colour: str, shape: str) -> None:
+def test_a_call_is_in_flight_while_it_runs(colour: str, shape: str) -> None:
     gate, used = one(), list[float]()
 
     class Looking(Service):
@@ -48,48 +35,48 @@ def test_a_call_holds_a_place_and_leaves_it(colour: str, shape: str) -> None:
             used.append(gate.snapshot()["in_use"])
             return super().__call__(item, scale=scale)
 
-    assert [made(colour, shape, gate, Looking()) for _ in range(3)] == [6, 6, 6]
+    assert [result_of(colour, shape, gate, Looking()) for _ in range(3)] == [6, 6, 6]
     assert used == [1, 1, 1]
     assert gate.snapshot() == {"limit": 1, "in_use": 0}
 
 
 @EACH
 @pytest.mark.parametrize(
-    ("limit", "name", "says"),
+    ("limit", "name", "message"),
     [
         (1, None, "the adaptive limit is reached: 1 call is inside, which is what the service takes"),
         (2, "db", "the adaptive limit db is reached: 2 calls are inside, which is what the service takes"),
     ],
 )
-def test_who_comes_when_it_is_reached_is_refused(
-    colour: str, shape: str, limit: int, name: str | None, says: str
+def test_a_call_beyond_the_limit_is_rejected(
+    colour: str, shape: str, limit: int, name: str | None, message: str
 ) -> None:
     gate, service = AdaptiveConcurrency(limit, name=name), Service()
     tickets = [gate.admit(0.0) for _ in range(limit)]
-    refused = made(colour, shape, gate, service)
-    assert isinstance(refused, errors.BulkheadFull)
-    assert isinstance(refused, errors.Rejected)
-    assert str(refused) == says
-    assert (refused.limit, refused.wait, refused.retry_after) == (limit, 0, None)
-    assert str(pickle.loads(pickle.dumps(refused))) == says
+    rejected = result_of(colour, shape, gate, service)
+    assert isinstance(rejected, errors.BulkheadFull)
+    assert isinstance(rejected, errors.Rejected)
+    assert str(rejected) == message
+    assert (rejected.limit, rejected.wait, rejected.retry_after) == (limit, 0, None)
+    assert str(pickle.loads(pickle.dumps(rejected))) == message
     assert service.calls == 0
     assert gate.snapshot()["in_use"] == limit
     gate.ended(tickets.pop(), None, 0.0)
-    assert made(colour, shape, gate, service) == 6
+    assert result_of(colour, shape, gate, service) == 6
 
 
 @EACH
 @pytest.mark.parametrize("raised", [Boom(), Panic(), TimeoutError()])
-def test_a_place_is_left_by_an_error(colour: str, shape: str, raised: BaseException) -> None:
+def test_a_failed_call_is_no_longer_in_flight(colour: str, shape: str, raised: BaseException) -> None:
     gate, service = one(), Service()
     service.down = raised
-    assert made(colour, shape, gate, service) is raised
+    assert result_of(colour, shape, gate, service) is raised
     assert gate.snapshot()["in_use"] == 0
 
 
 @pytest.mark.parametrize("colour", ASYNC)
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape != "mixed"])
-def test_a_place_is_left_by_a_cancelled_call(colour: str, shape: str) -> None:
+def test_a_cancelled_call_is_no_longer_in_flight(colour: str, shape: str) -> None:
     class Hanging(Service):
         async def acall(self, item: int = 0, *, scale: int = 1) -> int:
             await backend().sleep(1e6)
@@ -100,7 +87,7 @@ def test_a_place_is_left_by_a_cancelled_call(colour: str, shape: str) -> None:
     assert gate.snapshot() == {"limit": 1, "in_use": 0}
 
 
-def test_a_stream_holds_its_place_while_it_is_open(colour: str) -> None:
+def test_a_stream_is_in_flight_while_it_is_open(colour: str) -> None:
     gate = one()
 
     @gate
@@ -135,7 +122,7 @@ def test_a_stream_holds_its_place_while_it_is_open(colour: str) -> None:
     assert gate.snapshot()["in_use"] == 0
 
 
-def test_a_plain_function_that_gives_a_coroutine_is_told_so() -> None:
+def test_a_plain_function_that_returns_a_coroutine_raises_type_error() -> None:
     async def late() -> int:
         return 1
 
@@ -148,7 +135,7 @@ def test_a_plain_function_that_gives_a_coroutine_is_told_so() -> None:
     assert gate.snapshot()["in_use"] == 0
 
 
-def test_a_coroutine_that_is_dropped_leaves_its_place() -> None:
+def test_a_closed_coroutine_is_no_longer_in_flight() -> None:
     async def work() -> None:
         await Yields()
 
@@ -161,13 +148,13 @@ def test_a_coroutine_that_is_dropped_leaves_its_place() -> None:
 
 
 class Yields:
-    """Awaits once."""
+    """An awaitable that suspends once."""
 
     def __await__(self) -> Any:
         yield
 
 
-def test_the_decorated_function_is_what_it_was() -> None:
+def test_a_decorated_function_keeps_its_parameters_name_and_docstring() -> None:
     gate = one()
 
     @gate
@@ -183,19 +170,19 @@ def test_the_decorated_function_is_what_it_was() -> None:
 # --------------------------------------------------------------------------------- forks
 
 
-def test_a_child_process_begins_with_all_places_free() -> None:
-    """The calls inside go on elsewhere; when they end here all the same, that changes nothing."""
+def test_a_child_process_begins_without_calls_in_flight() -> None:
+    """The end of a call that began before the fork does not change the child's count."""
     gate, after = AdaptiveConcurrency(2), list[float]()
     look: Callable[[], None] = lambda: after.append(gate.snapshot()["in_use"])
 
     @gate
-    def inside() -> None:
+    def forking() -> None:
         _after_fork()
         look()
         gate.call(look)
 
     with gate:
-        inside()
+        forking()
         look()
     look()
     assert after == [0, 1, 0, 0]

@@ -1,4 +1,4 @@
-"""`AdaptiveConcurrency`: its options, and what it says of itself, alone and in a pipeline."""
+"""`AdaptiveConcurrency`: its options, repr and snapshot, and its description and lint in a pipeline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.fakes import Boom
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "says"),
+    ("options", "error", "message"),
     [
         (
             {"initial": 0},
@@ -48,12 +48,12 @@ from tests.support.fakes import Boom
         ({"random": 0.5}, TypeError, "random=0.5"),
     ],
 )
-def test_options_that_are_refused(options: dict[str, Any], error: type[Exception], says: str) -> None:
-    with pytest.raises(error, match=says):
+def test_wrong_options_are_reported(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         AdaptiveConcurrency(**options)
 
 
-def test_what_can_be_seen_of_it() -> None:
+def test_its_repr_and_snapshot() -> None:
     gate = AdaptiveConcurrency()
     assert repr(gate) == "AdaptiveConcurrency(by='gradient', limit=20)"
     assert (gate.limit, gate.snapshot()) == (20, {"limit": 20, "in_use": 0})
@@ -63,7 +63,7 @@ def test_what_can_be_seen_of_it() -> None:
         assert named.snapshot() == {"limit": 5, "in_use": 2}
 
 
-def test_it_is_one_and_stays_one() -> None:
+def test_it_is_shared_and_never_copied() -> None:
     gate = AdaptiveConcurrency()
     assert copy.copy(gate) is copy.deepcopy(gate) is gate
     with pytest.raises(TypeError, match=r"an? AdaptiveConcurrency is shared by the calls of one process"):
@@ -71,7 +71,7 @@ def test_it_is_one_and_stays_one() -> None:
 
 
 @pytest.mark.parametrize("by", ["gradient", "aimd"])
-def test_what_a_pipeline_says_of_it(by: Any) -> None:
+def test_its_description_and_lint_in_a_pipeline(by: Any) -> None:
     gate = AdaptiveConcurrency(7, by=by)
     pipeline = Timeout(9) | Retry() | gate | Timeout(1)
     assert "as many at once as the service takes, 7 so far" in pipeline.explain()
@@ -82,6 +82,6 @@ def test_what_a_pipeline_says_of_it(by: Any) -> None:
 
 
 @pytest.mark.parametrize(("on", "objects"), [(Boom, True), (Exception, True), (KeyError, False)])
-def test_a_fallback_inside_hides_what_it_goes_by(on: type[Exception], objects: bool) -> None:
-    said = (AdaptiveConcurrency(by="aimd", on=Boom) | Fallback(value=1, on=on)).check()
-    assert ["Fallback inside AdaptiveConcurrency" in text for text in said] == [True] * objects
+def test_a_fallback_inside_that_hides_overload_errors_is_reported(on: type[Exception], objects: bool) -> None:
+    problems = (AdaptiveConcurrency(by="aimd", on=Boom) | Fallback(value=1, on=on)).check()
+    assert ["Fallback inside AdaptiveConcurrency" in text for text in problems] == [True] * objects

@@ -1,4 +1,4 @@
-"""`AdaptiveConcurrency`: which errors are signs of overload, and which say nothing, in every colour."""
+"""`AdaptiveConcurrency`: which errors are signs of overload and lower the limit, in every colour."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from redouble import SYSTEM, AdaptiveConcurrency, Verdict, errors
 from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock
-from tests.failures.test_transient_libraries import alike
-from tests.layers.limits.concurrency.test_adaptive_concurrency_load import EVERY, made
-from tests.runtime.test_cancellation import cancelled
+from tests.support.failures.library_errors import alike
 from tests.support.fakes import ASYNC, Boom, Panic, always
-from tests.support.virtual_time import at, unwaiting
+from tests.support.layers.limits.adaptive_concurrency import learned_gate
+from tests.support.runtime.cancellation import cancelled
+from tests.support.virtual_time import AROUND_LOOP, at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
@@ -34,7 +34,7 @@ SIGNS: list[tuple[BaseException, dict[str, Any], int]] = [
     (Boom(), {"on": always(Verdict.stop())}, 20),
     (Boom(), {"on": Boom, "by": "aimd"}, 18),
     (Boom(), {"on": Boom, "by": "vegas"}, 19),
-    # neither of these says anything, whatever is said of them
+    # never a sign of overload, whatever ``on`` is
     (Panic(), {"on": Exception}, 20),
     (KeyboardInterrupt(), {"on": Exception}, 20),
     (errors.Rejected("further in"), {"on": Exception}, 20),
@@ -46,12 +46,12 @@ async def nothing() -> None: ...
 
 
 @pytest.mark.parametrize(("raised", "options", "limit"), SIGNS)
-@EVERY
-def test_which_errors_lower_it(
+@AROUND_LOOP
+def test_overload_errors_lower_the_limit_and_other_errors_do_not(
     place: str, raised: BaseException, options: dict[str, Any], limit: int
 ) -> None:
-    """One is enough, in a window of many that went well; and it comes out as it is."""
-    gate, said = made(**options), list[BaseException]()
+    """One error is enough in a window of successful calls; it is raised unchanged."""
+    gate, caught = learned_gate(**options), list[BaseException]()
 
     def fails() -> None:
         raise raised
@@ -63,7 +63,7 @@ def test_which_errors_lower_it(
         try:
             gate.call(fails)
         except BaseException as error:
-            said.append(error)
+            caught.append(error)
         clock.advance(1.5)
         for _ in range(10):
             gate.call(int)
@@ -72,33 +72,35 @@ def test_which_errors_lower_it(
         try:
             await gate.call(afails)
         except BaseException as error:
-            said.append(error)
+            caught.append(error)
         await SYSTEM.asleep(1.5)
         for _ in range(10):
             await gate.call(nothing)
 
     at(place, blocking, waiting)
-    assert said == [raised]
+    assert caught == [raised]
     assert gate.limit == limit
 
 
 @pytest.mark.parametrize(
-    ("colour", "becomes"),
+    ("colour", "replaced"),
     [*((colour, False) for colour in ASYNC), *((colour, True) for colour in ASYNC if colour != "trio")],
 )
-def test_a_cancellation_says_nothing_nor_does_an_error_made_of_it(colour: str, becomes: bool) -> None:
-    """It comes of who called, and not of the service."""
+def test_a_cancellation_or_an_error_raised_from_it_does_not_lower_the_limit(
+    colour: str, replaced: bool
+) -> None:
+    """The caller cancelled: that is no sign of an overloaded service."""
     gate = AdaptiveConcurrency(on=Exception)
 
     async def hangs() -> None:
         try:
             await backend().sleep(1e6)
         finally:
-            if becomes:
+            if replaced:
                 raise Boom
 
-    came = cancelled(colour, lambda: gate.call(hangs))
-    assert isinstance(came, Boom) if becomes else came == "cancelled"
+    outcome = cancelled(colour, lambda: gate.call(hangs))
+    assert isinstance(outcome, Boom) if replaced else outcome == "cancelled"
     later = SYSTEM.now() + 60
     for _ in range(10):
         gate.ended(gate.admit(later), None, later)

@@ -1,4 +1,4 @@
-"""An adaptive limit that everybody wants at once: never too many inside, and no place is lost.
+"""An adaptive limit under contention: never more calls in flight than the limit, and none miscounted.
 
 Threads switch every microsecond in the first half; tasks are cancelled anywhere in the second.
 """
@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import SYSTEM, AdaptiveConcurrency, errors
-from tests.layers.limits.bulkhead.test_bulkhead_stress import gathered
 from tests.support.fakes import Boom, in_colour
+from tests.support.runtime.tasks import gathered
 from tests.support.thread_switching import everywhere, switching
 
 SWITCHING = pytest.mark.usefixtures(switching.__name__)
@@ -27,71 +27,71 @@ THREADS = 8
 CALLS = 300
 
 
-class Room:
-    """What is behind a gate, in both colours: it sees how many are inside."""
+class Service:
+    """The function behind a gate, in both colours; it counts its calls in flight."""
 
     def __init__(self, gate: AdaptiveConcurrency, most: int) -> None:
         self.gate, self.most = gate, most
-        self.inside: set[object] = set()
+        self.in_flight: set[object] = set()
         self.limits: set[int] = set()
         self.too_many: list[int] = []
-        self.served: list[None] = []
-        self.refused: list[None] = []
+        self.finished: list[None] = []
+        self.rejected: list[None] = []
         self.number = count()
 
     def call(self, shape: int = 0) -> None:
         with suppress(Boom, TimeoutError):
             try:
                 if shape == 0:
-                    self.gate.call(self._visit)
+                    self.gate.call(self._occupy)
                 elif shape == 1:
                     with self.gate:
-                        self._visit()
+                        self._occupy()
                 else:
                     list(self.gate(self._items)())
             except errors.BulkheadFull:
-                self.refused.append(None)
+                self.rejected.append(None)
 
     async def acall(self, waits: int = 1) -> None:
-        async def avisit() -> None:
-            me = self._come()
+        async def occupy() -> None:
+            me = self._begin()
             try:
                 for _ in range(waits):
                     await SYSTEM.asleep(0)
             finally:
-                self._go(me)
+                self._end(me)
 
         with suppress(Boom, TimeoutError):
             try:
-                await self.gate.call(avisit)
+                await self.gate.call(occupy)
             except errors.BulkheadFull:
-                self.refused.append(None)
+                self.rejected.append(None)
 
-    def _visit(self) -> None:
-        self._go(self._come())
+    def _occupy(self) -> None:
+        self._end(self._begin())
 
     def _items(self) -> Any:
-        self._visit()
+        self._occupy()
         yield
 
-    def _come(self) -> object:
+    def _begin(self) -> object:
         me = object()
-        self.inside.add(me)
+        self.in_flight.add(me)
         self.limits.add(self.gate.limit)
-        if (now := len(self.inside)) > self.most:
+        if (now := len(self.in_flight)) > self.most:
             self.too_many.append(now)
         return me
 
-    def _go(self, me: object) -> None:
-        self.inside.discard(me)
-        self.served.append(None)
+    def _end(self, me: object) -> None:
+        self.in_flight.discard(me)
+        self.finished.append(None)
         if next(self.number) % 5 == 0:
             raise Boom if next(self.number) % 2 else TimeoutError
 
-    def check(self, asked: int | None = None) -> None:
-        """See that all is well when everybody is gone: all places are there, and no more."""
+    def check(self, calls: int | None = None) -> None:
+        """Check that no call is in flight, and that exactly ``limit`` calls are admitted now."""
         assert not self.too_many
-        assert asked in (None, len(self.served) + len(self.refused))
+        assert calls in (None, len(self.finished) + len(self.rejected))
         limit = self.gate.limit
         assert self.gate.snapshot() == {"limit": limit, "in_use": 0}
         tickets = [self.gate.admit(0.0) for _ in range(limit)]
@@ -101,19 +101,19 @@ class Room:
             self.gate.ended(ticket, None, 0.0)
 
 
-def blocking(room: Room) -> Callable[[str], None]:
+def blocking(service: Service) -> Callable[[str], None]:
     def work(owner: str) -> None:
         for number in range(CALLS):
-            room.call(number % 3)
+            service.call(number % 3)
 
     return work
 
 
-def looping(room: Room) -> Callable[[str], None]:
+def looping(service: Service) -> Callable[[str], None]:
     async def main() -> None:
         async with asyncio.TaskGroup() as tasks:
             for _ in range(CALLS):
-                tasks.create_task(room.acall())
+                tasks.create_task(service.acall())
 
     return lambda _: asyncio.run(main())
 
@@ -121,22 +121,24 @@ def looping(room: Room) -> Callable[[str], None]:
 @SWITCHING
 @pytest.mark.parametrize("limit", [1, 3])
 @pytest.mark.parametrize("works", [(blocking,), (blocking, looping)])
-def test_everybody_at_once(limit: int, works: tuple[Callable[[Room], Callable[[str], None]], ...]) -> None:
-    room = Room(AdaptiveConcurrency(limit, limit, limit, window=1e-4), limit)
-    everywhere(*(work(room) for work in works), threads=THREADS)
-    room.check(THREADS * CALLS)
+def test_threads_and_tasks_at_once(
+    limit: int, works: tuple[Callable[[Service], Callable[[str], None]], ...]
+) -> None:
+    service = Service(AdaptiveConcurrency(limit, limit, limit, window=1e-4), limit)
+    everywhere(*(work(service) for work in works), threads=THREADS)
+    service.check(THREADS * CALLS)
 
 
 @SWITCHING
 @pytest.mark.parametrize("by", ["gradient", "vegas", "aimd"])
-def test_while_the_limit_changes_all_the_time(by: Any) -> None:
-    """By every window, and every window is over as soon as there is enough in it."""
+def test_no_call_is_miscounted_while_the_limit_changes(by: Any) -> None:
+    """Every window changes the limit, and ends as soon as it has enough samples."""
     gate = AdaptiveConcurrency(4, 2, 6, by, window=1e-6, relearn=1e-5, slow=1e-5, on=Exception)
-    room = Room(gate, 6)
-    everywhere(blocking(room), looping(room), threads=THREADS)
-    blocking(room)("alone, and so never refused")
-    room.check((THREADS + 1) * CALLS)
-    assert {2, 4} <= room.limits <= {2, 3, 4, 5, 6}
+    service = Service(gate, 6)
+    everywhere(blocking(service), looping(service), threads=THREADS)
+    blocking(service)("alone, and so never rejected")
+    service.check((THREADS + 1) * CALLS)
+    assert {2, 4} <= service.limits <= {2, 3, 4, 5, 6}
 
 
 # ------------------------------------------------------------------------- cancellations
@@ -150,36 +152,36 @@ def test_while_the_limit_changes_all_the_time(by: Any) -> None:
     seed=st.integers(0, 1000),
     share=st.sampled_from([0.3, 0.7, 1.0]),
 )
-def test_random_cancellations_lose_no_place(
+def test_no_call_is_miscounted_by_random_cancellations(
     colour: str, limit: int, waits: list[int], seed: int, share: float
 ) -> None:
-    room, chance = Room(AdaptiveConcurrency(limit, limit, limit), limit), random.Random(seed)
+    service, chance = Service(AdaptiveConcurrency(limit, limit, limit), limit), random.Random(seed)
 
-    def visiting(times: int) -> Callable[[], Any]:
-        return lambda: room.acall(times)
+    def calling(times: int) -> Callable[[], Any]:
+        return lambda: service.acall(times)
 
     async def main() -> None:
-        await gathered(colour, [visiting(times) for times in waits], lambda: chance.random() < share)
+        await gathered(colour, [calling(times) for times in waits], lambda: chance.random() < share)
 
     in_colour(colour, lambda: None, main)
-    assert not room.inside
-    room.check()
+    assert not service.in_flight
+    service.check()
 
 
-@given(st.lists(st.tuples(st.sampled_from(["come", "good", "bad", "cancelled"]), st.integers(0, 9))))
+@given(st.lists(st.tuples(st.sampled_from(["admit", "good", "bad", "cancelled"]), st.integers(0, 9))))
 @settings(max_examples=50)
-def test_any_sequence(steps: list[tuple[str, int]]) -> None:
-    """It does what a list of who is inside would do, whatever the limit is by then."""
-    gate, inside = AdaptiveConcurrency(2, 1, 4, window=0.5, on=Boom), list[Any]()
+def test_any_sequence_of_calls_matches_a_model(steps: list[tuple[str, int]]) -> None:
+    """The model is a list of the calls in flight; the limit may change at every step."""
+    gate, in_flight = AdaptiveConcurrency(2, 1, 4, window=0.5, on=Boom), list[Any]()
     ends: dict[str, BaseException | None] = {"good": None, "bad": Boom(), "cancelled": GeneratorExit()}
     for now, (step, which) in enumerate(steps):
-        if step != "come":
-            if inside:
-                gate.ended(inside.pop(which % len(inside)), ends[step], float(now))
-        elif len(inside) < gate.limit:
-            inside.append(gate.admit(float(now)))
+        if step != "admit":
+            if in_flight:
+                gate.ended(in_flight.pop(which % len(in_flight)), ends[step], float(now))
+        elif len(in_flight) < gate.limit:
+            in_flight.append(gate.admit(float(now)))
         else:
             with pytest.raises(errors.BulkheadFull):
                 gate.admit(float(now))
-        assert gate.snapshot() == {"limit": gate.limit, "in_use": len(inside)}
+        assert gate.snapshot() == {"limit": gate.limit, "in_use": len(in_flight)}
         assert 1 <= gate.limit <= 4

@@ -1,4 +1,4 @@
-"""`AdaptiveRate`: its options, what it says, and what counts as throttling."""
+"""`AdaptiveRate`: its options and errors, and which errors count as throttling."""
 
 from __future__ import annotations
 
@@ -12,28 +12,15 @@ import pytest
 
 from redouble import AdaptiveRate, Fallback, Kind, Pipeline, Retry, Timeout, Verdict, errors, policy_of
 from redouble.testing import VirtualClock, virtual_time
-from tests.layers.limits.bulkhead.test_bulkhead_waiting import nothing, turned
-from tests.support.fakes import Boom, Panic, UnhashableRule, always
-
-
-class Throttled(Exception):
-    """The other side says that we are too fast."""
-
-
-def throttled(gate: AdaptiveRate, error: BaseException | None = None) -> None:
-    """Let a call end so."""
-    try:
-        with gate:
-            raise error or Throttled
-    except BaseException:  # noqa: S110  whatever it was
-        pass
-
+from tests.support.fakes import Boom, Panic, UnhashableRule, always, nothing
+from tests.support.layers.limits.adaptive_rates import Throttled, throttled
+from tests.support.virtual_time import in_virtual_colour
 
 # ------------------------------------------------------------------------------ options
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "says"),
+    ("options", "error", "message"),
     [
         ({"on": ()}, ValueError, r"AdaptiveRate on=\(\) is empty, so nothing would count"),
         ({"on": []}, ValueError, "is empty"),
@@ -48,8 +35,8 @@ def throttled(gate: AdaptiveRate, error: BaseException | None = None) -> None:
         ({"name": 3}, TypeError, "AdaptiveRate name=3: write a text, or None"),
     ],
 )
-def test_options_that_are_refused(options: dict[str, Any], error: type[Exception], says: str) -> None:
-    with pytest.raises(error, match=says):
+def test_wrong_options_are_reported(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         AdaptiveRate(**options)
 
 
@@ -60,18 +47,18 @@ def test_options_that_are_refused(options: dict[str, Any], error: type[Exception
         (AdaptiveRate(wait=2, name="s3"), ["wait=2.0", "name='s3'"]),
     ],
 )
-def test_its_text(gate: AdaptiveRate, words: list[str]) -> None:
+def test_its_repr(gate: AdaptiveRate, words: list[str]) -> None:
     assert all(word in repr(gate) for word in words)
 
 
-def test_it_is_one_and_stays_one() -> None:
+def test_it_is_shared_and_never_copied() -> None:
     gate = AdaptiveRate()
     assert copy.copy(gate) is copy.deepcopy(gate) is gate
     with pytest.raises(TypeError, match=r"an? AdaptiveRate is shared by the calls of one process"):
         pickle.dumps(gate)
 
 
-def test_what_it_decorates_knows_it() -> None:
+def test_policy_of_a_decorated_function_is_the_gate() -> None:
     gate = AdaptiveRate()
 
     @gate
@@ -84,30 +71,30 @@ def test_what_it_decorates_knows_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gate", "told", "at_worst"),
+    ("gate", "description", "at_worst"),
     [
         (AdaptiveRate(), "as fast as the other side lets us", "takes and any amount of waiting"),
         (AdaptiveRate(wait=2), "lets us, waiting up to 2 s", "takes and 2 s of waiting"),
     ],
 )
-def test_how_it_is_explained(gate: AdaptiveRate, told: str, at_worst: str) -> None:
+def test_its_description(gate: AdaptiveRate, description: str, at_worst: str) -> None:
     drawn, *_, worst = Pipeline(gate).explain().splitlines()
-    assert drawn.endswith(told)
+    assert drawn.endswith(description)
     assert worst.endswith(at_worst)
 
 
-def test_its_place_in_a_pipeline() -> None:
-    def said(pipeline: Pipeline) -> list[str]:
+def test_lint_in_a_pipeline() -> None:
+    def problems(pipeline: Pipeline) -> list[str]:
         return [text for text in pipeline.check() if text.startswith("AdaptiveRate")]
 
-    assert said(Retry() | AdaptiveRate()) == said(Timeout(9) | AdaptiveRate()) == []
-    [text] = said(AdaptiveRate() | Retry())
+    assert problems(Retry() | AdaptiveRate()) == problems(Timeout(9) | AdaptiveRate()) == []
+    [text] = problems(AdaptiveRate() | Retry())
     assert text.startswith("AdaptiveRate outside Retry")
     [text] = (AdaptiveRate(Boom) | Fallback(value=1, on=Boom)).check()
     assert "Fallback" in text
 
 
-# -------------------------------------------------------------------- what is throttling
+# ----------------------------------------------------------- which errors are throttling
 
 
 def rule_for(word: str) -> Callable[[Exception], bool | None]:
@@ -115,7 +102,7 @@ def rule_for(word: str) -> Callable[[Exception], bool | None]:
 
 
 @pytest.mark.parametrize(
-    ("on", "error", "is_so"),
+    ("on", "error", "counts"),
     [
         (Throttled, Throttled(), True),
         (Throttled, Boom(), False),
@@ -128,17 +115,17 @@ def rule_for(word: str) -> Callable[[Exception], bool | None]:
         (always(Verdict.retry(kind=Kind.throttled)), Boom(), True),
         (always(Verdict.stop()), Boom(), False),
         (UnhashableRule(), Boom(), True),
-        # what says nothing about the other side
+        # errors that do not come from the server
         (Exception, errors.Rejected("further in"), False),
         (Exception, errors.RateLimited("further in"), False),
         (Exception, Panic(), False),
         (Exception, KeyboardInterrupt(), False),
     ],
 )
-def test_what_counts(on: Any, error: BaseException, is_so: bool) -> None:
+def test_which_errors_count_as_throttling(on: Any, error: BaseException, counts: bool) -> None:
     gate = AdaptiveRate(on)
     throttled(gate, error)
-    assert (gate.snapshot()["rate"] is not None) == is_so
+    assert (gate.snapshot()["rate"] is not None) == counts
     wrapped = AdaptiveRate(on)
 
     @wrapped
@@ -148,22 +135,22 @@ def test_what_counts(on: Any, error: BaseException, is_so: bool) -> None:
     with pytest.raises(type(error)) as caught:
         fails()
     assert caught.value is error
-    assert (wrapped.snapshot()["rate"] is not None) == is_so
+    assert (wrapped.snapshot()["rate"] is not None) == counts
 
 
-def test_by_default_it_is_what_is_known_as_such() -> None:
+def test_by_default_a_429_counts_as_throttling() -> None:
     request = httpx.Request("GET", "http://localhost")
-    for status, is_so in [(429, True), (500, False), (503, False), (404, False)]:
+    for status, counts in [(429, True), (500, False), (503, False), (404, False)]:
         gate = AdaptiveRate()
         throttled(gate, httpx.HTTPStatusError("", request=request, response=httpx.Response(status)))
-        assert (gate.snapshot()["rate"] is not None) == is_so
+        assert (gate.snapshot()["rate"] is not None) == counts
     gate = AdaptiveRate()
     throttled(gate, ConnectionResetError())
     assert gate.snapshot()["rate"] is None
 
 
 @pytest.mark.parametrize("error", [errors.Rejected("further in"), Panic()])
-def test_what_says_nothing_is_not_measured_either(error: BaseException) -> None:
+def test_a_rejection_or_a_base_exception_is_not_measured(error: BaseException) -> None:
     with virtual_time() as clock:
         gate = AdaptiveRate()
         throttled(gate, error)
@@ -176,10 +163,10 @@ def test_what_says_nothing_is_not_measured_either(error: BaseException) -> None:
         assert (gate.snapshot()["measured"] or 0) > 0
 
 
-# ------------------------------------------------------------------------------ refusals
+# ---------------------------------------------------------------------------- rejections
 
 
-def test_what_it_says_when_it_refuses(colour: str) -> None:
+def test_the_error_of_a_rejected_call(colour: str) -> None:
     gate = AdaptiveRate(Throttled, 0.5, least=1, name="s3")
     throttled(gate)
 
@@ -192,14 +179,14 @@ def test_what_it_says_when_it_refuses(colour: str) -> None:
         await gate.call(nothing)
 
     with pytest.raises(errors.RateLimited) as caught:
-        turned(colour, blocking, waiting)
+        in_virtual_colour(colour, blocking, waiting)
     why = "and it waits for no more than 0.5 s"
     assert str(caught.value) == f"the adaptive rate s3 is down to 1 calls a second after throttling, {why}"
     assert caught.value.retry_after == pytest.approx(1)
     assert gate.snapshot()["queued"] == 0
 
 
-def test_a_policy_waits_until_there_is_room() -> None:
+def test_a_policy_outside_waits_for_the_retry_after() -> None:
     with virtual_time() as clock:
         gate = AdaptiveRate(Throttled, 0, least=4)
         throttled(gate)

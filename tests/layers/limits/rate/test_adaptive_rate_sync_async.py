@@ -1,4 +1,4 @@
-"""`AdaptiveRate` in every colour: off until the first throttling, and what it learns."""
+"""`AdaptiveRate` in every colour: no limit until the first throttling, and how the rate adapts."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ import pytest
 
 from redouble import AdaptiveRate
 from redouble.testing import VirtualClock, virtual_time
-from tests.layers.limits.bulkhead.test_bulkhead_waiting import nothing, turned
-from tests.layers.limits.rate.test_adaptive_rate import Throttled, throttled
-from tests.support.breaker_scripts import SHAPES, Service
-from tests.support.fakes import Boom, Virtual
-
-WAITING = [shape for shape in SHAPES if shape != "mixed"]  # `with` never waits in async code
+from tests.support.fakes import Boom, Virtual, nothing
+from tests.support.layers.breaker_scripts import SHAPES, WAITING_SHAPES, Service
+from tests.support.layers.limits.adaptive_rates import Throttled, throttled
+from tests.support.virtual_time import in_virtual_colour
 
 
-@pytest.mark.parametrize("shape", WAITING)
-def test_off_until_the_first_throttling(colour: str, shape: str) -> None:
-    """Then calls wait for their turn; errors of other kinds change nothing about that."""
+@pytest.mark.parametrize("shape", WAITING_SHAPES)
+def test_calls_are_not_limited_until_the_first_throttling(colour: str, shape: str) -> None:
+    """Then calls wait for a permit; other errors do not change that."""
     make, amake = SHAPES[shape]
 
     def blocking(clock: VirtualClock) -> None:
@@ -50,7 +48,7 @@ def test_off_until_the_first_throttling(colour: str, shape: str) -> None:
         assert clock.now() == pytest.approx(0.75)
         assert service.calls == 29
 
-    turned(colour, blocking, waiting)
+    in_virtual_colour(colour, blocking, waiting)
 
 
 def adaptive() -> Any:
@@ -67,8 +65,8 @@ async def aattempt(call: Callable[[], Any]) -> None:
         assert await call() == 6
 
 
-def test_it_measures_what_goes_well(colour: str) -> None:
-    """Also where the clock is hardly looked at; and what was measured is what throttling cuts."""
+def test_the_rate_of_successful_calls_is_measured(colour: str) -> None:
+    """Although the clock is rarely read. Throttling cuts the measured rate."""
 
     def blocking(clock: VirtualClock) -> AdaptiveRate:
         gate = AdaptiveRate(Throttled)
@@ -87,42 +85,42 @@ def test_it_measures_what_goes_well(colour: str) -> None:
             clock.advance(0.5)
         return gate
 
-    def seen(gate: AdaptiveRate) -> None:
+    def check(gate: AdaptiveRate) -> None:
         measured = gate.snapshot()["measured"] or 0
         assert measured == pytest.approx(1000, rel=0.1)
         throttled(gate)
         assert gate.snapshot()["rate"] == pytest.approx(0.7 * measured, rel=0.1)
 
-    async def aseen(clock: VirtualClock) -> None:
-        seen(await waiting(clock))
+    async def acheck(clock: VirtualClock) -> None:
+        check(await waiting(clock))
 
-    turned(colour, lambda clock: seen(blocking(clock)), aseen)
+    in_virtual_colour(colour, lambda clock: check(blocking(clock)), acheck)
 
 
-def test_a_busy_one_hardly_looks_at_the_clock_and_is_locked_once_in_half_a_second() -> None:
-    looks, reads = list[float](), list[float]()
+def test_a_busy_gate_rarely_reads_the_clock_and_locks_twice_a_second() -> None:
+    advances, reads = list[float](), list[float]()
 
     class Watched(AdaptiveRate):
         def _advance_window(self) -> None:
-            looks.append(clock.time)
+            advances.append(clock.time)
             super()._advance_window()
 
     def read() -> float:
         reads.append(clock.time)
         return clock.time
 
-    with virtual_time() as turning:
+    with virtual_time() as virtual_clock:
         clock = Virtual()
-        turning.now = read  # type: ignore[method-assign]
+        virtual_clock.now = read  # type: ignore[method-assign]
         work = Watched(Throttled)(partial(int, 7))
         for clock.time in (0, 0.5, 1, 1.5, 2, 2.5):
             for _ in range(800):
                 work()
-    assert [look for look in looks if look] == [0.5, 1, 1.5, 2, 2.5]
+    assert [advance_time for advance_time in advances if advance_time] == [0.5, 1, 1.5, 2, 2.5]
     assert 14 <= reads.count(2.0) <= 18
 
 
-def test_what_goes_well_makes_it_faster_again(colour: str) -> None:
+def test_successful_calls_raise_the_rate_again(colour: str) -> None:
     def blocking(clock: VirtualClock) -> list[float]:
         gate, rates = busy(clock), list[float]()
         for _ in range(3):
@@ -147,5 +145,5 @@ def test_what_goes_well_makes_it_faster_again(colour: str) -> None:
         assert (gate.snapshot()["rate"] or 0) < 100
         return gate
 
-    sooner, later, last = turned(colour, blocking, waiting)
+    sooner, later, last = in_virtual_colour(colour, blocking, waiting)
     assert 70 < sooner < later < last

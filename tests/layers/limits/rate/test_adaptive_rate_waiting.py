@@ -1,4 +1,4 @@
-"""Those who wait for an adaptive rate: in order, never under the lock, and a cancelled call says nothing."""
+"""Waiting for an adaptive rate: in order, and never under the lock; a cancelled call is not counted."""
 
 from __future__ import annotations
 
@@ -13,59 +13,57 @@ import trio
 from redouble import SYSTEM, AdaptiveRate, errors
 from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock
-from tests.layers.limits.bulkhead.test_bulkhead_faults import Task, settled
-from tests.layers.limits.bulkhead.test_bulkhead_waiting import nothing
-from tests.layers.limits.rate.test_adaptive_rate import Throttled, throttled
-from tests.layers.limits.rate.test_adaptive_rate_sync_async import WAITING
-from tests.layers.limits.rate.test_wait_queue import LOOPS, with_tasks
-from tests.runtime.test_cancellation import cancelled
-from tests.support.breaker_scripts import SHAPES, Service
 from tests.support.bulkhead_callers import A_MINUTE, until
-from tests.support.fakes import ASYNC, COLOURS, Boom, in_colour
+from tests.support.fakes import ASYNC, COLOURS, Boom, in_colour, nothing
+from tests.support.layers.breaker_scripts import SHAPES, WAITING_SHAPES, Service
+from tests.support.layers.limits.adaptive_rates import Throttled, throttled
+from tests.support.layers.limits.wait_queues import LOOPS, with_tasks
+from tests.support.runtime.cancellation import cancelled
+from tests.support.runtime.tasks import Task, settled
 
-SLOW = 1e-6  # calls a second: nobody waits for that in a test
+SLOW = 1e-6  # calls a second: no test waits for the next permit
 
 
 def slowed(rate: float) -> Any:
-    """Make one that has been throttled just now, and lets calls pass at this rate at first."""
+    """Return a gate that was throttled just now, and has this rate at first."""
     gate = AdaptiveRate(Throttled, least=rate)
     throttled(gate)
     return gate
 
 
 @LOOPS
-@pytest.mark.parametrize("gone", [[], [0], [1], [3], [0, 1, 3]])
-def test_who_is_cancelled_loses_nothing_for_the_others(colour: str, gone: list[int]) -> None:
-    came: list[tuple[int, float]] = []
+@pytest.mark.parametrize("leaving", [[], [0], [1], [3], [0, 1, 3]])
+def test_waiters_advance_when_others_are_cancelled(colour: str, leaving: list[int]) -> None:
+    passed: list[tuple[int, float]] = []
 
     async def main(clock: VirtualClock, start: Callable[..., Task]) -> None:
         gate = slowed(4)
 
         async def work(number: int) -> None:
-            came.append((number, clock.now()))
+            passed.append((number, clock.now()))
 
         tasks: list[Task] = []
         for number in range(4):
             tasks.append(start(partial(gate.call, work, number)))
             await settled(colour)
         assert gate.snapshot()["queued"] == 4
-        for number in gone:
+        for number in leaving:
             tasks[number].cancel()
             await settled(colour)
         while gate.snapshot()["queued"]:
             await gate.call(nothing)
 
     with_tasks(colour, main)
-    stayed = [number for number in range(4) if number not in gone]
-    assert [number for number, _ in came] == stayed
-    assert [moment for _, moment in came] == pytest.approx(
+    stayed = [number for number in range(4) if number not in leaving]
+    assert [number for number, _ in passed] == stayed
+    assert [moment for _, moment in passed] == pytest.approx(
         [0.25 * turn for turn in range(1, len(stayed) + 1)]
     )
 
 
 @pytest.mark.parametrize("colour", ASYNC)
-@pytest.mark.parametrize("shape", WAITING)
-def test_a_cancelled_call_says_nothing(colour: str, shape: str) -> None:
+@pytest.mark.parametrize("shape", WAITING_SHAPES)
+def test_a_cancelled_call_is_not_counted(colour: str, shape: str) -> None:
     class Hanging(Service):
         async def acall(self, item: int = 0, *, scale: int = 1) -> int:
             await backend().sleep(1e6)
@@ -78,40 +76,40 @@ def test_a_cancelled_call_says_nothing(colour: str, shape: str) -> None:
 
 
 @pytest.mark.parametrize("colour", [colour for colour in ASYNC if colour != "trio"])
-def test_what_is_made_of_a_cancellation_says_nothing_either(colour: str) -> None:
+def test_an_error_raised_from_a_cancellation_is_not_counted(colour: str) -> None:
     gate = AdaptiveRate(Exception)
 
-    async def spoilt() -> None:
+    async def failing() -> None:
         try:
             await backend().sleep(1e6)
         finally:
             raise Boom
 
-    cancelled(colour, lambda: gate.call(spoilt))
+    cancelled(colour, lambda: gate.call(failing))
     assert gate.snapshot()["rate"] is None
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-def test_nobody_waits_under_the_lock(colour: str) -> None:
-    """Others can ask it something, and learn, while one waits."""
-    gate, came = slowed(SLOW), list[str]()
+def test_no_call_waits_under_the_lock(colour: str) -> None:
+    """While a call waits, others can read the snapshot and record how they ended."""
+    gate, passed = slowed(SLOW), list[str]()
 
-    async def acome() -> None:
-        came.append("came")
+    async def awork() -> None:
+        passed.append("passed")
 
     def run() -> None:
-        in_colour(colour, lambda: gate.call(came.append, "came"), lambda: gate.call(acome))
+        in_colour(colour, lambda: gate.call(passed.append, "passed"), lambda: gate.call(awork))
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     until(lambda: gate.snapshot()["queued"] == 1)
     assert gate._wait_queue._lock.acquire(blocking=False)
     gate._wait_queue._lock.release()
-    assert came == []
+    assert passed == []
     gate._bucket._least = 1e6
-    gate.ended(None, Boom(), SYSTEM.now())  # an answer, and with it another rate: who waits looks again
+    gate.ended(None, Boom(), SYSTEM.now())  # changes the rate, so that the waiter checks again
     thread.join(A_MINUTE)
-    assert came == ["came"]
+    assert passed == ["passed"]
 
 
 @pytest.mark.parametrize("colour", ASYNC)
@@ -127,7 +125,7 @@ def test_a_blocking_call_never_waits_on_the_thread_of_a_loop(colour: str) -> Non
     in_colour(colour, lambda: None, main)
 
 
-def test_a_task_is_cut_while_it_waits() -> None:
+def test_a_waiting_task_can_be_cancelled() -> None:
     gate = slowed(SLOW)
 
     async def main() -> None:

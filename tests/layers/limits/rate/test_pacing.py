@@ -1,4 +1,4 @@
-"""The arithmetic of a rate limit: what passes when, what a pause and a spread quota do, and another clock."""
+"""The GCRA arithmetic of a rate limit: when calls pass, pauses, spread quotas, and clocks that go back."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pytest
 from redouble._layers.limits.pacing import CLOCK_TOLERANCE, GcraPacer
 
 
-def held(interval: float, burst: int) -> GcraPacer:
-    """Make a flow that is asked by all."""
-    flow = GcraPacer(interval, burst)
-    flow.close_fast_path()
-    return flow
+def closed(interval: float, burst: int) -> GcraPacer:
+    """Return a pacer whose fast path is closed."""
+    pacer = GcraPacer(interval, burst)
+    pacer.close_fast_path()
+    return pacer
 
 
 @pytest.mark.parametrize(
-    ("interval", "burst", "asked", "passed"),
+    ("interval", "burst", "arrivals", "passed"),
     [
         (1.0, 1, [0, 0, 0.5, 1, 1.5, 2], [0, 1, 2]),
-        (1.0, 1, [0, 5, 5, 5.9, 6], [0, 5, 6]),  # a rest is worth no more than one
+        (1.0, 1, [0, 5, 5, 5.9, 6], [0, 5, 6]),  # a pause allows no burst
         (1.0, 3, [0, 0, 0, 0, 0.9, 1, 1.9], [0, 0, 0, 1]),
         (1.0, 3, [0, 0, 0, 2, 2, 2, 3, 3], [0, 0, 0, 2, 2, 3]),
         (1.0, 2, [0, 100, 100, 100, 101, 101], [0, 100, 100, 101]),
@@ -32,100 +32,100 @@ def held(interval: float, burst: int) -> GcraPacer:
             1,
             [0, 1 - CLOCK_TOLERANCE / 2, 2 - CLOCK_TOLERANCE, 2],
             [0, 1 - CLOCK_TOLERANCE / 2, 2 - CLOCK_TOLERANCE],
-        ),  # near enough
+        ),  # within the tolerance
         (1.0, 1, [0, 1 - 2 * CLOCK_TOLERANCE], [0]),
     ],
 )
-def test_what_passes(interval: float, burst: int, asked: list[float], passed: list[float]) -> None:
-    flow = held(interval, burst)
-    for now in asked:
-        if not flow.due(now):
+def test_when_calls_pass(interval: float, burst: int, arrivals: list[float], passed: list[float]) -> None:
+    pacer = closed(interval, burst)
+    for now in arrivals:
+        if not pacer.due(now):
             assert passed.pop(0) == now
-            flow.take(now)
+            pacer.take(now)
     assert passed == []
 
 
 @pytest.mark.parametrize(
-    ("told", "moments"),
+    ("steps", "moments"),
     [
         ([("pause", 5.0)], [5, 6, 7]),
         ([("pause", 5.0), ("pause", 2.0)], [5, 6, 7]),
         ([("pause", 0.0)], [1, 2, 3]),
-        ([("spread", 2, 20.0)], [1, 11, 20, 21]),  # one passed already; its interval still counts
+        ([("spread", 2, 20.0)], [1, 11, 20, 21]),  # one call has passed already; its interval still counts
         ([("spread", 4, 20.0)], [1, 6, 11, 16, 20, 21]),
         ([("spread", 20, 20.0)], [1, 2, 3]),
-        ([("spread", 50, 20.0)], [1, 2, 3]),  # it is never a reason to go faster
+        ([("spread", 50, 20.0)], [1, 2, 3]),  # a quota never makes calls faster
         ([("spread", 2, 20.0), ("spread", 50, 20.0)], [1, 2, 3]),
         ([("spread", 2, 20.0), ("pause", 7.0)], [7, 17, 20, 21]),
         ([("pause", 7.0), ("spread", 2, 20.0)], [7, 17, 20, 21]),
         ([("spread", 2, 20.0), ("pause", 30.0)], [30, 31, 32]),
     ],
 )
-def test_what_we_are_told(told: list[tuple[Any, ...]], moments: list[float]) -> None:
-    """A call has just passed, and then all that come wait: when they pass."""
-    flow = held(1.0, 1)
-    flow.take(0.0)
-    for what, *said in told:
-        getattr(flow, what)(*said, 0.0)
+def test_pauses_and_spread_quotas_delay_calls(steps: list[tuple[Any, ...]], moments: list[float]) -> None:
+    """``moments``: when the next calls pass, if a call has just passed and all others wait."""
+    pacer = closed(1.0, 1)
+    pacer.take(0.0)
+    for method, *arguments in steps:
+        getattr(pacer, method)(*arguments, 0.0)
     seen, now = list[float](), 0.0
-    promised = [flow.due(0.0, ahead) for ahead in range(len(moments))]
+    promised = [pacer.due(0.0, ahead) for ahead in range(len(moments))]
     for _ in moments:
-        now += flow.due(now)
-        flow.take(now)
+        now += pacer.due(now)
+        pacer.take(now)
         seen.append(now)
     assert seen == promised == moments
 
 
 def test_no_burst_while_a_quota_is_spread() -> None:
-    flow = GcraPacer(1.0, 5)
-    assert flow.available(100.0) == 5
-    flow.spread(2, 20.0, 100.0)
-    assert flow.available(100.0) == flow.available(119.0) == 1
-    assert flow.available(120.0 + 4) == 5
+    pacer = GcraPacer(1.0, 5)
+    assert pacer.available(100.0) == 5
+    pacer.spread(2, 20.0, 100.0)
+    assert pacer.available(100.0) == pacer.available(119.0) == 1
+    assert pacer.available(120.0 + 4) == 5
 
 
-# --------------------------------------------------------------------------- unasked
+# --------------------------------------------------------------------- the fast path
 
 
-def test_who_comes_in_time_passes_unasked_unless_somebody_waits() -> None:
-    flow = GcraPacer(1.0, 1)
-    flow.fast_arrival_time = 7.0  # somebody has passed at 6
-    flow.close_fast_path()
-    assert (flow.fast_arrival_time, flow.arrival_time) == (inf, 7.0)
-    flow.take(7.0)
-    flow.close_fast_path()
-    assert (flow.fast_arrival_time, flow.arrival_time) == (inf, 8.0)
-    flow.open_fast_path()
-    assert flow.fast_arrival_time == 8.0
-    flow.open_fast_path()
-    assert flow.fast_arrival_time == 8.0
+def test_closing_and_opening_the_fast_path_keeps_the_arrival_time() -> None:
+    pacer = GcraPacer(1.0, 1)
+    pacer.fast_arrival_time = 7.0  # a call has passed at 6
+    pacer.close_fast_path()
+    assert (pacer.fast_arrival_time, pacer.arrival_time) == (inf, 7.0)
+    pacer.take(7.0)
+    pacer.close_fast_path()
+    assert (pacer.fast_arrival_time, pacer.arrival_time) == (inf, 8.0)
+    pacer.open_fast_path()
+    assert pacer.fast_arrival_time == 8.0
+    pacer.open_fast_path()
+    assert pacer.fast_arrival_time == 8.0
 
 
-def test_one_that_passes_after_the_others_were_let_pass_unasked_counts_for_them_too() -> None:
-    """The collector may end somebody's waiting, who was the last, in the middle of another's asking."""
-    flow = held(1.0, 1)
-    flow.open_fast_path()
-    flow.take(5.0)
-    assert flow.fast_arrival_time == flow.arrival_time == 6.0
+def test_a_permit_taken_after_the_fast_path_was_opened_counts_there_too() -> None:
+    """A finaliser may end the last wait, and so open the fast path, just before another call passes."""
+    pacer = closed(1.0, 1)
+    pacer.open_fast_path()
+    pacer.take(5.0)
+    assert pacer.fast_arrival_time == pacer.arrival_time == 6.0
 
 
-def test_nobody_passes_unasked_while_a_quota_is_spread() -> None:
-    flow = GcraPacer(1.0, 1)
-    flow.spread(2, 20.0, 0.0)
-    flow.open_fast_path()
-    assert flow.fast_arrival_time == inf
-    assert flow.due(20.0) == 0.0
-    flow.open_fast_path()
-    assert flow.fast_arrival_time == flow.arrival_time
+def test_the_fast_path_stays_closed_while_a_quota_is_spread() -> None:
+    pacer = GcraPacer(1.0, 1)
+    pacer.spread(2, 20.0, 0.0)
+    pacer.open_fast_path()
+    assert pacer.fast_arrival_time == inf
+    assert pacer.due(20.0) == 0.0
+    pacer.open_fast_path()
+    assert pacer.fast_arrival_time == pacer.arrival_time
 
 
-# ------------------------------------------------------------------------ another clock
+# ------------------------------------------------------------------ clocks that go back
 
 
 @pytest.mark.parametrize(
-    ("told", "then", "wait"),
+    ("steps", "then", "wait"),
     [
-        ([("take", 1000.0)], 999.5, 1.5),  # a thread that read the clock a moment before
+        ([("take", 1000.0)], 999.5, 1.5),  # a time that another thread read a moment earlier
         ([("take", 1000.0)], 5.0, 0.0),
         ([("pause", 50.0, 1000.0)], 999.5, 50.5),
         ([("pause", 50.0, 1000.0)], 998.0, 0.0),
@@ -135,13 +135,13 @@ def test_nobody_passes_unasked_while_a_quota_is_spread() -> None:
         ([("spread", 2, 60.0, 1000.0), ("take", 1000.0)], 5.0, 0.0),
     ],
 )
-def test_a_clock_that_goes_back(told: list[tuple[Any, ...]], then: float, wait: float) -> None:
-    """By a little it is the same one, and by more it is another: nobody waits for a moment of the other."""
-    flow = held(1.0, 1)
-    for what, *said in told:
-        getattr(flow, what)(*said)
-    assert flow.due(then) == wait
+def test_a_clock_that_goes_back(steps: list[tuple[Any, ...]], then: float, wait: float) -> None:
+    """A small step back is the same clock; after more than a second, the times of the old clock expire."""
+    pacer = closed(1.0, 1)
+    for method, *arguments in steps:
+        getattr(pacer, method)(*arguments)
+    assert pacer.due(then) == wait
     if not wait:
-        assert flow.available(then) == 1
-        flow.take(then)
-        assert flow.due(then) == 1.0
+        assert pacer.available(then) == 1
+        pacer.take(then)
+        assert pacer.due(then) == 1.0

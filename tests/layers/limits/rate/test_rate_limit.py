@@ -1,4 +1,4 @@
-"""`RateLimit`: its options, what it says, its place in a pipeline, and that there is only one of it."""
+"""`RateLimit`: its options and errors, its description and lint in a pipeline, and its snapshot."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import pytest
 
 from redouble import Hints, Pipeline, RateLimit, Retry, Timeout, errors, policy_of
 from redouble.testing import VirtualClock, virtual_time
-from tests.layers.limits.bulkhead.test_bulkhead_waiting import nothing, turned
+from tests.support.fakes import nothing
+from tests.support.virtual_time import in_virtual_colour
 
 # ------------------------------------------------------------------------------ options
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "says"),
+    ("arguments", "error", "message"),
     [
         ((0,), ValueError, "RateLimit rate=0: write calls, from 1e-9 to 1e9, such as 10"),
         ((-3,), ValueError, "RateLimit rate=-3"),
@@ -45,21 +46,21 @@ from tests.layers.limits.bulkhead.test_bulkhead_waiting import nothing, turned
         ((1e9, 1e-300), ValueError, "write a rate that clocks can keep, and a burst of up to"),
     ],
 )
-def test_options_that_are_refused(arguments: tuple[Any, ...], error: type[Exception], says: str) -> None:
-    with pytest.raises(error, match=says):
+def test_wrong_options_are_reported(arguments: tuple[Any, ...], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         RateLimit(*arguments)
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"following": 1}, "RateLimit following=1: write True or False"),
         ({"following": None}, "RateLimit following=None"),
         ({"name": 3}, "RateLimit name=3: write a text, or None"),
     ],
 )
-def test_named_options_that_are_refused(options: dict[str, Any], says: str) -> None:
-    with pytest.raises(TypeError, match=says):
+def test_wrong_keyword_options_are_reported(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
         RateLimit(10, **options)
 
 
@@ -75,7 +76,7 @@ def test_named_options_that_are_refused(options: dict[str, Any], says: str) -> N
         ),
     ],
 )
-def test_its_text_makes_another_one(limit: RateLimit, text: str) -> None:
+def test_its_repr_recreates_it(limit: RateLimit, text: str) -> None:
     assert repr(limit) == text
     other = eval(text)  # noqa: S307
     assert repr(other) == text
@@ -88,7 +89,7 @@ def test_its_text_makes_another_one(limit: RateLimit, text: str) -> None:
     )
 
 
-def test_it_is_one_and_stays_one() -> None:
+def test_it_is_shared_and_never_copied() -> None:
     limit = RateLimit(1, wait=0)
     assert copy.copy(limit) is copy.deepcopy(limit) is limit
     with pytest.raises(TypeError, match="a RateLimit is shared by the calls of one process"):
@@ -97,7 +98,7 @@ def test_it_is_one_and_stays_one() -> None:
         pickle.dumps(Retry() | limit)
 
 
-# -------------------------------------------------------------------------- what it says
+# ------------------------------------------------------------- errors, description, lint
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def test_it_is_one_and_stays_one() -> None:
         ),
     ],
 )
-def test_what_a_used_up_one_says(
+def test_the_error_of_a_rejected_call(
     colour: str, options: dict[str, Any], message: str, retry_after: float
 ) -> None:
     limit = RateLimit(**options)
@@ -130,7 +131,7 @@ def test_what_a_used_up_one_says(
         await limit.call(nothing)
 
     with pytest.raises(errors.RateLimited) as caught:
-        turned(colour, blocking, waiting)
+        in_virtual_colour(colour, blocking, waiting)
     assert str(caught.value) == message
     assert caught.value.retry_after == retry_after
     assert isinstance(caught.value, errors.Rejected)
@@ -139,33 +140,33 @@ def test_what_a_used_up_one_says(
 
 
 @pytest.mark.parametrize(
-    ("limit", "told", "at_worst"),
+    ("limit", "description", "at_worst"),
     [
         (RateLimit(10), "10 a second, others wait", "function takes and any amount of waiting"),
         (RateLimit(10, wait=2), "10 a second, others wait up to 2 s", "function takes and 2 s of waiting"),
         (RateLimit(3, 60, wait=0), "3 in 60 s, others are refused", "for as long as your function takes"),
     ],
 )
-def test_how_it_is_explained(limit: RateLimit, told: str, at_worst: str) -> None:
+def test_its_description(limit: RateLimit, description: str, at_worst: str) -> None:
     drawn, *_, worst = Pipeline(limit).explain().splitlines()
-    assert drawn.endswith(told)
+    assert drawn.endswith(description)
     assert worst.endswith(at_worst)
 
 
 @pytest.mark.parametrize(
-    ("pipeline", "says"),
+    ("pipeline", "expected"),
     [
         (Retry() | RateLimit(10), []),
         (RateLimit(10) | Timeout(5), []),
         (RateLimit(10) | Retry(), ["RateLimit outside Retry: attempts pass that it knows nothing of"]),
     ],
 )
-def test_its_place_in_a_pipeline(pipeline: Any, says: list[str]) -> None:
+def test_lint_in_a_pipeline(pipeline: Any, expected: list[str]) -> None:
     found = [text for text in pipeline.check() if text.startswith("RateLimit")]
-    assert [text[: len(said)] for text, said in zip(found, says, strict=True)] == says
+    assert [text[: len(start)] for text, start in zip(found, expected, strict=True)] == expected
 
 
-def test_what_it_decorates_knows_it() -> None:
+def test_policy_of_a_decorated_function() -> None:
     limit = RateLimit(10)
 
     @limit
@@ -182,7 +183,7 @@ def test_what_it_decorates_knows_it() -> None:
     assert fetch.__name__ == "fetch"
 
 
-def test_a_plain_function_that_returns_a_coroutine_has_done_nothing_yet() -> None:
+def test_a_plain_function_that_returns_a_coroutine_raises_type_error() -> None:
     def later() -> object:
         return nothing()
 
@@ -206,7 +207,7 @@ def test_the_snapshot() -> None:
         assert limit.snapshot() == {"available": 1, "queued": 0, "retry_after": 0}
 
 
-def test_the_snapshot_knows_who_waits() -> None:
+def test_the_snapshot_counts_the_waiters() -> None:
     limit = RateLimit(2)
 
     async def main() -> None:
@@ -220,7 +221,7 @@ def test_the_snapshot_knows_who_waits() -> None:
     asyncio.run(main())
 
 
-def test_by_hand_it_never_waits() -> None:
+def test_admit_never_waits() -> None:
     limit = RateLimit(2, burst=2)
     limit.admit(10.0)
     limit.admit(10.0)
@@ -230,7 +231,7 @@ def test_by_hand_it_never_waits() -> None:
     limit.admit(10.5)
 
 
-def test_a_policy_waits_just_as_long_as_it_is_told() -> None:
+def test_a_policy_outside_waits_exactly_for_the_retry_after() -> None:
     limit = RateLimit(2, wait=0)
     policy = Retry(backoff=[0.01] * 3, hints=Hints(spread=0)) | limit
     with virtual_time() as clock:

@@ -1,4 +1,4 @@
-"""A rate limit that heeds what every answer says: in every colour, whatever it is, and never faster."""
+"""A rate limit with ``following=True`` applies the headers of every response and error."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from redouble import RateLimit
 from redouble.testing import VirtualClock, virtual_time
-from tests.layers.limits.bulkhead.test_bulkhead_waiting import nothing, turned
-from tests.layers.limits.rate.test_rate_limit_follow import Answer, Failure, OwnFailure, Response
-from tests.support.breaker_scripts import SHAPES, Service
-from tests.support.fakes import Boom
+from tests.support.fakes import Boom, nothing
+from tests.support.layers.breaker_scripts import SHAPES, Service
+from tests.support.layers.limits.quota_responses import Answer, Failure, OwnFailure, Response
+from tests.support.virtual_time import in_virtual_colour
 
 
 class Answering(Service):
-    """Returns an answer, or raises it."""
+    """A service that returns ``answer``, or raises ``down``."""
 
     answer: Any = None
 
@@ -36,15 +36,15 @@ PAUSE = {"Retry-After": "5"}
     [
         ("call", Response(PAUSE), None, 5),
         ("method", Answer(PAUSE), None, 5),
-        ("call", PAUSE, None, 1),  # it is the caller's, and no headers
+        ("call", PAUSE, None, 1),  # a plain dict is a result, not headers
         ("decorator", None, Failure(Response(PAUSE)), 5),
         ("block", None, OwnFailure(PAUSE), 5),
-        ("block", Response(PAUSE), None, 1),  # which nobody sees
+        ("block", Response(PAUSE), None, 1),  # a block has no result that could be read
         ("stream", None, Failure(Response(PAUSE)), 5),
         ("call", None, Boom(), 1),
     ],
 )
-def test_every_answer_is_heeded_in_every_colour(
+def test_responses_and_errors_are_followed_in_every_colour(
     colour: str, shape: str, answer: Any, down: Exception | None, passes: float
 ) -> None:
     limit: Any = RateLimit(1, following=True)
@@ -68,10 +68,10 @@ def test_every_answer_is_heeded_in_every_colour(
         await limit.call(nothing)
         return clock.now()
 
-    assert turned(colour, here, ahere) == passes
+    assert in_virtual_colour(colour, here, ahere) == passes
 
 
-def test_without_it_nothing_is_heeded() -> None:
+def test_without_following_no_headers_are_applied() -> None:
     limit = RateLimit(1)
     with virtual_time() as clock:
         limit.call(Response, PAUSE)
@@ -85,7 +85,7 @@ def test_without_it_nothing_is_heeded() -> None:
 
 
 class Odd:
-    """Does not like to be looked at."""
+    """A response whose headers cannot be read."""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -107,13 +107,13 @@ def endless() -> Iterator[tuple[str, str]]:
     "answer",
     [Odd(), SimpleNamespace(headers=Odd()), SimpleNamespace(headers=endless()), SimpleNamespace(headers=0)],
 )
-def test_an_answer_that_cannot_be_read_comes_out_all_the_same(answer: object) -> None:
+def test_a_result_with_unreadable_headers_is_returned(answer: object) -> None:
     limit = RateLimit(10, following=True)
     assert limit.call(lambda: answer) is answer
     limit.follow(answer)
 
 
-def test_an_error_that_cannot_be_read_comes_out_all_the_same() -> None:
+def test_an_error_with_an_unreadable_response_is_raised() -> None:
     limit, error = RateLimit(10, following=True), OddFailure()
 
     def fails() -> None:
@@ -127,7 +127,7 @@ def test_an_error_that_cannot_be_read_comes_out_all_the_same() -> None:
     assert caught.value is error
 
 
-def test_what_can_be_gone_through_only_once_is_left_alone() -> None:
+def test_an_iterator_is_not_consumed() -> None:
     limit = RateLimit(10, following=True)
     assert list(limit.call(iter, ["a", "b"])) == ["a", "b"]
     items = iter([("retry-after", "5")])
@@ -152,7 +152,7 @@ STEPS = st.lists(st.tuples(st.floats(0, 3), st.none() | HEADERS), max_size=25)
 def passed(
     limit: RateLimit, steps: list[tuple[float, dict[str, str] | None]], *, follow: bool
 ) -> list[float]:
-    """Call again and again, one after the other; tell when the calls passed."""
+    """Make one call after the other; return when each passed."""
     with virtual_time() as clock:
         moments: list[float] = []
         for gap, headers in steps:
@@ -165,8 +165,9 @@ def passed(
 
 @settings(max_examples=50)
 @given(st.sampled_from([0.5, 1, 4]), st.integers(1, 4), STEPS)
-def test_never_faster(rate: float, burst: int, steps: list[tuple[float, dict[str, str] | None]]) -> None:
-    """No call passes before it would have passed had we been told nothing."""
+def test_headers_never_let_a_call_pass_earlier(
+    rate: float, burst: int, steps: list[tuple[float, dict[str, str] | None]]
+) -> None:
     plain = passed(RateLimit(rate, burst=burst), steps, follow=False)
-    told = passed(RateLimit(rate, burst=burst), steps, follow=True)
-    assert all(with_it >= without - 1e-6 for with_it, without in zip(told, plain, strict=True))
+    followed = passed(RateLimit(rate, burst=burst), steps, follow=True)
+    assert all(with_it >= without - 1e-6 for with_it, without in zip(followed, plain, strict=True))

@@ -8,18 +8,17 @@ import pytest
 
 from redouble import RateLimit, Retry, Timeout, deadline, errors
 from redouble.testing import VirtualClock
-from tests.layers.limits.bulkhead.test_bulkhead_waiting import nothing, turned
-from tests.support.fakes import Boom
+from tests.support.fakes import Boom, nothing
+from tests.support.virtual_time import in_virtual_colour
 
 
-def test_in_a_pipeline(colour: str) -> None:
-    """Every attempt counts inside a retry; a deadline ends the waiting."""
+def test_every_attempt_takes_a_permit_and_a_deadline_ends_the_wait(colour: str) -> None:
     limit = RateLimit(1)
     policy = Timeout(100) | Retry(on=Boom, attempts=3, backoff=[0, 0]) | limit
-    came: list[float] = []
+    called_at: list[float] = []
 
     def fails(clock: VirtualClock) -> None:
-        came.append(clock.now())
+        called_at.append(clock.now())
         raise Boom
 
     async def afails(clock: VirtualClock) -> None:
@@ -37,8 +36,8 @@ def test_in_a_pipeline(colour: str) -> None:
         with deadline(0.5), pytest.raises(errors.RateLimited, match=r"waits for no more than 0\.5 s"):
             await limit.call(nothing)
 
-    turned(colour, blocking, waiting)
-    assert came == [0, 1, 2]
+    in_virtual_colour(colour, blocking, waiting)
+    assert called_at == [0, 1, 2]
 
 
 # -------------------------------------------------------------------------------- streams
@@ -70,4 +69,4 @@ def test_a_stream_is_one_call_and_waits_when_it_begins(colour: str) -> None:
             seen.append(clock.now())
         return seen
 
-    assert turned(colour, blocking, waiting) == [1, 2, 0, 1, 2, 1]
+    assert in_virtual_colour(colour, blocking, waiting) == [1, 2, 0, 1, 2, 1]

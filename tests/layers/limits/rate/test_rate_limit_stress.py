@@ -1,4 +1,4 @@
-"""A rate limit that everybody wants at once: no permit is lost and none is made, whoever gives up waiting.
+"""A rate limit under contention: no permit is lost and none is added, though waiters are cancelled.
 
 Threads switch every microsecond here.
 """
@@ -6,9 +6,8 @@ Threads switch every microsecond here.
 from __future__ import annotations
 
 import random
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
 from math import inf
@@ -20,27 +19,20 @@ from hypothesis import strategies as st
 
 from redouble import SYSTEM, RateLimit, errors
 from redouble.testing import VirtualClock, virtual_time
-from tests.layers.limits.bulkhead.test_bulkhead_faults import Task, settled
-from tests.layers.limits.bulkhead.test_bulkhead_stress import gathered
-from tests.layers.limits.rate.test_wait_queue import LOOPS, with_tasks
 from tests.support.fakes import ASYNC, COLOURS, in_colour
+from tests.support.layers.limits.wait_queues import LOOPS, with_tasks
+from tests.support.runtime.tasks import Task, gathered, settled
+from tests.support.thread_switching import switching
 
-
-@pytest.fixture(autouse=True, scope="module")
-def switching() -> Iterator[None]:
-    """Switch threads every microsecond."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
+pytestmark = pytest.mark.usefixtures(switching.__name__)
 
 
 # -------------------------------------------------------------------------- cancellations
 
 
-def expected(burst: int, gone: list[float]) -> list[tuple[int, float]]:
-    """Tell who passes when: all come at once, one passes a second, and each is ``gone`` at some moment."""
-    waiting, passed, second = list(enumerate(gone)), list[tuple[int, float]](), 0
+def expected(burst: int, leaves_at: list[float]) -> list[tuple[int, float]]:
+    """Return which calls pass and when: all start at once, one passes a second, and each leaves at a time."""
+    waiting, passed, second = list(enumerate(leaves_at)), list[tuple[int, float]](), 0
     while waiting:
         for _ in range(burst if not second else 1):
             waiting = [(number, until) for number, until in waiting if until > second]
@@ -56,22 +48,22 @@ def expected(burst: int, gone: list[float]) -> list[tuple[int, float]]:
     st.integers(1, 3),
     st.lists(st.sampled_from([inf, inf, 0.25, 0.5, 1.5, 2.5, 3.25]), min_size=1, max_size=8),
 )
-def test_whoever_gives_up_the_others_pass_as_if_it_had_never_come(
-    colour: str, burst: int, gone: list[float]
+def test_calls_pass_as_if_the_cancelled_waiters_had_never_been_there(
+    colour: str, burst: int, leaves_at: list[float]
 ) -> None:
-    limit, came = RateLimit(1, burst=burst), list[tuple[int, float]]()
+    limit, passed = RateLimit(1, burst=burst), list[tuple[int, float]]()
 
     async def main(clock: VirtualClock, start: Callable[..., Task]) -> None:
         async def pass_through(number: int) -> None:
-            came.append((number, clock.now()))
+            passed.append((number, clock.now()))
 
         tasks: list[Task] = []
-        for number in range(len(gone)):
+        for number in range(len(leaves_at)):
             tasks.append(start(partial(limit.call, pass_through, number)))
             await settled(colour)
-        for moment in sorted({*gone} - {inf}):
+        for moment in sorted({*leaves_at} - {inf}):
             await SYSTEM.asleep(moment - clock.now())
-            for task, until in zip(tasks, gone, strict=True):
+            for task, until in zip(tasks, leaves_at, strict=True):
                 if until == moment:
                     task.cancel()
             await settled(colour)
@@ -79,7 +71,7 @@ def test_whoever_gives_up_the_others_pass_as_if_it_had_never_come(
         assert limit.snapshot() == {"available": burst, "queued": 0, "retry_after": 0}
 
     with_tasks(colour, main)
-    assert came == expected(burst, gone)
+    assert passed == expected(burst, leaves_at)
 
 
 # ------------------------------------------------------------------------------- threads
@@ -89,31 +81,31 @@ THREADS, ROUNDS, TRIES = 6, 15, 8
 
 @pytest.mark.parametrize(("rate", "burst", "step"), [(10, 1, 0.1), (10, 5, 0.3), (4, 16, 4.0)])
 def test_threads_take_every_permit_and_not_one_more(rate: float, burst: int, step: float) -> None:
-    """Rounds of more tries than there are permits, between which the clock is moved by hand."""
+    """Every round has more tries than permits; between the rounds the clock is advanced."""
     limit = RateLimit(rate, burst=burst, wait=0)
     counts: list[int] = []
-    came: list[None] = []
+    passed: list[None] = []
 
     def run() -> None:
         for _ in range(ROUNDS):
-            gate.wait()
+            barrier.wait()
             for _ in range(TRIES):
                 try:
-                    limit.call(came.append, None)
+                    limit.call(passed.append, None)
                 except errors.RateLimited:
                     limit.snapshot()
-            gate.wait()
+            barrier.wait()
 
     with virtual_time() as clock:
 
-        def turn() -> None:
+        def end_round() -> None:
             if rounds.pop():
-                counts.append(len(came))
+                counts.append(len(passed))
                 clock.advance(step)
 
         rounds = [False, True] * ROUNDS
         rounds.reverse()
-        gate = threading.Barrier(THREADS, action=turn)
+        barrier = threading.Barrier(THREADS, action=end_round)
         threads = [threading.Thread(target=copy_context().run, args=[run]) for _ in range(THREADS)]
         for thread in threads:
             thread.start()
@@ -124,28 +116,28 @@ def test_threads_take_every_permit_and_not_one_more(rate: float, burst: int, ste
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
-def test_everybody_at_once(share: float) -> None:
-    """Threads and loops, some of whose tasks are cancelled: all others pass, and not too many of them."""
+def test_threads_and_tasks_of_all_colours_at_once(share: float) -> None:
+    """A ``share`` of the tasks is cancelled; all other calls pass, and never above the rate."""
     rate, burst, calls = 4000.0, 5, 60
-    limit, chance, wrong = RateLimit(rate, burst=burst), random.Random(7), list[BaseException]()
-    came: list[None] = []
+    limit, chance, failures = RateLimit(rate, burst=burst), random.Random(7), list[BaseException]()
+    passed: list[None] = []
 
-    async def acome() -> None:
-        came.append(None)
+    async def awork() -> None:
+        passed.append(None)
 
     def main(colour: str) -> None:
         def blocking() -> None:
             for _ in range(calls):
-                limit.call(came.append, None)
+                limit.call(passed.append, None)
 
         async def waiting() -> None:
-            await gathered(colour, [limit(acome)] * calls, lambda: chance.random() < share)
+            await gathered(colour, [limit(awork)] * calls, lambda: chance.random() < share)
 
         try:
             start.wait()
             in_colour(colour, blocking, waiting)
         except BaseException as error:
-            wrong.append(error)
+            failures.append(error)
 
     start = threading.Barrier(len(COLOURS))
     threads = [threading.Thread(target=main, args=[colour]) for colour in COLOURS]
@@ -155,9 +147,9 @@ def test_everybody_at_once(share: float) -> None:
     for thread in threads:
         thread.join()
     most = rate * (monotonic() - began) + burst
-    assert wrong == []
-    assert len(came) <= most
-    asked = calls * len(COLOURS)
-    assert asked - calls * len(ASYNC) * bool(share) <= len(came) <= asked
+    assert failures == []
+    assert len(passed) <= most
+    started = calls * len(COLOURS)
+    assert started - calls * len(ASYNC) * bool(share) <= len(passed) <= started
     assert limit.snapshot()["queued"] == 0
     assert limit._pacer.fast_arrival_time < inf

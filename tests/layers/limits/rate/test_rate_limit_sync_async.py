@@ -1,4 +1,4 @@
-"""A rate limit in every colour and for every shape of a call: who passes, who waits, and who is refused."""
+"""A rate limit in every colour and for every shape of a call: which calls pass, wait or are rejected."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ import pytest
 
 from redouble import RateLimit, errors
 from redouble.testing import VirtualClock
-from tests.layers.limits.bulkhead.test_bulkhead_waiting import nothing, together, turned
-from tests.support.breaker_scripts import SHAPES, Service
-from tests.support.fakes import ASYNC, Boom, Panic, in_colour
+from tests.support.fakes import ASYNC, Boom, Panic, in_colour, nothing
+from tests.support.layers.breaker_scripts import SHAPES, Service
+from tests.support.runtime.tasks import together
+from tests.support.virtual_time import in_virtual_colour
 
 
 class Timed(Service):
-    """Writes down when it was called."""
+    """A service that records when it was called."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__()
         self.clock, self.began = clock, clock.now()
-        self.came: list[float] = []
+        self.called_at: list[float] = []
 
     def __call__(self, item: int = 0, *, scale: int = 1) -> int:
-        self.came.append(self.clock.now() - self.began)
+        self.called_at.append(self.clock.now() - self.began)
         return super().__call__(item, scale=scale)
 
 
 def limited(*arguments: Any, **options: Any) -> Any:
-    """Make a limit, in the place of a breaker."""
+    """Return a limit; its type is Any, because the shapes are typed for a breaker."""
     return RateLimit(*arguments, **options)
 
 
@@ -48,7 +49,7 @@ WAITING = [shape for shape in SHAPES if shape != "mixed"]  # `with` never waits 
 def test_when_calls_pass(
     colour: str, options: dict[str, Any], calls: int, rest: float, passed: list[float]
 ) -> None:
-    """Calls one after the other, with a rest after the second."""
+    """One call after the other, with a ``rest`` after the second."""
 
     def blocking(clock: VirtualClock) -> None:
         for shape in WAITING:
@@ -56,7 +57,7 @@ def test_when_calls_pass(
             for number in range(calls):
                 clock.advance(rest if number == 2 else 0)
                 assert SHAPES[shape][0](limit, service) == 6
-            assert service.came == pytest.approx(passed), shape
+            assert service.called_at == pytest.approx(passed), shape
 
     async def waiting(clock: VirtualClock) -> None:
         for shape in WAITING:
@@ -64,14 +65,14 @@ def test_when_calls_pass(
             for number in range(calls):
                 clock.advance(rest if number == 2 else 0)
                 assert await SHAPES[shape][1](limit, service) == 6
-            assert service.came == pytest.approx(passed), shape
+            assert service.called_at == pytest.approx(passed), shape
 
-    turned(colour, blocking, waiting)
+    in_virtual_colour(colour, blocking, waiting)
 
 
 @pytest.mark.parametrize("following", [False, True])
-def test_who_is_refused_is_not_called(colour: str, following: bool) -> None:
-    def refused(service: Service, errors_seen: list[errors.RateLimited], limit: Any) -> None:
+def test_a_rejected_call_does_not_call_the_function(colour: str, following: bool) -> None:
+    def check(service: Service, errors_seen: list[errors.RateLimited], limit: Any) -> None:
         assert service.calls == 2
         assert [error.retry_after for error in errors_seen] == pytest.approx([0.5, 0.5])
         assert limit.snapshot()["queued"] == 0
@@ -85,7 +86,7 @@ def test_who_is_refused_is_not_called(colour: str, following: bool) -> None:
                     make(limit, service)
                 except errors.RateLimited as error:
                     seen.append(error)
-            refused(service, seen, limit)
+            check(service, seen, limit)
 
     async def waiting(clock: VirtualClock) -> None:
         for _, make in SHAPES.values():
@@ -96,9 +97,9 @@ def test_who_is_refused_is_not_called(colour: str, following: bool) -> None:
                     await make(limit, service)
                 except errors.RateLimited as error:
                     seen.append(error)
-            refused(service, seen, limit)
+            check(service, seen, limit)
 
-    turned(colour, blocking, waiting)
+    in_virtual_colour(colour, blocking, waiting)
 
 
 ERRORS = [Boom(), Panic(), KeyboardInterrupt(), GeneratorExit(), errors.Rejected("further in")]
@@ -106,27 +107,26 @@ ERRORS = [Boom(), Panic(), KeyboardInterrupt(), GeneratorExit(), errors.Rejected
 
 @pytest.mark.parametrize("following", [False, True])
 @pytest.mark.parametrize("shape", ["decorator", "block", "stream"])
-def test_errors_come_out_as_they_are(colour: str, shape: str, following: bool) -> None:
-    """And count as calls."""
+def test_errors_are_raised_unchanged_and_take_a_permit(colour: str, shape: str, following: bool) -> None:
     limit = limited(1, 1e6, burst=len(ERRORS) + 1, wait=0, following=following)
-    service, out = Service(), list[BaseException]()
+    service, raised = Service(), list[BaseException]()
 
     def blocking() -> None:
         for service.down in ERRORS:
             try:
                 SHAPES[shape][0](limit, service)
             except BaseException as error:
-                out.append(error)
+                raised.append(error)
 
     async def waiting() -> None:
         for service.down in ERRORS:
             try:
                 await SHAPES[shape][1](limit, service)
             except BaseException as error:
-                out.append(error)
+                raised.append(error)
 
     in_colour(colour, blocking, waiting)
-    assert out == ERRORS
+    assert raised == ERRORS
     assert limit.snapshot()["available"] == 1
 
 
@@ -157,13 +157,15 @@ def test_a_blocking_call_never_waits_on_the_thread_of_a_loop(colour: str) -> Non
 
 @pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
 @pytest.mark.parametrize(
-    ("wait", "served", "refused"),
+    ("wait", "admitted_at", "retry_after"),
     [(None, [0, 1, 2, 3], []), (2, [0, 1, 2], [3.0]), (0.5, [0], [1.0] * 3), (0, [0], [1.0] * 3)],
 )
-def test_many_at_once(colour: str, wait: float | None, served: list[float], refused: list[float]) -> None:
-    """Whoever cannot be served in time knows at once, and those who can are."""
+def test_concurrent_calls_wait_in_order_or_are_rejected_at_once(
+    colour: str, wait: float | None, admitted_at: list[float], retry_after: list[float]
+) -> None:
+    """A call that cannot be admitted within its wait is rejected at once, and delays no other."""
     limit = RateLimit(1, wait=wait)
-    came, went = list[float](), list[float]()
+    times, hints = list[float](), list[float]()
 
     async def waiting(clock: VirtualClock) -> None:
         async def one() -> None:
@@ -171,28 +173,28 @@ def test_many_at_once(colour: str, wait: float | None, served: list[float], refu
                 await limit.call(nothing)
             except errors.RateLimited as error:
                 assert clock.now() == 0
-                went.append(error.retry_after or 0)
+                hints.append(error.retry_after or 0)
             else:
-                came.append(clock.now())
+                times.append(clock.now())
 
-        await together(colour, [one] * 4)
+        await together(colour, *[one] * 4)
 
-    turned(colour, lambda clock: None, waiting)
-    assert (came, went) == (served, refused)
+    in_virtual_colour(colour, lambda clock: None, waiting)
+    assert (times, hints) == (admitted_at, retry_after)
     assert limit.snapshot()["queued"] == 0
 
 
-def test_in_real_time(colour: str) -> None:
+def test_calls_wait_in_real_time(colour: str) -> None:
     """A thousand a second is a wait of a millisecond."""
     limit = RateLimit(1000)
-    came: list[int] = []
+    passed_calls: list[int] = []
 
     async def work(number: int) -> None:
-        came.append(number)
+        passed_calls.append(number)
 
     async def waiting() -> None:
         for number in range(5):
             await limit.call(work, number)
 
-    in_colour(colour, lambda: [limit.call(came.append, number) for number in range(5)], waiting)
-    assert came == [0, 1, 2, 3, 4]
+    in_colour(colour, lambda: [limit.call(passed_calls.append, number) for number in range(5)], waiting)
+    assert passed_calls == [0, 1, 2, 3, 4]

@@ -1,4 +1,4 @@
-"""How long one waits in the line for a permit: no longer than one may, nor for what cannot come in time."""
+"""How long a call waits for a permit: up to its limit, and not at all for one that comes later."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import pytest
 from redouble import SYSTEM, deadline
 from redouble.errors import RateLimited
 from redouble.testing import VirtualClock
-from tests.layers.limits.bulkhead.test_bulkhead_waiting import VIRTUAL, turned
-from tests.layers.limits.rate.test_wait_queue import FAR, Permits, line_of, one_after
 from tests.support.fakes import ASYNC, in_colour
+from tests.support.layers.limits.wait_queues import FAR, Permits, line_of, one_after
+from tests.support.virtual_time import VIRTUAL_COLOURS, in_virtual_colour
 
 
-@VIRTUAL
+@VIRTUAL_COLOURS
 @pytest.mark.parametrize(
-    ("patience", "before", "out"),
+    ("patience", "within", "expected"),
     [
         (None, None, (1.0, "")),
         (1, None, (1.0, "")),
@@ -29,44 +29,46 @@ from tests.support.fakes import ASYNC, in_colour
         (0, 9, (0.0, "and it does not wait")),
     ],
 )
-def test_how_long(colour: str, patience: float | None, before: float | None, out: tuple[float, str]) -> None:
-    """Nobody waits for what cannot come in time, and a deadline (``before``) is a time too."""
-    _, line = one_after(patience=patience)
+def test_a_call_waits_only_for_a_permit_in_time(
+    colour: str, patience: float | None, within: float | None, expected: tuple[float, str]
+) -> None:
+    """A call whose permit comes after its limit, or after a deadline (``within``), is rejected at once."""
+    _, queue = one_after(patience=patience)
 
     def blocking(clock: VirtualClock) -> tuple[float, str]:
         try:
-            with deadline(FAR if before is None else before):
-                line.enter()
+            with deadline(FAR if within is None else within):
+                queue.enter()
         except RateLimited as error:
             return clock.now(), str(error)
         return clock.now(), ""
 
     async def waiting(clock: VirtualClock) -> tuple[float, str]:
         try:
-            with deadline(FAR if before is None else before):
-                await line.aenter()
+            with deadline(FAR if within is None else within):
+                await queue.aenter()
         except RateLimited as error:
             return clock.now(), str(error)
         return clock.now(), ""
 
-    assert turned(colour, blocking, waiting) == out
-    assert len(line) == 0
+    assert in_virtual_colour(colour, blocking, waiting) == expected
+    assert len(queue) == 0
 
 
-@VIRTUAL
-def test_who_was_promised_a_permit_that_does_not_come_is_refused_in_time(colour: str) -> None:
-    flow, line = one_after(patience=3)
-    pauses = [lambda: flow.pause(60, SYSTEM.now())]
+@VIRTUAL_COLOURS
+def test_a_waiter_whose_permit_is_delayed_is_rejected_when_its_time_runs_out(colour: str) -> None:
+    pacer, queue = one_after(patience=3)
+    pauses = [lambda: pacer.pause(60, SYSTEM.now())]
 
-    def settle() -> None:
+    def pause_once() -> None:
         while pauses:
             pauses.pop()()
 
-    line._reopen_if_empty = settle  # type: ignore[method-assign]  # somebody tells us to slow down, a moment after
+    queue._reopen_if_empty = pause_once  # type: ignore[method-assign]  # the pause follows the first check
     with pytest.raises(RateLimited, match="nothing came free in time") as caught:
-        turned(colour, lambda clock: line.enter(), lambda clock: line.aenter())
+        in_virtual_colour(colour, lambda clock: queue.enter(), lambda clock: queue.aenter())
     assert caught.value.retry_after == 57
-    assert len(line) == 0
+    assert len(queue) == 0
 
 
 # --------------------------------------------------- a blocking call on the thread of a loop
@@ -75,15 +77,15 @@ def test_who_was_promised_a_permit_that_does_not_come_is_refused_in_time(colour:
 @pytest.mark.parametrize("colour", ASYNC)
 @pytest.mark.parametrize("patience", [None, 0, 1000])
 def test_a_blocking_call_never_waits_on_the_thread_of_a_loop(colour: str, patience: float | None) -> None:
-    pace = Permits(1)
-    line = line_of(pace, patience)
+    pacer = Permits(1)
+    queue = line_of(pacer, patience)
 
     async def main() -> None:
-        line.enter()  # with a permit to be had it is as good as any
+        queue.enter()  # an available permit needs no waiting
         with pytest.raises(RateLimited) as caught:
-            line.enter()
+            queue.enter()
         why = "it does not wait" if patience == 0 else "cannot wait on the thread of an event loop"
         assert why in str(caught.value)
 
     in_colour(colour, lambda: None, main)
-    assert (len(line), pace.held) == (0, False)
+    assert (len(queue), pacer.held) == (0, False)

@@ -1,4 +1,4 @@
-"""`Throttle`: the share it refuses is exactly what is said, and it recovers with the service."""
+"""`Throttle` rejects exactly the share of its formula, and recovers with the service."""
 
 from __future__ import annotations
 
@@ -8,25 +8,11 @@ from redouble import Throttle, errors
 from redouble._layers.limits.throttle import rejection_share
 from redouble.testing import virtual_time
 from tests.support.fakes import Boom, Draws
-
-NEVER = 0.999_999_999  # a draw that nothing refuses
-
-
-def fails() -> None:
-    raise Boom
+from tests.support.layers.limits.throttles import NEVER, fails, with_history
 
 
-def told(throttle: Throttle, good: int, bad: int, now: float = 0.0) -> Throttle:
-    """Tell it of so many calls that went well, and so many that did not."""
-    for _ in range(good):
-        throttle.ended(None, None, now)
-    for _ in range(bad):
-        throttle.ended(None, Boom(), now)
-    return throttle
-
-
-def refused(throttle: Throttle, now: float = 0.0) -> bool:
-    """Ask once."""
+def rejects(throttle: Throttle, now: float = 0.0) -> bool:
+    """Return True if a call is rejected."""
     try:
         throttle.admit(now)
     except errors.Rejected:
@@ -55,25 +41,27 @@ def refused(throttle: Throttle, now: float = 0.0) -> bool:
         (120, 90, 1 / 0.9, 0.8, 20 / 121),
     ],
 )
-def test_the_share(requests: int, accepts: int, k: float, most: float, share: float) -> None:
+def test_the_share_follows_the_formula(
+    requests: int, accepts: int, k: float, most: float, share: float
+) -> None:
     assert rejection_share(requests, accepts, k, most) == pytest.approx(share, abs=1e-12)
     with virtual_time():
-        throttle = told(Throttle(k, most=most), accepts, requests - accepts)
+        throttle = with_history(Throttle(k, most=most), accepts, requests - accepts)
         seen = throttle.snapshot()
     assert seen == {"share": pytest.approx(share, abs=1e-12), "requests": requests, "accepts": accepts}
 
 
-@pytest.mark.parametrize(("draw", "refuses"), [(0.0, True), (0.4999, True), (0.5, False), (0.9999, False)])
-def test_chance_decides_with_that_share(draw: float, refuses: bool) -> None:
-    assert refused(told(Throttle(random=Draws(draw)), 0, 1), 0.0) is refuses
+@pytest.mark.parametrize(("draw", "rejected"), [(0.0, True), (0.4999, True), (0.5, False), (0.9999, False)])
+def test_a_draw_below_the_share_rejects_the_call(draw: float, rejected: bool) -> None:
+    assert rejects(with_history(Throttle(random=Draws(draw)), 0, 1), 0.0) is rejected
 
 
-def test_calls_that_are_refused_count_as_requests() -> None:
-    """So that what is sent goes down to k times what is accepted, and not to a share of what was sent."""
+def test_rejected_calls_count_as_requests() -> None:
+    """So the calls sent go down to k times the accepted ones."""
     with virtual_time():
-        throttle = told(Throttle(random=Draws(0.0)), 1, 3)
+        throttle = with_history(Throttle(random=Draws(0.0)), 1, 3)
         for requests in range(5, 10):
-            assert refused(throttle)
+            assert rejects(throttle)
             assert throttle.snapshot() == {
                 "share": (requests - 2) / (requests + 1),
                 "requests": requests,
@@ -81,7 +69,7 @@ def test_calls_that_are_refused_count_as_requests() -> None:
             }
 
 
-def test_nobody_is_asked_by_chance_while_all_is_well() -> None:
+def test_no_random_number_is_drawn_while_all_calls_are_accepted() -> None:
     chance = Draws(0.0)
     throttle = Throttle(random=chance)
     with virtual_time() as clock:
@@ -90,30 +78,30 @@ def test_nobody_is_asked_by_chance_while_all_is_well() -> None:
         assert chance.drawn == 0
         with pytest.raises(Boom):
             throttle.call(fails)
-        assert not refused(throttle)
+        assert not rejects(throttle)
         assert chance.drawn == 1
         clock.advance(120)
         assert throttle.snapshot() == {"share": 0, "requests": 0, "accepts": 0}
-        assert not refused(throttle, clock.now())
+        assert not rejects(throttle, clock.now())
         assert chance.drawn == 1
 
 
-@pytest.mark.parametrize(("minimum", "refuses"), [(0, True), (4, True), (5, False), (100, False)])
-def test_nothing_is_refused_while_there_were_few(minimum: int, refuses: bool) -> None:
+@pytest.mark.parametrize(("minimum", "rejected"), [(0, True), (4, True), (5, False), (100, False)])
+def test_no_call_is_rejected_below_the_minimum_of_calls(minimum: int, rejected: bool) -> None:
     with virtual_time():
-        throttle = told(Throttle(minimum=minimum, random=Draws(0.0)), 0, 4)
-        assert (throttle.snapshot()["share"] > 0) is refuses
-        assert refused(throttle) is refuses
+        throttle = with_history(Throttle(minimum=minimum, random=Draws(0.0)), 0, 4)
+        assert (throttle.snapshot()["share"] > 0) is rejected
+        assert rejects(throttle) is rejected
 
 
-def test_some_always_pass_if_told_so() -> None:
-    throttle = told(Throttle(most=0.9, random=Draws(0.89, 0.9, 0.95)), 0, 1000)
-    assert [refused(throttle) for _ in range(3)] == [True, False, False]
+def test_the_share_never_exceeds_most() -> None:
+    throttle = with_history(Throttle(most=0.9, random=Draws(0.89, 0.9, 0.95)), 0, 1000)
+    assert [rejects(throttle) for _ in range(3)] == [True, False, False]
 
 
 def test_it_recovers_with_the_service() -> None:
-    """Calls that pass and are accepted bring the share down, to none."""
-    throttle, shares = told(Throttle(random=Draws(NEVER)), 0, 9), list[float]()
+    """Accepted calls lower the share, down to 0."""
+    throttle, shares = with_history(Throttle(random=Draws(NEVER)), 0, 9), list[float]()
     with virtual_time():
         for _ in range(9):
             assert throttle.call(int) == 0

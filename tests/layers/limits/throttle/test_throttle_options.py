@@ -1,4 +1,4 @@
-"""`Throttle`: its options, and what it says of itself, in its errors and in a pipeline."""
+"""`Throttle`: its options, repr and error, and its description and lint in a pipeline."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from redouble import Fallback, Retry, Throttle, Timeout, errors
-from tests.layers.limits.throttle.test_throttle import fails, told
 from tests.support.fakes import Boom, Draws, always
+from tests.support.layers.limits.throttles import fails, with_history
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "says"),
+    ("options", "error", "message"),
     [
         ({"k": 0.9}, ValueError, "Throttle k=0.9: write 1 or more, such as 2"),
         ({"k": nan}, ValueError, "Throttle k=nan"),
@@ -36,12 +36,12 @@ from tests.support.fakes import Boom, Draws, always
         ({"random": 0.5}, TypeError, "random=0.5"),
     ],
 )
-def test_options_that_are_refused(options: dict[str, Any], error: type[Exception], says: str) -> None:
-    with pytest.raises(error, match=says):
+def test_wrong_options_are_reported(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         Throttle(**options)
 
 
-def test_what_it_says_of_itself() -> None:
+def test_its_repr_and_that_it_is_never_copied() -> None:
     assert repr(Throttle()) == "Throttle(2, window=120)"
     named = Throttle(1.1, timedelta(seconds=30), name="db")
     assert repr(named) == "Throttle(1.1, window=30, name='db')"
@@ -51,21 +51,21 @@ def test_what_it_says_of_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         (None, "the throttle is on: 75% of the calls are refused here, since the service accepts too few"),
         ("db", "the throttle db is on: 75% of the calls are refused here, since the service accepts too few"),
     ],
 )
-def test_what_a_refusal_says(name: str | None, says: str) -> None:
-    throttle = told(Throttle(name=name, random=Draws(0.0)), 0, 3)
+def test_the_error_of_a_rejected_call(name: str | None, message: str) -> None:
+    throttle = with_history(Throttle(name=name, random=Draws(0.0)), 0, 3)
     with pytest.raises(errors.Rejected) as caught:
         throttle.admit(0.0)
-    assert (str(caught.value), caught.value.retry_after) == (says, None)
+    assert (str(caught.value), caught.value.retry_after) == (message, None)
     assert type(caught.value) is errors.Rejected
 
 
-def test_what_a_pipeline_says_of_it() -> None:
+def test_its_description_and_lint_in_a_pipeline() -> None:
     pipeline = Timeout(9) | Retry() | Throttle(1.5, 60) | Timeout(1)
     assert "at most 1.5 calls for each one accepted in 60 s" in pipeline.explain()
     assert "Throttle" not in "".join(pipeline.check())

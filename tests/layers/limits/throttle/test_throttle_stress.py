@@ -1,4 +1,4 @@
-"""One throttle, everybody at once: threads and event loops, and every call is counted once.
+"""One throttle for threads and event loops at once: every call is counted once.
 
 Threads switch every microsecond here.
 """
@@ -12,8 +12,8 @@ from contextlib import suppress
 import pytest
 
 from redouble import SYSTEM, Throttle, errors
-from tests.layers.limits.throttle.test_throttle import NEVER
 from tests.support.fakes import Boom, Draws
+from tests.support.layers.limits.throttles import NEVER
 from tests.support.thread_switching import everywhere, switching
 
 pytestmark = pytest.mark.usefixtures(switching.__name__)
@@ -66,8 +66,8 @@ def looping(throttle: Throttle, *works: Callable[[], Awaitable[object]]) -> Call
     return lambda _: asyncio.run(main())
 
 
-def test_no_good_call_is_miscounted() -> None:
-    """Though they are counted without a lock."""
+def test_no_successful_call_is_miscounted() -> None:
+    """They are counted without a lock."""
     throttle = Throttle(window=1e6)
     works = (calling(throttle, int), looping(throttle, asucceed), entering(throttle), calling(throttle, int))
     everywhere(*works, threads=THREADS)
@@ -81,22 +81,22 @@ def test_no_call_is_miscounted_when_some_fail() -> None:
     assert (counts["requests"], counts["accepts"]) == (THREADS * CALLS, THREADS * CALLS // 2)
 
 
-def test_nor_when_somebody_looks_all_the_time() -> None:
-    """Which takes in what was counted so far."""
+def test_no_call_is_miscounted_while_snapshots_are_taken() -> None:
+    """A snapshot moves the calls counted so far into the window."""
     throttle = Throttle(window=1e6, random=Draws(NEVER))
-    looks: list[float] = []
+    not_accepted: list[float] = []
 
-    def look(owner: str) -> None:
+    def take_snapshots(owner: str) -> None:
         for _ in range(CALLS):
             seen = throttle.snapshot()
-            looks.append(seen["requests"] - seen["accepts"])
+            not_accepted.append(seen["requests"] - seen["accepts"])
 
-    everywhere(calling(throttle, int), look, threads=THREADS)
+    everywhere(calling(throttle, int), take_snapshots, threads=THREADS)
     assert throttle.snapshot()["accepts"] == THREADS * CALLS // 2
-    assert set(looks) == {0}
+    assert set(not_accepted) == {0}
 
 
-def test_what_is_refused_is_counted_too() -> None:
+def test_rejected_calls_are_counted_too() -> None:
     throttle, called = Throttle(window=1e6, random=Draws(0.0)), list[None]()
     with suppress(Boom):
         throttle.call(fail)

@@ -1,4 +1,4 @@
-"""`Throttle` in every colour and shape: what it counts, what says nothing, and who is refused."""
+"""`Throttle` in every colour and shape: which calls are counted, accepted and rejected."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import pytest
 
 from redouble import SYSTEM, Retry, Throttle, Verdict, errors, report
 from redouble._runtime.backend import backend
-from tests.layers.limits.concurrency.test_adaptive_concurrency import made
-from tests.layers.limits.throttle.test_throttle import NEVER, told
-from tests.runtime.test_cancellation import cancelled
-from tests.support.breaker_scripts import SHAPES, Service
 from tests.support.fakes import ASYNC, Boom, Draws, Panic, always, in_colour
+from tests.support.layers.breaker_scripts import SHAPES, Service, result_of
+from tests.support.layers.limits.throttles import NEVER, with_history
+from tests.support.runtime.cancellation import cancelled
 
 EACH = pytest.mark.parametrize("shape", SHAPES)
 
-# what a call ended by, options, and whether that is a request, and one that was accepted
+# how a call ended, the options, and how many requests and accepted requests it counts for
 ENDS: list[tuple[BaseException | None, dict[str, Any], tuple[int, int]]] = [
     (None, {}, (1, 1)),
     (Boom(), {}, (1, 0)),
@@ -26,13 +25,13 @@ ENDS: list[tuple[BaseException | None, dict[str, Any], tuple[int, int]]] = [
     (Boom(), {"on": always(True)}, (1, 0)),
     (Boom(), {"on": always(3.0)}, (1, 0)),
     (Boom(), {"on": [always(None), Boom]}, (1, 0)),
-    # it was accepted, and had a bad end
+    # accepted, although the call failed
     (Boom(), {"on": always(False)}, (1, 1)),
     (Boom(), {"on": always(Verdict.stop())}, (1, 1)),
-    # nobody has an opinion
+    # no rule decides
     (Boom(), {"on": OSError}, (0, 0)),
     (Boom(), {"on": always(None)}, (0, 0)),
-    # nothing is learned from these
+    # never counted
     (Panic(), {}, (0, 0)),
     (KeyboardInterrupt(), {}, (0, 0)),
     (errors.Rejected("further in"), {}, (0, 0)),
@@ -42,15 +41,17 @@ ENDS: list[tuple[BaseException | None, dict[str, Any], tuple[int, int]]] = [
 
 @pytest.mark.parametrize(("ended", "options", "counted"), ENDS)
 @pytest.mark.parametrize("before", [0, 1])
-def test_what_is_counted(
+def test_which_calls_are_counted_and_accepted(
     colour: str, ended: BaseException | None, options: dict[str, Any], counted: tuple[int, int], before: int
 ) -> None:
-    """Whether all went well so far, and calls are only counted, or not, and each has to ask."""
+    """``before``: the failed calls so far; with one, every call has to be admitted by the throttle."""
     throttle, service = Throttle(random=Draws(NEVER), **options), Service()
     for _ in range(before):
         throttle._requests.add(SYSTEM.now(), accepted=False)
     service.down = ended
-    assert made(colour, "call", throttle, service) is (ended or made(colour, "call", Throttle(), Service()))
+    assert result_of(colour, "call", throttle, service) is (
+        ended or result_of(colour, "call", Throttle(), Service())
+    )
     seen = throttle.snapshot()
     assert (seen["requests"] - before, seen["accepts"]) == counted
 
@@ -58,19 +59,19 @@ def test_what_is_counted(
 @EACH
 def test_a_service_that_goes_down_and_comes_back(colour: str, shape: str) -> None:
     throttle, service, boom = Throttle(1, random=Draws(0.7, 0.8, 0.0, NEVER)), Service(), Boom()
-    for down, came, requests, accepts in [
+    for down, expected, requests, accepts in [
         (None, 6, 1, 1),
         (None, 6, 2, 2),
-        (boom, boom, 3, 2),  # a quarter
-        (boom, boom, 4, 2),  # 0.7: passes; two fifths
-        (boom, boom, 5, 2),  # 0.8: passes; a half
-        (boom, errors.Rejected, 6, 2),  # 0: is refused
+        (boom, boom, 3, 2),  # the share is a quarter
+        (boom, boom, 4, 2),  # 0.7: passes; the share is two fifths
+        (boom, boom, 5, 2),  # 0.8: passes; the share is a half
+        (boom, errors.Rejected, 6, 2),  # 0.0: is rejected
         (None, 6, 7, 3),
         (None, 6, 8, 4),
     ]:
         service.down = down
-        seen = made(colour, shape, throttle, service)
-        assert (type(seen) if isinstance(seen, errors.Rejected) else seen) == came
+        seen = result_of(colour, shape, throttle, service)
+        assert (type(seen) if isinstance(seen, errors.Rejected) else seen) == expected
         now = throttle.snapshot()
         assert (now["requests"], now["accepts"]) == (requests, accepts)
         assert now["share"] == pytest.approx((requests - accepts) / (requests + 1))
@@ -78,16 +79,16 @@ def test_a_service_that_goes_down_and_comes_back(colour: str, shape: str) -> Non
 
 
 @EACH
-def test_who_is_refused_is_not_called(colour: str, shape: str) -> None:
-    throttle, service = told(Throttle(random=Draws(0.0)), 0, 9, SYSTEM.now()), Service()
-    assert isinstance(made(colour, shape, throttle, service), errors.Rejected)
+def test_a_rejected_call_does_not_call_the_function(colour: str, shape: str) -> None:
+    throttle, service = with_history(Throttle(random=Draws(0.0)), 0, 9, SYSTEM.now()), Service()
+    assert isinstance(result_of(colour, shape, throttle, service), errors.Rejected)
     assert service.calls == 0
     assert throttle.snapshot()["requests"] == 10
 
 
 @pytest.mark.parametrize("colour", ASYNC)
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape != "mixed"])
-def test_a_cancelled_call_says_nothing(colour: str, shape: str) -> None:
+def test_a_cancelled_call_is_not_counted(colour: str, shape: str) -> None:
     class Hanging(Service):
         async def acall(self, item: int = 0, *, scale: int = 1) -> int:
             await backend().sleep(1e6)
@@ -98,7 +99,7 @@ def test_a_cancelled_call_says_nothing(colour: str, shape: str) -> None:
     assert throttle.snapshot() == {"share": 0, "requests": 0, "accepts": 0}
 
 
-def test_a_stream_that_is_left_early_was_accepted(colour: str) -> None:
+def test_a_stream_that_is_closed_early_counts_as_accepted(colour: str) -> None:
     throttle = Throttle()
 
     @throttle
@@ -125,26 +126,26 @@ def test_a_stream_that_is_left_early_was_accepted(colour: str) -> None:
     assert throttle.snapshot() == {"share": 0, "requests": 1, "accepts": 1}
 
 
-def test_a_retry_outside_tries_again(colour: str) -> None:
-    """What is refused is worth a retry, by the rule of old; the service is spared meanwhile."""
-    throttle = told(Throttle(random=Draws(0.0, 0.0, NEVER)), 0, 9, SYSTEM.now())
+def test_a_retry_outside_retries_a_rejected_call(colour: str) -> None:
+    """`Rejected` is transient; the rejected attempts do not reach the service."""
+    throttle = with_history(Throttle(random=Draws(0.0, 0.0, NEVER)), 0, 9, SYSTEM.now())
     policy, service = Retry(attempts=4, backoff=[0] * 3) | throttle, Service()
-    assert made(colour, "call", policy, service) == 6
+    assert result_of(colour, "call", policy, service) == 6
     assert service.calls == 1
     assert throttle.snapshot()["requests"] == 12
 
 
 def test_a_retry_outside_gives_up(colour: str) -> None:
-    throttle = told(Throttle(random=Draws(0.0)), 0, 9, SYSTEM.now())
+    throttle = with_history(Throttle(random=Draws(0.0)), 0, 9, SYSTEM.now())
     policy, service = Retry(attempts=3, backoff=[0] * 3) | throttle, Service()
-    refused = made(colour, "call", policy, service)
-    said = report(refused)
-    assert said is not None
-    assert (said.reason, said.attempts, service.calls) == ("attempts", 3, 0)
+    error = result_of(colour, "call", policy, service)
+    found = report(error)
+    assert found is not None
+    assert (found.reason, found.attempts, service.calls) == ("attempts", 3, 0)
 
 
-def test_a_signal_in_the_middle_of_counting_counts_for_nothing() -> None:
-    """It comes while the thread that it interrupts has the lock."""
+def test_a_call_of_a_signal_handler_that_interrupts_counting_is_not_counted() -> None:
+    """The handler runs while its own thread holds the lock."""
     throttle = Throttle()
     with throttle._lock:
         with throttle:

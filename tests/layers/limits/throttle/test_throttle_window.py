@@ -1,4 +1,4 @@
-"""`Throttle`: over which calls it counts, exactly where there are few, and nearly where there are many."""
+"""The sliding window of `Throttle`: exact for few calls, and nearly exact for many."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from redouble import Throttle, errors
 from redouble._layers.limits.throttle import rejection_share
 from redouble.testing import VirtualClock, virtual_time
-from tests.layers.limits.throttle.test_throttle import NEVER, fails
 from tests.support.fakes import Boom, Draws
+from tests.support.layers.limits.throttles import NEVER, fails
 
 
 def test_the_window_slides() -> None:
@@ -28,23 +28,23 @@ def test_the_window_slides() -> None:
                 throttle.call(int)
             now = throttle.snapshot()
             seen.append((now["requests"], now["accepts"]))
-    # those of 0 are gone at 128, those of 60 at 188
+    # calls made at 0 leave the window at 128, calls made at 60 at 188
     assert seen == [(2, 1), (4, 2), (4, 2), (2, 1), (2, 1), (0, 0), (0, 0)]
 
 
 @pytest.mark.parametrize("apart", [1.0, 40.0, 119.0, 121.0, 500.0])
-def test_calls_far_from_each_other_are_not_lost(apart: float) -> None:
+def test_calls_far_apart_are_counted_until_they_leave_the_window(apart: float) -> None:
     throttle = Throttle()
     with virtual_time() as clock:
         for number in range(5):
             clock.advance(apart)
             throttle.call(int)
-            lately = min(number, floor(119.0 / apart)) + 1
-            assert throttle.snapshot() == {"share": 0, "requests": lately, "accepts": lately}
+            expected = min(number, floor(119.0 / apart)) + 1
+            assert throttle.snapshot() == {"share": 0, "requests": expected, "accepts": expected}
 
 
-def test_many_calls_are_all_counted_about_where_they_were() -> None:
-    """Where there are many in a slice of time the clock is read less often; none is lost by that."""
+def test_many_calls_are_counted_near_their_slice() -> None:
+    """With many calls in a slice the clock is read less often; no call is lost."""
     throttle = Throttle(window=128)
     with virtual_time() as clock:
         for _ in range(4):
@@ -54,7 +54,7 @@ def test_many_calls_are_all_counted_about_where_they_were() -> None:
         assert throttle.snapshot()["accepts"] == 4000
         clock.advance(123.9)
         assert throttle.snapshot()["accepts"] == 4000
-        clock.advance(0.1)  # the first thousand is gone, but for a few at most that count for the next
+        clock.advance(0.1)  # the first thousand leaves, except for a few that count in the next slice
         assert 3000 <= throttle.snapshot()["accepts"] <= 3064
         clock.advance(500)
         for _ in range(20):
@@ -64,8 +64,7 @@ def test_many_calls_are_all_counted_about_where_they_were() -> None:
         assert throttle.snapshot() == {"share": 0, "requests": 21, "accepts": 20}
 
 
-def test_how_far_off_a_count_may_be() -> None:
-    """By a sixteenth of what there was in a slice of time."""
+def test_a_count_is_off_by_at_most_a_sixteenth_of_a_slice() -> None:
     throttle = Throttle(window=128)
     with virtual_time() as clock:
         for calls in (160, 100):
@@ -73,7 +72,7 @@ def test_how_far_off_a_count_may_be() -> None:
             for _ in range(calls):
                 throttle.call(int)
         clock.advance(100)
-        throttle.call(int)  # the first for long
+        throttle.call(int)  # the first for a long time
         clock.advance(28)
         assert 1 <= throttle.snapshot()["accepts"] <= 11
 
@@ -89,8 +88,8 @@ def test_a_throttle_made_before_virtual_time_obeys_it() -> None:
             assert throttle.snapshot() == {"share": 0, "requests": 1, "accepts": 1}
 
 
-class Now:
-    """Chance that is what it was last set to."""
+class SetDraw:
+    """A random source that returns ``draw``."""
 
     draw = 0.0
 
@@ -112,13 +111,13 @@ class Now:
         max_size=30,
     ),
 )
-def test_it_does_what_a_list_of_all_calls_would_do(
+def test_any_sequence_of_calls_matches_a_list_of_all_calls(
     k: float, most: float, minimum: int, steps: list[tuple[float, str, float]]
 ) -> None:
-    chance, seen = Now(), list[tuple[int, bool]]()
+    chance, seen = SetDraw(), list[tuple[int, bool]]()
     throttle = Throttle(k, 128, most, minimum, random=chance)
 
-    def lately(clock: VirtualClock) -> tuple[int, int, float]:
+    def model(clock: VirtualClock) -> tuple[int, int, float]:
         alive = [accepted for at, accepted in seen if at > floor(clock.now()) - 128]
         requests, accepts = len(alive), sum(alive)
         share = rejection_share(requests, accepts, k, most) if requests >= minimum else 0
@@ -131,14 +130,14 @@ def test_it_does_what_a_list_of_all_calls_would_do(
     with virtual_time() as clock:
         for passed, how, draw in steps:
             clock.advance(passed)
-            share, chance.draw, came = lately(clock)[2], draw, how
+            share, chance.draw, outcome = model(clock)[2], draw, how
             try:
                 with suppress(Boom, GeneratorExit):
                     throttle.call(call, how)
             except errors.Rejected:
-                came = "refused"
-            assert came == ("refused" if draw < share else how)
-            if came != "cancelled":
-                seen.append((floor(clock.now()), came == "good"))
+                outcome = "rejected"
+            assert outcome == ("rejected" if draw < share else how)
+            if outcome != "cancelled":
+                seen.append((floor(clock.now()), outcome == "good"))
             now = throttle.snapshot()
-            assert (now["requests"], now["accepts"], now["share"]) == lately(clock)
+            assert (now["requests"], now["accepts"], now["share"]) == model(clock)

@@ -198,3 +198,21 @@ async def _in_asyncio(seconds: float) -> AsyncGenerator[None]:
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
+
+
+class Other(Exception):
+    """An error that no `Hedge` of the tests handles."""
+
+
+class Response:
+    """A result that has to be closed."""
+
+    def __init__(self, fails: type[Exception] | None = None) -> None:
+        self.closed = 0
+        self._fails = fails
+
+    async def aclose(self) -> None:
+        self.closed += 1
+        await backend().sleep(1)
+        if self._fails is not None:
+            raise self._fails

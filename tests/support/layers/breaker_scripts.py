@@ -216,6 +216,22 @@ SHAPES: dict[str, tuple[Shape, Shape]] = {
 }
 
 
+WAITING_SHAPES = [shape for shape in SHAPES if shape != "mixed"]  # `with` never waits in async code
+
+
+def result_of(colour: str, shape: str, gate: Any, service: Service) -> Any:
+    """Make one call through a gate of any type; return its value or its error."""
+    blocking, waiting = SHAPES[shape]
+
+    async def main() -> Any:
+        return await waiting(gate, service)
+
+    try:
+        return in_colour(colour, lambda: blocking(gate, service), main)
+    except BaseException as error:
+        return error
+
+
 def outcome_of(colour: str, shape: str, breaker: CircuitBreaker, service: Service) -> Any:
     """Make one call; return its value, its error, or ``no`` if it was rejected."""
     blocking, waiting = SHAPES[shape]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,42 +15,16 @@ from redouble import Report, Retry, report
 from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock
 from redouble.types import Event
-from tests.support.call_shapes import ASYNC_SHAPES, AsyncShape, AsyncWork
+from tests.support.call_shapes import EVERY_ASYNC_SHAPE, AsyncShape, AsyncWork
 from tests.support.fakes import in_colour
 from tests.support.fakes import options as defaults
-from tests.support.virtual_time import at
+from tests.support.virtual_time import in_virtual_time
 
 LONG = 1000.0
 
 
-async def streamed(policy: Retry, work: AsyncWork) -> object:
-    @policy
-    async def items() -> AsyncIterator[object]:
-        yield await work()
-
-    [item] = [item async for item in items()]
-    return item
-
-
-async def opened(policy: Retry, work: AsyncWork) -> object:
-    async def items() -> AsyncIterator[object]:
-        yield await work()
-
-    [item] = [item async for item in policy.stream(items)]
-    return item
-
-
-async def entered(policy: Retry, work: AsyncWork) -> object:
-    @asynccontextmanager
-    async def manager() -> AsyncGenerator[object]:
-        yield await work()
-
-    async with policy.enter(manager) as value:
-        return value
-
-
-LIMITED: dict[str, AsyncShape] = {**ASYNC_SHAPES, "generator": streamed, "stream": opened, "enter": entered}
-SHAPES = pytest.mark.parametrize("shape", LIMITED.values(), ids=LIMITED)
+SHAPES = pytest.mark.parametrize("shape", EVERY_ASYNC_SHAPE.values(), ids=EVERY_ASYNC_SHAPE)
+LIMIT_NAMES = {"timeout": "total", "attempt_timeout": "attempt", "work_timeout": "work"}
 COLOURS = pytest.mark.parametrize("colour", ["asyncio", "trio", "bare"])
 
 
@@ -155,9 +128,3 @@ def really(colour: str, shape: AsyncShape, work: AsyncWork, *, heard: bool = Tru
 
     in_colour(colour, lambda: None, main)
     return call
-
-
-def in_virtual_time(colour: str, waiting: Callable[[VirtualClock], Awaitable[Any]]) -> Any:
-    """Run async code in virtual time; the block is around the loop unless the colour has a place."""
-    place = colour if " " in colour else f"{colour} around"
-    return at(place, lambda _: None, waiting)

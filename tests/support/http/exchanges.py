@@ -1,0 +1,25 @@
+"""A policy for exchanges, the error of a lost connection, and the report of an exchange."""
+
+from __future__ import annotations
+
+import httpx
+
+from redouble import Report, report
+from tests.support.http.offline_clients import retrying
+
+POLICY = retrying(on=Exception, attempts=3, name="mine", labels={"shop": "books"})
+
+
+LOST = httpx.ReadError
+
+
+def report_of(thing: object) -> Report:
+    """Return the report of a response or an error."""
+    said = report(thing)
+    assert said is not None
+    return said
+
+
+def error_texts(said: Report) -> list[str | None]:
+    """Return the text of the error of each attempt, None for an attempt without an error."""
+    return [record.error_text for record in said.history]

@@ -1,0 +1,34 @@
+"""Functions to call through `Chaos`, and a call that it always hits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from redouble import Chaos
+from redouble.testing import virtual_time
+
+
+def fetch() -> str:
+    """Return a value."""
+    return "fetched"
+
+
+async def afetch() -> str:
+    """Return the value of `fetch` in async code."""
+    return "fetched"
+
+
+def items() -> Iterator[str]:
+    """Yield the value of `fetch`."""
+    yield "fetched"
+
+
+def struck(**options: Any) -> Any:
+    """Make one call that is hit; return its result and its duration."""
+    with virtual_time() as clock:
+        try:
+            end: Any = Chaos(**options, rate=1).call(fetch)
+        except Exception as error:
+            end = error
+        return end, clock.now()

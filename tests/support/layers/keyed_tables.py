@@ -1,0 +1,32 @@
+"""Tables of `Keyed`, with a layer that records its key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from math import inf
+from typing import Any
+
+from redouble import Layer
+from redouble._layers.keyed_table import KeyedTable
+
+
+class Of(Layer):
+    """A layer that keeps its key."""
+
+    def __init__(self, key: Hashable) -> None:
+        self.key = key
+
+
+def through(layer: Layer) -> Callable[..., Any]:
+    """Return a function that returns its layer."""
+    return lambda: layer
+
+
+def table(most: int = 3, idle: float = inf, make: Callable[[Hashable], Layer] = Of) -> KeyedTable:
+    """Return a table of such layers."""
+    return KeyedTable(make, most, idle)
+
+
+def keys(of: KeyedTable) -> list[Hashable]:
+    """Return the keys of a table, the least recently used one first."""
+    return list(of.entries)
