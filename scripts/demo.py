@@ -1,7 +1,7 @@
-"""Watch retries: a flaky service called by three clients, then a brownout with and without a retry budget.
+"""Show retries: a flaky service called by three clients, then a brownout with and without a retry budget.
 
-Nothing is faked: the services are real sockets on loopback, and every verdict is computed from what was
-measured. The services' failures and the jitter are seeded, so that every run shows the same.
+Nothing is faked: the services are real sockets on loopback, and every conclusion is computed from
+measurements. The services' failures and the jitter are seeded, so that every run shows the same.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def main() -> int:
     options = parser.parse_args()
 
     logging.disable()
-    warnings.simplefilter("ignore")  # of the other libraries, about their configuration here
+    warnings.simplefilter("ignore")  # from other libraries, about their configuration here
     names = [name for family in FAMILIES for name in family]
     outcomes = {scenario.name: run(scenario, names) for scenario in SCENARIOS}
     for family in FAMILIES:

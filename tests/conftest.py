@@ -1,4 +1,4 @@
-"""The `drive` fixture: one row of a table, in every colour and in every shape a call can have."""
+"""Hooks and fixtures for all tests, such as `drive`: a row of a table in every colour and shape of a call."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gc
 import os
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from threading import Event, Thread
 from threading import enumerate as enumerate_threads
 from typing import Any
@@ -24,6 +25,7 @@ from tests.support.fakes import COLOURS, Boom
 settings.register_profile("redouble", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("redouble")
 
+PHASES = {"quiet", "one_python", "stress"}  # markers that noxfile.py selects alone
 MOST_LOOKS = 10_000
 TESTS_RUN = count(1)
 
@@ -33,6 +35,15 @@ def pytest_xdist_setupnodes() -> None:
     """Stop measuring the controller of pytest-xdist, which runs no tests; its workers measure themselves."""
     if (measured := Coverage.current()) is not None:
         measured.stop()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Skip the modules in which ``-m quiet`` selects nothing: importing them takes longer than its tests."""
+    wanted = str(config.option.markexpr).split(" or ")
+    if collection_path.suffix != ".py" or not PHASES.issuperset(wanted):
+        return None
+    text = collection_path.read_text("utf-8")
+    return None if any(f"pytest.mark.{marker}" in text for marker in wanted) else True
 
 
 def pytest_collection_finish() -> None:
@@ -45,7 +56,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_logfinish() -> None:
-    """Exclude pytest's reports too."""
+    """Exclude the objects of pytest's reports from garbage collection too."""
     if next(TESTS_RUN) % 100 == 0:
         gc.collect()
         gc.freeze()

@@ -1,7 +1,7 @@
 """The cost of a retry budget: crediting a success, granting a retry, and its memory.
 
-The base is httpware's budget. It reads the clock itself while ours receives the time as an argument, so the
-sample reads the clock for ours, as the engine does. The base of the token bucket is a hand-written one.
+The base is httpware's budget. It reads the clock itself; redouble's receives the time as an argument, so the
+sample reads the clock for it, as the engine does. The base of the token bucket is a hand-written one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def budgets(effort: Effort) -> Iterator[Row]:
 
 
 def lines(theirs: str, ours: str) -> dict[str, Sample]:
-    """Sample the same operations of httpware's budget and of ours."""
+    """Sample the same operations of httpware's budget and of redouble's."""
     budget = RetryBudget(per_second=ENOUGH)
     return {
         "httpware": statement(theirs, theirs=httpware.RetryBudget(min_retries_per_sec=ENOUGH)),
@@ -56,7 +56,7 @@ def lines(theirs: str, ours: str) -> dict[str, Sample]:
 
 
 def tokens(by_hand: str, ours: str) -> dict[str, Sample]:
-    """Sample the same operations of a hand-written bucket and of ours; neither reads a clock."""
+    """Sample the same operations of a hand-written bucket and of redouble's; neither reads a clock."""
     return {
         "by hand": statement(by_hand, bucket=Bucket()),
         "redouble": statement(ours, bucket=TokenBucket(), kind=Kind.unknown),

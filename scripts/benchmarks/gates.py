@@ -1,4 +1,4 @@
-"""The cost of gates that admit every call, beside a closed breaker; of a hedge that does not fire; of a key.
+"""The cost of gates that admit every call, compared with a closed breaker, of an idle hedge, and of a key.
 
 The hand-written rate limit and concurrency limit acquire a lock before and after the call.
 """
@@ -113,7 +113,7 @@ def gates(effort: Effort) -> Iterator[Row]:
 
 
 async def timed_by_us(x: int) -> int:
-    """Await a call with a time limit of our timer."""
+    """Await a call with a time limit of redouble's timer."""
     with cancel_after(LONG):
         return await awork(x)
     raise AssertionError("this was not to take that long")

@@ -44,7 +44,7 @@ DELAYS = [
     0.4,
     0.8,
     1.6,
-]  # seconds, as in `presets.http()` without its jitter; nothing fails as often
+]  # seconds, as in `presets.http()` without its jitter; no request fails as often
 
 
 def http(effort: Effort) -> Iterator[Row]:
@@ -90,7 +90,7 @@ def paired(samples: Mapping[str, Sample], rounds: int, base: str = BARE) -> dict
         for turn in range(rounds):
             if turn % 10 == 0:
                 gc.collect()
-            order.shuffle(names)  # in a fixed order one client would always find the caches warm
+            order.shuffle(names)  # in a fixed order one client would always run with warm caches
             for name in names:
                 taken[name].append(samples[name](AT_A_TIME))
     finally:
@@ -224,7 +224,7 @@ def status_of(response: Any) -> int:
 
 
 def together(runner: asyncio.Runner, get: Get, url: str) -> Sample:
-    """Sample concurrent calls in wall-clock time; the same requests fail in each sample, and no call does."""
+    """Sample concurrent calls in wall-clock time; in each sample the same requests fail, but no call."""
 
     async def sample() -> float:
         started = perf_counter_ns()

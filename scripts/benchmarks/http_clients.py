@@ -1,7 +1,7 @@
 """The HTTP clients: bare, with Redouble, and with the other libraries.
 
-Each has three attempts and delays from 0.1 second, as far as there are such options. All other options are
-the defaults.
+Each has three attempts and delays from 0.1 seconds, if it has such options. All other options are the
+defaults.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def checked(get: Get) -> Get:
 
 
 def achecked(get: Get) -> Get:
-    """Do the same for an async function."""
+    """Return an async function that raises for an error status."""
 
     async def got(url: str) -> Any:
         response = await get(url)

@@ -31,7 +31,8 @@ def fails(name: str, times: int) -> bool:
 @contextmanager
 def server() -> Generator[str]:
     """Run the server; yield its URL."""
-    command = [sys.executable, "-P", str(Path(__file__))]  # -P: not to import our http.py instead of Python's
+    # -P: otherwise `import http` would import the http.py of this folder.
+    command = [sys.executable, "-P", str(Path(__file__))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018  for the types
         try:

@@ -1,4 +1,4 @@
-"""Times imports, each in a new interpreter, in alternation.
+"""Timing of imports, each in a new interpreter, in alternation.
 
 The interpreters are isolated and run no ``.pth`` file, so that nothing of this environment is loaded before;
 the modules that Python loads at every start (`site`, `os`) are loaded before the clock starts.

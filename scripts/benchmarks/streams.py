@@ -23,7 +23,7 @@ AsyncStream = Callable[[int], AsyncIterator[object]]
 
 def plain(count: int) -> Iterator[object]:
     """Yield the same number."""
-    for x in repeat(1, count):  # noqa: UP028  `yield from` would be no loop at all
+    for x in repeat(1, count):  # noqa: UP028  `yield from` would not run a Python loop
         yield x
 
 

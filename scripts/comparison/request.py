@@ -18,9 +18,9 @@ class Request:
 
     method: str = "GET"
     body: Literal["none", "bytes", "generator", "file", "form with a file", "form with a pipe"] = "none"
-    iterate: bool = False  # over the response body, instead of reading it whole
+    iterate: bool = False  # iterate over the response body instead of reading it as a whole
     total: float = LONG  # time limit of the whole call, in seconds
-    refuse_first: bool = False  # the first connection
+    refuse_first: bool = False  # refuse the first connection
 
     def source(self) -> Any:
         """Return a new body."""

@@ -19,7 +19,7 @@ def plainly(port: int, path: str) -> bytes:
 
 
 def by_hand(port: int, path: str) -> bytes:
-    """Ask three times, as everybody once wrote it."""
+    """Make up to three attempts, with a fixed delay."""
     attempts = 3
     while True:
         try:
@@ -32,7 +32,7 @@ def by_hand(port: int, path: str) -> bytes:
 
 
 def as_asked(error: Exception) -> float | None:
-    """Retry a 503 when it asked us to."""
+    """Retry a 503 after its Retry-After."""
     if isinstance(error, UnavailableError):
         return error.retry_after
     return None
@@ -45,9 +45,9 @@ def as_asked(error: Exception) -> float | None:
     give_up_after=10,
 )
 def fetch(port: int, path: str) -> bytes:
-    """Ask until it answers, within reason."""
+    """Make up to six attempts, within ten seconds."""
     return get(port, path)
 
 
-# The same with its jitter seeded, so that every run prints the same.
+# With seeded jitter, so that every run prints the same.
 seeded_fetch = redouble.variant(fetch, random=RandomPerCall())

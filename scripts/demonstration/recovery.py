@@ -41,9 +41,9 @@ class Recovery(NamedTuple):
 
 
 def measure_recovery(calls: Sequence[PlacedCall], scenario: Scenario) -> Recovery:
-    """Find the moment from which on every stretch of time has enough successes.
+    """Return the recovery: from some moment on, every interval has enough successes.
 
-    A stretch is one second, or less in a short scenario.
+    An interval is one second, or less in a short scenario.
     """
     moments = sorted(answered_at(calls))
     stretch = min(1.0, scenario.watched / 2)

@@ -39,7 +39,7 @@ def patient() -> Retry:
 
 
 def restrained() -> Retry:
-    """Do the same, but retries have to be earned."""
+    """Add a budget: retries need credit from successful calls."""
     return replace(patient(), budget=RetryBudget(ratio=0.2, per_second=1))
 
 

@@ -1,4 +1,4 @@
-"""Whatever a parser gives is read, or refused by a `ConfigError`; and what is read can be written."""
+"""Property tests: any document is parsed or raises `ConfigError`, and a parsed one survives a round trip."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from redouble.config._options.catalogue import RETRY
 from redouble.config._options.values import Value
 from redouble.config._qubit_retry_compat import KEYS
 from redouble.errors import ConfigError
-from tests.support.config_documents import (
+from tests.support.config.documents import (
     ANYTHING,
     WORD,
     backoffs,
@@ -30,14 +30,14 @@ pytestmark = pytest.mark.one_python
 
 
 def read(document: dict[str, Any], environ: dict[str, str] | None = None) -> Config | None:
-    """Read a document, or see that it is refused as it should be."""
-    refused: ConfigError | None = None
+    """Return the configuration, or None after checking the `ConfigError` that was raised."""
+    raised: ConfigError | None = None
     try:
         return from_mapping(document, environ=environ)
     except ConfigError as error:
-        refused = error
-    assert str(refused).startswith(f"{refused.path}: ")
-    assert "\n" not in str(refused)
+        raised = error
+    assert str(raised).startswith(f"{raised.path}: ")
+    assert "\n" not in str(raised)
     return None
 
 
@@ -77,7 +77,7 @@ def test_no_value_of_an_option_breaks_the_loader(data: st.DataObject) -> None:
 
 @settings(max_examples=50)
 @given(documents())
-def test_what_is_read_is_as_the_schema_says_and_comes_back(document: dict[str, Any]) -> None:
+def test_a_valid_document_matches_the_schema_and_survives_a_round_trip(document: dict[str, Any]) -> None:
     made = read(document)
     if made is not None:
         assert is_valid(document)
@@ -94,7 +94,7 @@ def test_what_is_read_is_as_the_schema_says_and_comes_back(document: dict[str, A
 
 @settings(max_examples=50)
 @given(backoffs())
-def test_a_backoff_comes_back(backoff: Any) -> None:
+def test_a_backoff_survives_a_round_trip(backoff: Any) -> None:
     try:
         made = policy({"backoff": backoff})
     except ConfigError:
@@ -105,11 +105,11 @@ def test_a_backoff_comes_back(backoff: Any) -> None:
 
 @settings(max_examples=50)
 @given(table_of(RETRY.without("budget")))
-def test_a_policy_comes_back(table: Any) -> None:
+def test_a_policy_survives_a_round_trip(table: Any) -> None:
     try:
         made = policy(table)
     except ConfigError:
-        return  # no limit at all, say
+        return  # for example, without any limit
     assert policy(to_mapping(made)) == made
 
 
@@ -153,7 +153,7 @@ def test_no_variable_breaks_the_loader(document: dict[str, Any], environ: dict[s
 
 @settings(max_examples=50)
 @given(st.dictionaries(st.sampled_from(sorted(KEYS)), ANYTHING, max_size=5))
-def test_no_setting_breaks_the_loader_of_qubit(values: dict[str, Any]) -> None:
+def test_no_setting_breaks_from_qubit(values: dict[str, Any]) -> None:
     path = min(KEYS)
     try:
         from_qubit(values)
@@ -163,7 +163,7 @@ def test_no_setting_breaks_the_loader_of_qubit(values: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("depth", [10_000])
-def test_depth_is_no_danger(depth: int) -> None:
+def test_a_deeply_nested_document_raises_a_config_error(depth: int) -> None:
     deep: Any = []
     for _ in range(depth):
         deep = [deep]
@@ -182,8 +182,8 @@ def test_depth_is_no_danger(depth: int) -> None:
 @pytest.mark.parametrize(("key", "kind"), [(key, option.kind) for key, option in RETRY.options.items()])
 @settings(max_examples=10)
 @given(data=st.data())
-def test_every_option_can_be_said(data: st.DataObject, key: str, kind: Value) -> None:
-    """What is drawn for an option is accepted, unless it is a limit of nothing."""
-    said = data.draw(of(kind).filter(lambda value: value != "one"))
-    made = read({"budgets": {"one": {}}, "policies": {"a": {key: said}}})
-    assert made is not None or said == "0s" or key in ("backoff", "budget")
+def test_every_option_accepts_the_values_drawn_for_it(data: st.DataObject, key: str, kind: Value) -> None:
+    """A limit of "0s" may be refused, and a backoff or a budget whose values contradict each other."""
+    value = data.draw(of(kind).filter(lambda value: value != "one"))
+    made = read({"budgets": {"one": {}}, "policies": {"a": {key: value}}})
+    assert made is not None or value == "0s" or key in ("backoff", "budget")

@@ -1,4 +1,4 @@
-"""The page about configuration, and the schema beside the reference: what they show is what is read."""
+"""The configuration page and the published schema agree with the loader."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ CODE = re.compile("`([^`]+)`")
 
 
 class Busy(Exception):
-    """What the page registers."""
+    """The exception that the page registers."""
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_configuration_and_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin without a configuration and without names, and leave none behind."""
     monkeypatch.setattr(_live, "LIVE", ConfigStore())
     monkeypatch.setattr(_names, "_registered", {})
 
 
 def rows(heading: str) -> dict[str, str]:
-    """Return the cells of a table, by the first of each row."""
+    """Return the rows of a table: the rest of each row by the code in its first cell."""
     section = PAGE.partition(heading)[2].partition("\n\n")[0]
     return {
         CODE.findall(first)[0]: rest
@@ -50,7 +50,7 @@ def rows(heading: str) -> dict[str, str]:
     }
 
 
-def test_the_first_file_and_the_code_below_it_work_together(
+def test_the_first_file_and_the_code_below_it_run_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "redouble.toml").write_text(FILES[0], "utf-8")
@@ -60,7 +60,7 @@ def test_the_first_file_and_the_code_below_it_work_together(
 
 
 @pytest.mark.parametrize("text", FILES)
-def test_every_file_shown_can_be_read(text: str, tmp_path: Path) -> None:
+def test_every_file_on_the_page_can_be_loaded(text: str, tmp_path: Path) -> None:
     _names.register("shop.Busy", Busy)
     (tmp_path / "any.toml").write_text(text, "utf-8")
     inside = re.sub(r"^\[", "[tool.redouble.", text, flags=re.MULTILINE)
@@ -72,47 +72,47 @@ def test_every_file_shown_can_be_read(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("variable", "text", "sets"), VARIABLES)
-def test_every_variable_shown_sets_something(variable: str, text: str, sets: str) -> None:
+def test_every_variable_on_the_page_sets_something(variable: str, text: str, sets: str) -> None:
     _names.register("shop.Busy", Busy)
     document = tomllib.loads(FILES[0])
     before, after = from_mapping(document), from_mapping(document, environ={variable: text})
     assert before.to_mapping() != after.to_mapping(), sets
 
 
-def test_every_section_and_every_sort_of_thing_is_named() -> None:
-    told = rows("| section | what |\n|---|---|\n")
-    assert [section.strip("[]").partition(".")[0] for section in told] == [
+def test_every_section_and_every_type_is_on_the_page() -> None:
+    described = rows("| section | what |\n|---|---|\n")
+    assert [section.strip("[]").partition(".")[0] for section in described] == [
         "defaults",
         "policies",
         "budgets",
         "gates",
         "pipelines",
     ]
-    assert {section.strip("[]").partition(".")[0] for section in told} == set(SECTIONS)
-    assert set(CODE.findall(told["[gates.NAME]"])) == {"type", *GATES.tables}
-    assert set(CODE.findall(told["[budgets.NAME]"])) == {"type", *BUDGETS.tables}
+    assert {section.strip("[]").partition(".")[0] for section in described} == set(SECTIONS)
+    assert set(CODE.findall(described["[gates.NAME]"])) == {"type", *GATES.tables}
+    assert set(CODE.findall(described["[budgets.NAME]"])) == {"type", *BUDGETS.tables}
 
 
-def test_every_backoff_is_described() -> None:
-    told = rows("| `type` | needs | may have |\n|---|---|---|\n")
-    assert set(told) == set(SERIES)
-    for name, rest in told.items():
+def test_every_backoff_is_on_the_page() -> None:
+    described = rows("| `type` | needs | may have |\n|---|---|---|\n")
+    assert set(described) == set(SERIES)
+    for name, rest in described.items():
         needed, more = rest.split("|")
         assert CODE.findall(needed) == [key for key in SERIES[name] if key not in OPTIONAL]
         assert CODE.findall(more) == [key for key in SERIES[name] if key in OPTIONAL]
     assert re.search("All of them may have " + ".*?".join(f"`{key}`" for key in SHORT), PAGE, re.DOTALL)
 
 
-def test_keys_of_qubit_are_those_that_are_read() -> None:
-    told = PAGE.partition("## The keys of qubit-retry")[2].partition("\n## ")[0]
-    for key in re.findall(r"^\| `(\w+)`", told, re.MULTILINE):
+def test_the_qubit_keys_on_the_page_are_keys_of_the_loader() -> None:
+    section = PAGE.partition("## The keys of qubit-retry")[2].partition("\n## ")[0]
+    for key in re.findall(r"^\| `(\w+)`", section, re.MULTILINE):
         assert key in KEYS
 
 
-def test_the_schema_beside_the_reference_is_that_of_the_loader() -> None:
+def test_the_published_schema_is_that_of_the_loader() -> None:
     now: Any = schema()
     proposed = now["$defs"]["on"]["anyOf"][0]["anyOf"][0]["enum"]
     known = SCHEMA["$defs"]["on"]["anyOf"][0]["anyOf"][0]["enum"]
-    assert set(known) <= set(proposed)  # a later Python has more
+    assert set(known) <= set(proposed)  # a newer Python has more exceptions
     text = json.dumps(now).replace(json.dumps(proposed), json.dumps(known))
     assert json.loads(text) == SCHEMA

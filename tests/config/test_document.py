@@ -1,4 +1,4 @@
-"""Whole documents: sections, names, defaults, and what refers to what."""
+"""Whole documents: sections, names, defaults and references."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ EVERYTHING = tomllib.loads(
 )
 
 
-def test_a_document_with_everything() -> None:
+def test_a_document_with_every_section_is_parsed() -> None:
     config = from_mapping(EVERYTHING)
     shared = config.budgets["shared"]
     assert isinstance(shared, RetryBudget)
@@ -112,7 +112,7 @@ def test_a_document_with_everything() -> None:
     assert layers[5] == Timeout(2, worker=Worker())
 
 
-def test_names_are_those_of_the_tables_unless_said() -> None:
+def test_the_name_of_a_table_is_the_default_name() -> None:
     config = from_mapping(EVERYTHING)
     assert [one.name for one in config.policies.values()] == ["payments", "the-others"]
     gates: Any = config.gates
@@ -123,7 +123,7 @@ def test_names_are_those_of_the_tables_unless_said() -> None:
     assert (own.name, own.per_second) == (None, 1)
 
 
-def test_it_comes_back() -> None:
+def test_a_configuration_survives_a_round_trip() -> None:
     written = from_mapping(EVERYTHING).to_mapping()
     assert from_mapping(written).to_mapping() == written
     assert "defaults" not in written
@@ -131,7 +131,7 @@ def test_it_comes_back() -> None:
     assert from_mapping({}).to_mapping() == {}
 
 
-def test_what_is_named_is_shared_and_what_is_not_is_its_own() -> None:
+def test_a_budget_by_name_is_shared_and_an_inline_one_is_not() -> None:
     tables: dict[str, Any] = {"a": {}, "b": {}, "c": {"budget": "unlimited"}}
     shared = from_mapping({"budgets": {"x": {}}, "defaults": {"budget": "x"}, "policies": tables})
     assert shared.policies["a"].budget is shared.policies["b"].budget is shared.budgets["x"]
@@ -152,7 +152,7 @@ def test_an_option_of_a_policy_replaces_the_default_as_a_whole() -> None:
     assert config.policies["b"] == Retry(hints=Hints(longest=5), attempts=9, labels={"a": "b"}, name="b")
 
 
-def test_named() -> None:
+def test_named_returns_a_policy_or_a_pipeline() -> None:
     config = from_mapping(EVERYTHING)
     assert config.named("payments") is config.policies["payments"]
     assert config.named("checkout") is config.pipelines["checkout"]
@@ -165,7 +165,7 @@ def test_named() -> None:
         from_mapping({}).named("a")
 
 
-def test_what_came_of_it_cannot_be_changed() -> None:
+def test_a_configuration_is_immutable() -> None:
     config: Any = from_mapping(EVERYTHING)
     for section in ("policies", "budgets", "gates", "pipelines"):
         with pytest.raises(TypeError):
@@ -174,7 +174,7 @@ def test_what_came_of_it_cannot_be_changed() -> None:
         config.policies = {}
 
 
-def test_parts_keep_what_they_are_told_to() -> None:
+def test_build_uses_the_objects_that_were_carried_over() -> None:
     parts = parse(EVERYTHING)
     before = Bulkhead(99)
     config = parts.build({("gates", "db"): before, ("gates", "gone"): Bulkhead(1)})

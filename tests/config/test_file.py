@@ -1,4 +1,4 @@
-"""Files: which one is read, and what is said of one that cannot be."""
+"""Files: which one is read, and the errors for one that cannot be read."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_file_by_its_name(here: Path) -> None:
+def test_a_file_is_read_by_its_path(here: Path) -> None:
     (here / "other.toml").write_text(OWN)
     for path in ("other.toml", here / "other.toml"):
         assert from_file(path).policies["payments"].attempts == 5
     assert read_document("other.toml") == ({"policies": {"payments": {"attempts": 5}}}, "other.toml")
 
 
-def test_a_project_file_has_a_table_for_us(here: Path) -> None:
+def test_pyproject_is_read_from_tool_redouble(here: Path) -> None:
     (here / "sub").mkdir()
     (here / "sub" / "pyproject.toml").write_text(SHARED)
     assert from_file("sub/pyproject.toml").policies["payments"].attempts == 6
     (here / "sub" / "pyproject.toml").write_text("[tool.other]\n")
-    with pytest.raises(ConfigError, match=r"it has no \[tool\.redouble\]") as told:
+    with pytest.raises(ConfigError, match=r"it has no \[tool\.redouble\]") as raised:
         from_file("sub/pyproject.toml")
-    assert told.value.path == "sub/pyproject.toml"
+    assert raised.value.path == "sub/pyproject.toml"
 
 
-def test_what_is_looked_for(here: Path) -> None:
+def test_redouble_toml_wins_over_pyproject(here: Path) -> None:
     with pytest.raises(ConfigError, match=r"found neither redouble\.toml nor a pyproject\.toml with \[tool"):
         from_file()
     (here / "pyproject.toml").write_text("[project]\n")
@@ -53,7 +53,7 @@ def test_what_is_looked_for(here: Path) -> None:
     assert read_document()[1] == "redouble.toml"
 
 
-def test_variables_override_it(here: Path) -> None:
+def test_variables_override_the_file(here: Path) -> None:
     (here / "redouble.toml").write_text(OWN)
     assert from_file(environ={"REDOUBLE_PAYMENTS_ATTEMPTS": "7"}).policies["payments"].attempts == 7
     with pytest.raises(
@@ -63,7 +63,7 @@ def test_variables_override_it(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ("[policies.a]\natempts = 5", r"^policies\.a\.atempts: .*did you mean 'attempts'\? \(in x\.toml\)$"),
         ("[policies.a]\nattempt_timeout = '0s'", r"^policies\.a\.attempt_timeout: .* \(in x\.toml\)$"),
@@ -76,34 +76,34 @@ def test_variables_override_it(here: Path) -> None:
         (b"\x00", r"^x\.toml: is no TOML: "),
     ],
 )
-def test_mistakes_name_the_file(here: Path, content: Any, told: str) -> None:
+def test_mistakes_name_the_file(here: Path, content: Any, message: str) -> None:
     (here / "x.toml").write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         from_file("x.toml")
 
 
-def test_a_mark_at_the_beginning_is_passed_over(here: Path) -> None:
+def test_a_byte_order_mark_is_ignored(here: Path) -> None:
     (here / "redouble.toml").write_bytes(b"\xef\xbb\xbf" + OWN.encode())
     assert from_file().policies["payments"].attempts == 5
 
 
 @pytest.mark.parametrize("path", [5, b"x.toml", {"policies": {}}])
-def test_what_is_no_path(path: Any) -> None:
+def test_path_must_be_a_text_or_a_path(path: Any) -> None:
     with pytest.raises(TypeError, match=r"^path=.*: write the path of a TOML file"):
         from_file(path)
 
 
-def test_a_file_that_cannot_be_read(here: Path) -> None:
+def test_a_file_that_cannot_be_read_raises_with_its_path(here: Path) -> None:
     (here / "directory.toml").mkdir()
     for path in ("missing.toml", "directory.toml"):
-        with pytest.raises(ConfigError, match=rf"^{path}: cannot be read: ") as told:
+        with pytest.raises(ConfigError, match=rf"^{path}: cannot be read: ") as raised:
             from_file(path)
-        assert told.value.path == path
-        assert isinstance(told.value.__cause__, OSError)
+        assert raised.value.path == path
+        assert isinstance(raised.value.__cause__, OSError)
 
 
 @pytest.mark.parametrize("content", ["tool = 5", "tool.redouble = 5", "[[tool.redouble]]"])
-def test_a_project_file_with_something_else_there(here: Path, content: str) -> None:
+def test_tool_redouble_must_be_a_table(here: Path, content: str) -> None:
     (here / "pyproject.toml").write_text(content)
     for path in (None, "pyproject.toml"):
         with pytest.raises(ConfigError, match=r"^tool.* is no table.*\(in pyproject\.toml\)$"):

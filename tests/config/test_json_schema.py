@@ -1,4 +1,4 @@
-"""The schema for editors: it refuses what the loader refuses, as far as a schema can."""
+"""The JSON schema for editors rejects what the loader rejects, as far as a schema can express it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from redouble.config import from_mapping, schema
 from redouble.config._options.catalogue import BUDGETS, LAYERS
 from redouble.errors import ConfigError
-from tests.support.config_documents import is_list, is_table, is_valid
+from tests.support.config.documents import is_list, is_table, is_valid
 
 SCHEMA = schema()
 
@@ -39,7 +39,7 @@ ALL: dict[str, Any] = {
 }
 
 
-def test_a_document_with_everything() -> None:
+def test_a_document_with_every_section_is_valid() -> None:
     from_mapping(ALL)
     assert is_valid(ALL)
     assert is_valid({})
@@ -91,44 +91,44 @@ REFUSED: list[Any] = [
 
 
 @pytest.mark.parametrize("document", REFUSED)
-def test_both_refuse_it(document: dict[str, Any]) -> None:
+def test_the_loader_and_the_schema_reject_the_same_documents(document: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         from_mapping(document)
     assert not is_valid(document)
 
 
-def parts(schema: Any) -> Iterator[dict[str, Any]]:
-    """All schemas inside a schema."""
+def subschemas(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield all schemas inside a schema."""
     if is_table(schema):
         yield schema
         for word, inner in schema.items():
             if word in ("properties", "$defs", "dependentSchemas"):
                 inner = list(inner.values())  # noqa: PLW2901
-            yield from parts(inner)
+            yield from subschemas(inner)
     elif is_list(schema):
         for item in schema:
-            yield from parts(item)
+            yield from subschemas(item)
 
 
-def test_it_is_a_schema() -> None:
+def test_the_schema_is_valid_and_complete() -> None:
     Draft202012Validator.check_schema(SCHEMA)
     assert json.loads(json.dumps(SCHEMA)) == SCHEMA
     assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    referred = {part["$ref"] for part in parts(SCHEMA) if "$ref" in part}
+    referred = {part["$ref"] for part in subschemas(SCHEMA) if "$ref" in part}
     defined: Any = SCHEMA["$defs"]
     assert referred == {f"#/$defs/{name}" for name in defined}
 
 
-def test_no_table_is_open_but_labels_and_sections() -> None:
-    tables = [part for part in parts(SCHEMA) if part.get("type") == "object"]
+def test_only_labels_and_sections_accept_any_key() -> None:
+    tables = [part for part in subschemas(SCHEMA) if part.get("type") == "object"]
     closed = [table for table in tables if table["additionalProperties"] is False]
     assert len(tables) - len(closed) == 4 + sum("labels" in table["properties"] for table in closed)
     assert len(closed) > 20
 
 
-def test_every_option_is_described() -> None:
+def test_every_option_has_a_description() -> None:
     abouts = {table.about for table in (*LAYERS.tables.values(), *BUDGETS.tables.values())}
-    tables = [part["properties"] for part in parts(SCHEMA) if part.get("description") in abouts]
+    tables = [part["properties"] for part in subschemas(SCHEMA) if part.get("description") in abouts]
     for table in tables:
         assert all("description" in option for key, option in table.items() if key != "type")
     assert len(tables) > len(abouts)

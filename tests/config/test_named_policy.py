@@ -1,9 +1,9 @@
-"""Functions that go by a name: in every colour they follow what is in force, and look as they did."""
+"""Functions decorated with a named policy follow the active configuration, and keep their signature."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from redouble import CircuitBreaker, Timeout, policy_of
 from redouble.config import _reload as _live
 from redouble.config._reload import ConfigStore, load, policies, reload
 from redouble.errors import ConfigError
+from tests.support.config.named_policies import Failing, pipeline_document
 from tests.support.fakes import Boom, in_colour
 
 
@@ -21,38 +22,8 @@ def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_live, "LIVE", ConfigStore())
 
 
-def said(attempts: int) -> dict[str, Any]:
-    policy = {"on": "Exception", "attempts": attempts, "backoff": [0] * 9}
-    return {"policies": {"payments": policy}, "pipelines": {"all": {"layers": ["policies.payments"]}}}
-
-
-class Failing:
-    """Fails, and counts the attempts."""
-
-    def __init__(self) -> None:
-        self.attempts = 0
-
-    def fail(self) -> None:
-        self.attempts += 1
-        raise Boom
-
-    def tried(self, use: Callable[[], object]) -> int:
-        """Say how many attempts a call made."""
-        self.attempts = 0
-        with pytest.raises(Boom):
-            use()
-        return self.attempts
-
-    async def atried(self, use: Callable[[], Awaitable[object]]) -> int:
-        """Say the same in async code."""
-        self.attempts = 0
-        with pytest.raises(Boom):
-            await use()
-        return self.attempts
-
-
 def client_of(name: str) -> Any:
-    """Make a client whose methods go by a name, in every way that they may."""
+    """Return a client with methods of every kind, decorated with the named policy."""
     layer = policies(name)
 
     class Client(Failing):
@@ -79,18 +50,18 @@ def client_of(name: str) -> Any:
 
         @layer
         @staticmethod
-        def of_nobody(client: Failing) -> None:
+        def static(client: Failing) -> None:
             client.fail()
 
     return Client()
 
 
 @pytest.mark.parametrize("name", ["payments", "all"])
-def test_they_follow_what_is_in_force(colour: str, name: str) -> None:
+def test_decorated_functions_follow_the_active_configuration(colour: str, name: str) -> None:
     client = client_of(name)
 
     def blocking() -> list[int]:
-        ways = (lambda: client.get(1), lambda: list(client.lines(1)), lambda: client.of_nobody(client))
+        ways = (lambda: client.get(1), lambda: list(client.lines(1)), lambda: client.static(client))
         return [client.tried(way) for way in ways]
 
     async def waiting() -> list[int]:
@@ -100,9 +71,9 @@ def test_they_follow_what_is_in_force(colour: str, name: str) -> None:
     def tried() -> set[int]:
         return set(in_colour(colour, blocking, waiting))
 
-    load(said(3))
+    load(pipeline_document(3))
     assert tried() == {3}
-    assert reload(said(5)).ok
+    assert reload(pipeline_document(5)).ok
     assert tried() == {5}
     assert not reload({"policies": 7}).ok
     assert tried() == {5}
@@ -110,7 +81,7 @@ def test_they_follow_what_is_in_force(colour: str, name: str) -> None:
     assert tried() == {1}
 
 
-def test_before_there_is_a_configuration(colour: str) -> None:
+def test_a_call_without_a_configuration_raises(colour: str) -> None:
     client = client_of("payments")
 
     def blocking() -> None:
@@ -129,7 +100,7 @@ def test_before_there_is_a_configuration(colour: str) -> None:
     assert client.attempts == 0
 
 
-def test_they_look_as_they_did() -> None:
+def test_decorated_functions_keep_name_signature_and_kind() -> None:
     client: Any = client_of("payments").__class__
     for name in ("get", "aget", "lines", "alines"):
         function = getattr(client, name)
@@ -139,13 +110,13 @@ def test_they_look_as_they_did() -> None:
     assert inspect.iscoroutinefunction(client.aget)
     assert inspect.isgeneratorfunction(client.lines)
     assert inspect.isasyncgenfunction(client.alines)
-    load(said(1))
+    load(pipeline_document(1))
     with pytest.raises(TypeError, match=r"get\(\) got an unexpected keyword argument 'size'"):
         client().get(1, size=2)
 
 
-def test_in_a_pipeline_of_code() -> None:
-    """It is asked when a call begins, and not when the pipeline is made."""
+def test_a_named_policy_inside_a_pipeline_follows_reloads() -> None:
+    """The policy is looked up when a call begins, not when the pipeline is created."""
     calls: list[int] = []
     pipeline = Timeout(9) | policies("payments") | CircuitBreaker(failures=99)
 
@@ -155,7 +126,7 @@ def test_in_a_pipeline_of_code() -> None:
         raise Boom
 
     for attempts in (3, 1, 2):
-        load(said(attempts))
+        load(pipeline_document(attempts))
         calls.clear()
         with pytest.raises(Boom):
             in_colour("asyncio", list, fail)
@@ -163,15 +134,15 @@ def test_in_a_pipeline_of_code() -> None:
     assert policy_of(fail) is pipeline
 
 
-def test_a_function_that_it_cannot_wrap_is_refused_when_it_is_decorated() -> None:
+def test_decorating_a_function_that_does_not_fit_the_policy_raises() -> None:
     load({"policies": {"payments": {"attempt_timeout": 1}}})
     with pytest.raises(TypeError, match="attempt_timeout= cannot stop"):
         policies("payments")(print)
-    assert reload({"policies": {"payments": {"attempt_timeout": 2}}}).ok, "nobody goes by it"
+    assert reload({"policies": {"payments": {"attempt_timeout": 2}}}).ok, "no function uses it"
 
 
-def test_what_a_generator_sends_and_returns_goes_through() -> None:
-    load(said(3))
+def test_a_generator_keeps_send_and_its_return_value() -> None:
+    load(pipeline_document(3))
 
     @policies("payments")
     def echo() -> Any:

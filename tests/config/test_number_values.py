@@ -1,4 +1,4 @@
-"""Durations and numbers in documents: every spelling, and none that could be taken for another."""
+"""Durations and numbers in documents: every accepted spelling; ambiguous ones are refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HERE = DocPath(("policies", "a", "timeout"))
 
 
 @pytest.mark.parametrize(
-    ("said", "seconds"),
+    ("value", "seconds"),
     [
         ("250ms", 0.25),
         ("30s", 30.0),
@@ -48,30 +48,30 @@ HERE = DocPath(("policies", "a", "timeout"))
         (timedelta(minutes=1), 60.0),
     ],
 )
-def test_durations(said: Any, seconds: float) -> None:
-    assert DurationValue().read(said, HERE) == seconds
-    assert isinstance(DurationValue().read(said, HERE), float)
+def test_a_duration_is_parsed_to_seconds(value: Any, seconds: float) -> None:
+    assert DurationValue().read(value, HERE) == seconds
+    assert isinstance(DurationValue().read(value, HERE), float)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "value",
     [
         *("", "s", "5", "5 parsecs", "1m30s", "-5s", "1e3s", "5S", "5 s s", ".5s", "5.s", "٣s", "+1s"),
         *(True, False, None, -1, -0.5, nan, inf, 10**400, [], {}, date(2020, 1, 1), b"5s", "1_000s"),
         *("9" * 400 + "d", timedelta(-1), object(), pytest.param(10**5000, id="huge")),
     ],
 )
-def test_what_is_no_duration(said: Any) -> None:
-    with pytest.raises(ConfigError, match=r"is no duration: write seconds as a number.*'250ms'") as told:
-        DurationValue().read(said, HERE)
-    assert told.value.path == "policies.a.timeout"
-    assert len(str(told.value)) < 300
+def test_an_invalid_duration_raises(value: Any) -> None:
+    with pytest.raises(ConfigError, match=r"is no duration: write seconds as a number.*'250ms'") as raised:
+        DurationValue().read(value, HERE)
+    assert raised.value.path == "policies.a.timeout"
+    assert len(str(raised.value)) < 300
 
 
-@pytest.mark.parametrize("said", [0, 0.0, -0.0, timedelta(0)])
-def test_a_bare_zero_is_seldom_meant_as_a_limit(said: Any) -> None:
+@pytest.mark.parametrize("value", [0, 0.0, -0.0, timedelta(0)])
+def test_a_limit_of_zero_needs_a_unit(value: Any) -> None:
     with pytest.raises(ConfigError, match=r"write 'unlimited' for no limit, or '0s' if"):
-        DurationValue(zero=False).read(said, HERE)
+        DurationValue(zero=False).read(value, HERE)
     assert DurationValue(zero=False).read("0s", HERE) == 0
     assert DurationValue(zero=False).write(0.0, HERE) == "0s"
     assert DurationValue().write(0.0, HERE) == 0
@@ -79,7 +79,7 @@ def test_a_bare_zero_is_seldom_meant_as_a_limit(said: Any) -> None:
 
 @settings(max_examples=50)
 @given(st.floats(0, 1e300))
-def test_a_duration_comes_back(seconds: float) -> None:
+def test_a_duration_survives_a_round_trip(seconds: float) -> None:
     for kind in (DurationValue(), DurationValue(zero=False)):
         assert kind.read(kind.write(seconds, HERE), HERE) == seconds
 
@@ -100,7 +100,7 @@ KINDS: list[Any] = [
 
 
 @pytest.mark.parametrize(("kind", "good", "bad"), KINDS)
-def test_kinds(kind: Value, good: list[Any], bad: list[Any]) -> None:
+def test_each_value_type_accepts_and_refuses(kind: Value, good: list[Any], bad: list[Any]) -> None:
     for value in good:
         read = kind.read(value, HERE)
         assert kind.read(kind.write(read, HERE), HERE) == read
@@ -109,7 +109,7 @@ def test_kinds(kind: Value, good: list[Any], bad: list[Any]) -> None:
             kind.read(value, HERE)
 
 
-def test_what_may_be_unlimited_says_so() -> None:
+def test_an_error_mentions_unlimited_where_it_is_allowed() -> None:
     with pytest.raises(ConfigError, match=r"a whole number, 1 or more, or 'unlimited'$"):
         Unlimited(Whole(1)).read(0, HERE)
     with pytest.raises(ConfigError, match=r"timeout\.0: -1: write a whole number, 0 or more$"):
@@ -117,7 +117,7 @@ def test_what_may_be_unlimited_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "said"),
+    ("kind", "text", "value"),
     [
         (DurationValue(), "5s", "5s"),
         (DurationValue(), " 5 ", 5),
@@ -140,18 +140,18 @@ def test_what_may_be_unlimited_says_so() -> None:
         (Listed(Number()), "0.1, 0.5", [0.1, 0.5]),
     ],
 )
-def test_texts_of_variables(kind: Value, text: str, said: object) -> None:
-    assert kind.text(text) == said
+def test_the_text_of_a_variable_is_converted(kind: Value, text: str, value: object) -> None:
+    assert kind.text(text) == value
 
 
 @pytest.mark.parametrize(
     ("number", "written"), [(30.0, 30), (0.25, 0.25), (1e300, 1e300), (2.0**53, 2**53), (5, 5), (-0.0, 0)]
 )
-def test_numbers_are_written_plainly(number: float, written: float) -> None:
+def test_a_whole_number_is_written_as_an_integer(number: float, written: float) -> None:
     assert repr(plain(number)) == repr(written)
 
 
-def test_a_text_that_is_no_number_stays_a_text() -> None:
+def test_number_of_returns_other_texts_unchanged() -> None:
     assert (number_of("x"), number_of("1e999"), number_of(" 2 ")) == ("x", "1e999", 2)
 
 

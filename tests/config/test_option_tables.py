@@ -1,4 +1,4 @@
-"""The tables know every option of every thing, with its bounds; a new option cannot be forgotten."""
+"""The option tables agree with the constructors: every option is there, with the same bounds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_every_parameter_is_in_the_table_or_only_for_code(name: str) -> None:
     assert needed == set(table.options) - set(defaults(table.make))
 
 
-def test_only_for_code() -> None:
+def test_the_options_that_only_code_can_set() -> None:
     assert set(RETRY.in_code) == {
         *("until", "clock", "random"),
         *("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up"),
@@ -51,8 +51,8 @@ def test_only_for_code() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(TABLES))
-def test_the_defaults_are_found_where_the_thing_keeps_them(name: str) -> None:
-    """What was made without options has nothing to write."""
+def test_default_values_are_not_written(name: str) -> None:
+    """An object created with its required options alone is written with these alone."""
     table = TABLES[name]
     needed: dict[str, Any] = {"bulkhead": {"limit": 1}, "rate_limit": {"rate": 1}, "timeout": {"seconds": 1}}
     assert table.write(table.make(**needed.get(name, {})), DocPath()) == needed.get(name, {})
@@ -68,8 +68,8 @@ BOUNDS = [
 
 
 @pytest.mark.parametrize(("name", "key", "kind"), BOUNDS)
-def test_the_bounds_are_those_of_the_constructor(name: str, key: str, kind: object) -> None:
-    """What is at a bound is accepted by the constructor too, if it stands alone; what is beyond is not."""
+def test_the_bounds_of_a_table_are_those_of_the_constructor(name: str, key: str, kind: object) -> None:
+    """The constructor accepts a value at a bound and refuses one beyond it, the other options being valid."""
     table = TABLES[name]
     more: dict[str, Any] = {
         "bulkhead": {"limit": 1},
@@ -83,7 +83,7 @@ def test_the_bounds_are_those_of_the_constructor(name: str, key: str, kind: obje
     bad: list[Any]
     match kind:
         case Number(low=low, high=high):
-            high = 10**6 if high == inf else high  # of a hedge: as many as there may be hedges
+            high = 10**6 if high == inf else high  # max_extra_load of a hedge: at most `hedges`
             good, bad = [low, high], [low - 1e-6 if low else -1, high * 2]
             good = [value for value in good if value or (name, key) != ("circuit_breaker", "ratio")]
         case Whole(low=low):
@@ -106,10 +106,10 @@ def test_choices_of_a_policy_are_those_of_the_constructor() -> None:
 
 
 @pytest.mark.parametrize("key", sorted(RETRY.in_code))
-def test_what_is_only_for_code_is_refused_by_name(key: str) -> None:
-    with pytest.raises(errors.ConfigError, match="this can only be set in code") as told:
+def test_an_option_for_code_alone_is_refused_in_a_document(key: str) -> None:
+    with pytest.raises(errors.ConfigError, match="this can only be set in code") as raised:
         policy({key: 5})
-    assert told.value.path == key
+    assert raised.value.path == key
 
 
 @pytest.mark.parametrize(
@@ -124,16 +124,16 @@ def test_what_is_only_for_code_is_refused_by_name(key: str) -> None:
         ({"type": "rate_limit", "rate": 1, "burst": 10**10}, "gates.a.burst"),
     ],
 )
-def test_what_constructors_find_wrong_has_a_path(gate: dict[str, Any], path: str) -> None:
-    with pytest.raises(errors.ConfigError) as told:
+def test_an_error_of_a_constructor_has_a_path(gate: dict[str, Any], path: str) -> None:
+    with pytest.raises(errors.ConfigError) as raised:
         from_mapping({"gates": {"a": gate}})
-    assert told.value.path == path
-    assert isinstance(told.value.__cause__, TypeError | ValueError | ArithmeticError)
+    assert raised.value.path == path
+    assert isinstance(raised.value.__cause__, TypeError | ValueError | ArithmeticError)
 
 
 @pytest.mark.parametrize("name", sorted({*TABLES} - {"hints", "retry", "timeout", "worker"}))
-def test_the_settings_are_the_options(name: str) -> None:
-    """In the order of the constructor, frozen, and each with the value that was validated."""
+def test_the_settings_have_the_fields_of_the_constructor(name: str) -> None:
+    """The settings are a frozen dataclass named after the class."""
     table = TABLES[name]
     needed: dict[str, Any] = {"bulkhead": {"limit": 1}, "rate_limit": {"rate": 1}}
     settings = cast("Any", table.make(**needed.get(name, {}))).settings

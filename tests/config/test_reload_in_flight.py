@@ -1,9 +1,8 @@
-"""Reloading while calls run: every call goes by one configuration, and functions are not held."""
+"""Reloading while calls run: every call uses one configuration, and functions are not kept alive."""
 
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import AsyncIterator, Iterator
 from threading import Event, Thread
 from typing import Any
@@ -15,7 +14,9 @@ from redouble import SYSTEM, RetryBudget
 from redouble.config import _reload as _live
 from redouble.config._reload import ConfigStore, load, policies, reload
 from tests.support.bulkhead_callers import A_MINUTE, until
+from tests.support.config.named_policies import policy_document
 from tests.support.fakes import Boom, in_colour
+from tests.support.thread_switching import often
 
 
 @pytest.fixture(autouse=True)
@@ -24,18 +25,13 @@ def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_live, "LIVE", ConfigStore())
 
 
-def said(attempts: int, **more: Any) -> dict[str, Any]:
-    policy = {"on": "Exception", "attempts": attempts, "backoff": [0] * 9}
-    return {"policies": {"payments": policy}, **more}
-
-
-def test_a_call_goes_on_as_it_began(colour: str) -> None:
+def test_a_call_keeps_the_policy_it_began_with(colour: str) -> None:
     payments, calls = policies("payments"), list[int]()
 
     def fail() -> None:
         calls.append(1)
         if len(calls) == 2:
-            assert reload(said(7)).ok
+            assert reload(policy_document(7)).ok
         raise Boom
 
     work = payments(fail)
@@ -48,22 +44,22 @@ def test_a_call_goes_on_as_it_began(colour: str) -> None:
     async def waiting() -> None:
         await awork()
 
-    load(said(4))
+    load(policy_document(4))
     for attempts in (4, 7):
         calls.clear()
         with pytest.raises(Boom):
             in_colour(colour, work, waiting)
         assert len(calls) == attempts
-        load(said(7))
+        load(policy_document(7))
 
 
-def test_a_stream_goes_on_as_it_began(colour: str) -> None:
+def test_a_stream_keeps_the_policy_it_began_with(colour: str) -> None:
     payments, opened = policies("payments"), list[int]()
 
     def table() -> Iterator[int]:
         opened.append(1)
         if len(opened) < 3:
-            reload(said(1))
+            reload(policy_document(1))
             raise Boom
         yield from (1, 2)
 
@@ -77,7 +73,7 @@ def test_a_stream_goes_on_as_it_began(colour: str) -> None:
     async def waiting() -> list[int]:
         return [row async for row in arows()]
 
-    load(said(4))
+    load(policy_document(4))
     assert in_colour(colour, lambda: list(rows()), waiting) == [1, 2]
     opened.clear()
     with pytest.raises(Boom):
@@ -85,12 +81,10 @@ def test_a_stream_goes_on_as_it_began(colour: str) -> None:
     assert len(opened) == 1
 
 
-def test_reloading_while_threads_call() -> None:
-    """Each call makes as many attempts as one configuration says, and not some of each."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        load(said(2, budgets={"own": {}}))
+def test_each_call_uses_one_configuration_while_threads_reload() -> None:
+    """The number of attempts of each call is that of one configuration, never a mixture."""
+    with often():
+        load(policy_document(2, budgets={"own": {}}))
         payments, counts, over = policies("payments"), list[int](), Event()
 
         @payments
@@ -107,7 +101,7 @@ def test_reloading_while_threads_call() -> None:
 
         def reloads(first: int) -> None:
             for attempts in [first, first + 2] * 10:
-                assert reload(said(attempts, budgets={"own": {"ratio": attempts / 10}})).ok
+                assert reload(policy_document(attempts, budgets={"own": {"ratio": attempts / 10}})).ok
 
         callers = [Thread(target=calls) for _ in range(2)]
         loaders = [Thread(target=reloads, args=[first]) for first in (2, 3)]
@@ -119,19 +113,17 @@ def test_reloading_while_threads_call() -> None:
         over.set()
         for thread in callers:
             thread.join(A_MINUTE)
-    finally:
-        sys.setswitchinterval(interval)
     assert set(counts) <= {2, 3, 4, 5}
     budget: Any = _live.LIVE._active and _live.LIVE._active.config.budgets["own"]
     assert isinstance(budget, RetryBudget)
-    assert budget.ratio == (payments.attempts or 0) / 10, "the last one is in force as a whole"
+    assert budget.ratio == (payments.attempts or 0) / 10, "policies and budgets are those of the last reload"
 
 
-def test_functions_are_freed() -> None:
-    """Nothing but the program holds a function, nor the name that it goes by."""
+def test_decorated_functions_and_names_are_not_kept_alive() -> None:
+    """Neither the configuration nor the error of a reload refers to a function or its `Named` strongly."""
     gc.disable()
     try:
-        load(said(2))
+        load(policy_document(2))
 
         def decorated() -> tuple[Any, Any]:
             @policies("payments")
@@ -144,14 +136,14 @@ def test_functions_are_freed() -> None:
             return work, rows
 
         functions = decorated()
-        held = [ref(functions[0]), ref(functions[1]), ref(policies("payments"))]
-        reload(said(3))
-        told = reload({"policies": {"payments": {"attempt_timeout": 1}}})
-        assert not told.ok
+        references = [ref(functions[0]), ref(functions[1]), ref(policies("payments"))]
+        reload(policy_document(3))
+        result = reload({"policies": {"payments": {"attempt_timeout": 1}}})
+        assert not result.ok
         assert len(policies("payments")._live_cells()) == 2
         del functions
-        assert [reference() for reference in held] == [None] * 3
-        assert told.error is not None
-        assert told.error.__traceback__ is None
+        assert [reference() for reference in references] == [None] * 3
+        assert result.error is not None
+        assert result.error.__traceback__ is None
     finally:
         gc.enable()

@@ -1,4 +1,4 @@
-"""Gates and budgets that are written where they are used: a reload changes them, their state stays."""
+"""Inline gates and budgets: a reload reconfigures them, and they keep their state."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def fail() -> None:
     raise Boom
 
 
-def test_an_open_breaker_stays_open_when_something_beside_it_changes() -> None:
+def test_an_open_breaker_stays_open_when_its_options_and_a_policy_change() -> None:
     config.load(document("policies.orders", breaker()), environ=None)
     with suppress(Boom):
         policies("checkout").call(fail)
@@ -59,14 +59,14 @@ def test_an_open_breaker_stays_open_when_something_beside_it_changes() -> None:
         ([{"type": "bulkhead", "limit": 3, "name": "inline"}], []),
     ],
 )
-def test_each_is_known_by_its_sort_and_its_name(layers: list[object], kept: list[int | None]) -> None:
+def test_an_inline_gate_is_kept_by_its_type_and_name(layers: list[object], kept: list[int | None]) -> None:
     config.load(document(breaker(), breaker(name="other")), environ=None)
     before = gates()
     assert config.reload(document(*layers)).ok
     assert [before.index(gate) if gate in before else None for gate in gates()] == kept
 
 
-def test_one_that_moves_into_a_section_of_its_own_begins_anew() -> None:
+def test_an_inline_gate_that_moves_into_a_section_is_a_new_one() -> None:
     config.load(document(breaker()), environ=None)
     (before,) = gates()
     assert config.reload({**document("gates.inline"), "gates": {"inline": breaker()}}).ok
@@ -74,15 +74,15 @@ def test_one_that_moves_into_a_section_of_its_own_begins_anew() -> None:
     assert after is not before
 
 
-def test_a_budget_of_a_policy_keeps_its_tokens() -> None:
-    def said(attempts: int, **budget: object) -> dict[str, object]:
+def test_an_inline_budget_keeps_its_tokens() -> None:
+    def with_budget(attempts: int, **budget: object) -> dict[str, object]:
         bucket = {"type": "token_bucket", "capacity": 20, "costs": {"others": 5}, **budget}
         return {"policies": {"orders": {"attempts": attempts, "on": "Exception", "budget": bucket}}}
 
-    config.load(said(2), environ=None)
+    config.load(with_budget(2), environ=None)
     before = cast("TokenBucket", policies("orders").budget)
     before.spend()
-    assert config.reload(said(3, capacity=40)).ok
+    assert config.reload(with_budget(3, capacity=40)).ok
     assert policies("orders").attempts == 3
     after = cast("TokenBucket", policies("orders").budget)
     assert after is before
@@ -92,7 +92,7 @@ def test_a_budget_of_a_policy_keeps_its_tokens() -> None:
     assert policies("orders").budget is None
 
 
-def test_a_name_cannot_be_given_other_values_in_code() -> None:
+def test_options_of_a_named_policy_cannot_be_set_in_code() -> None:
     config.load(document(breaker()), environ=None)
     orders = policies("orders")
     with pytest.raises(AttributeError, match="attempts comes from the configuration: change it there"):
@@ -101,7 +101,7 @@ def test_a_name_cannot_be_given_other_values_in_code() -> None:
     assert orders.attempts == 1
 
 
-def test_nothing_of_what_is_not_ours_is_shown() -> None:
+def test_the_value_of_an_unknown_key_is_not_in_the_error() -> None:
     for foreign in ({"password": "hunter2"}, "hunter2", ["hunter2"]):
         with pytest.raises(ConfigError) as refused:
             config.from_mapping({"database": foreign})
@@ -112,8 +112,8 @@ def test_nothing_of_what_is_not_ours_is_shown() -> None:
         config.from_mapping({"policies": {"a": {"extra": ["hunter2"]}}})
 
 
-def test_an_option_in_the_wrong_place() -> None:
-    said = r"policies\.attempts: this is an option: write it under \[defaults\], or \[policies\.NAME\]"
-    with pytest.raises(ConfigError, match=said):
+def test_an_option_directly_under_policies_raises_with_a_hint() -> None:
+    message = r"policies\.attempts: this is an option: write it under \[defaults\], or \[policies\.NAME\]"
+    with pytest.raises(ConfigError, match=message):
         config.from_mapping({"policies": {"attempts": 5}})
     assert config.from_mapping({"policies": {"attempts": {"attempts": 5}}}).policies["attempts"].attempts == 5

@@ -1,4 +1,4 @@
-"""A reload reconfigures a gate that a user has written, if it has the hooks for that."""
+"""A reload reconfigures a user-defined gate that has the hooks `can_reconfigure` and `reconfigure`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from redouble.errors import Rejected
 
 
 class Turnstile(Gate):
-    """Admits so many calls in all."""
+    """A gate that admits ``coins`` calls in all."""
 
     def __init__(self, coins: int, width: int = 1, name: str | None = None) -> None:
         self.coins, self.width, self.name, self.passed = coins, width, name, 0
@@ -37,7 +37,7 @@ class Turnstile(Gate):
 
 
 class Fixed(Turnstile):
-    """Cannot be reconfigured."""
+    """A turnstile that cannot be reconfigured."""
 
     def can_reconfigure(self, other: object, /) -> bool:
         return False
@@ -61,7 +61,7 @@ def spelled(number: int) -> str:
     return str(number)
 
 
-def gate_now() -> Turnstile:
+def active_gate() -> Turnstile:
     """Return the only layer of the pipeline."""
     current = policies("all").current
     assert isinstance(current, Pipeline)
@@ -80,7 +80,7 @@ def inline(kind: str, **options: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("document", [by_name, inline])
-def test_it_takes_over_the_settings_and_keeps_its_state(document: Callable[..., dict[str, Any]]) -> None:
+def test_a_reload_changes_the_settings_and_keeps_the_state(document: Callable[..., dict[str, Any]]) -> None:
     load(document("turnstile", coins=1))
     call = policies("all")(spelled)
     assert call(3) == "3"
@@ -90,7 +90,7 @@ def test_it_takes_over_the_settings_and_keeps_its_state(document: Callable[..., 
     assert call(3) == "3"
     with pytest.raises(Rejected):
         call(3)
-    gate = gate_now()
+    gate = active_gate()
     assert (gate.coins, gate.passed) == (2, 2)
 
 
@@ -102,15 +102,15 @@ def test_it_takes_over_the_settings_and_keeps_its_state(document: Callable[..., 
         ("turnstile", {"coins": 1, "width": 1}, {"coins": 1, "width": 2}),
     ],
 )
-def test_one_that_cannot_is_another_one(
+def test_a_gate_that_cannot_be_reconfigured_is_replaced(
     document: Callable[..., dict[str, Any]], kind: str, before: dict[str, int], after: dict[str, int]
 ) -> None:
     load(document(kind, **before))
     call = policies("all")(spelled)
     assert call(3) == "3"
-    old = gate_now()
+    old = active_gate()
     assert reload(document(kind, **after)).ok
-    new = gate_now()
+    new = active_gate()
     assert new is not old
     assert (old.passed, new.passed) == (1, 0)
     assert call(3) == "3"

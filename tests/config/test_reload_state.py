@@ -1,4 +1,4 @@
-"""What stays when a configuration is read again: everything that did not change, and whatever has a state."""
+"""What a reload keeps: objects whose settings did not change, and the state of budgets and gates."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def reloaded(document: dict[str, Any]) -> Any:
-    """Read another one, and return it."""
-    told = reload(document)
-    assert told.ok, told.error
+    """Reload a document, and return the configuration."""
+    result = reload(document)
+    assert result.ok, result.error
     return load(document)
 
 
@@ -33,14 +33,14 @@ def gates(**db: Any) -> dict[str, Any]:
 # --------------------------------------------------------------------------------- numbers
 
 
-def test_a_budget_goes_on_with_what_was_granted() -> None:
-    def said(per_second: float) -> dict[str, Any]:
+def test_a_budget_keeps_its_count_of_grants() -> None:
+    def with_budget(per_second: float) -> dict[str, Any]:
         return {
             "budgets": {"shared": {"ratio": 0, "per_second": per_second}},
             "policies": {"payments": {"on": "Exception", "attempts": 2, "backoff": [0], "budget": "shared"}},
         }
 
-    config = load(said(1))
+    config = load(with_budget(1))
     payments = policies("payments")
     calls: list[int] = []
 
@@ -54,7 +54,7 @@ def test_a_budget_goes_on_with_what_was_granted() -> None:
             fail()
     assert len(calls) == 22, "ten were granted"
     policy = payments.current
-    assert reload(said(2)).changed == ("budgets.shared",)
+    assert reload(with_budget(2)).changed == ("budgets.shared",)
     assert payments.current is policy
     for _ in range(12):
         with pytest.raises(Boom):
@@ -91,7 +91,7 @@ def fail() -> None:
     raise Boom
 
 
-def test_who_is_inside_a_bulkhead_stays_there() -> None:
+def test_calls_in_flight_keep_their_slots() -> None:
     config = load(gates(type="bulkhead", limit=2, wait=0))
     gate: Any = config.gates["db"]
     tickets = [gate.admit(0.0), gate.admit(0.0)]
@@ -104,7 +104,7 @@ def test_who_is_inside_a_bulkhead_stays_there() -> None:
     assert gate.snapshot()["in_use"] == 0
 
 
-def test_permits_that_are_used_stay_used() -> None:
+def test_permits_taken_before_a_reload_stay_taken() -> None:
     config = load(gates(type="rate_limit", rate=5, per="1h", burst=5))
     gate: Any = config.gates["db"]
     for _ in range(3):
@@ -133,7 +133,7 @@ def test_permits_that_are_used_stay_used() -> None:
         ("gates", {"type": "adaptive_rate"}, {"type": "adaptive_rate", "least": 3}, False),
         ("gates", {"type": "throttle"}, {"type": "bulkhead", "limit": 3}, False),
         ("gates", {"type": "rate_limit", "rate": 1}, {"type": "rate_limit", "rate": 2}, True),
-        # A function that was decorated does not ask again whether it has to follow.
+        # A decorated function reads ``following`` once, so another value makes another gate.
         (
             "gates",
             {"type": "rate_limit", "rate": 1},
@@ -146,19 +146,21 @@ def test_permits_that_are_used_stay_used() -> None:
         ("budgets", {}, {"type": "token_bucket"}, False),
     ],
 )
-def test_budgets_and_gates(section: str, before: dict[str, Any], after: dict[str, Any], stays: bool) -> None:
+def test_budgets_and_gates_are_kept_if_reconfigurable(
+    section: str, before: dict[str, Any], after: dict[str, Any], stays: bool
+) -> None:
     old = load({section: {"db": before}})
     new = reloaded({section: {"db": after}})
     assert (getattr(new, section)["db"] is getattr(old, section)["db"]) is stays
 
 
-def test_another_name_is_another_gate() -> None:
+def test_a_gate_with_another_name_is_a_new_one() -> None:
     old = load({"gates": {"a": {"type": "bulkhead", "limit": 1}}})
     new = reloaded({"gates": {"b": {"type": "bulkhead", "limit": 1}}})
     assert set(new.gates) == {"b"}
     assert new.gates["b"] is not old.gates["a"]
     again = reloaded({"gates": {"a": {"type": "bulkhead", "limit": 1}}})
-    assert again.gates["a"] is not old.gates["a"], "it was gone meanwhile"
+    assert again.gates["a"] is not old.gates["a"], "the configuration in between did not have it"
 
 
 WHOLE: dict[str, Any] = {
@@ -177,7 +179,7 @@ WHOLE: dict[str, Any] = {
 
 
 def changed(*path: str, to: object) -> dict[str, Any]:
-    """Return the document with another value somewhere."""
+    """Return `WHOLE` with another value at a path."""
     whole: dict[str, Any] = {key: dict(table) for key, table in WHOLE.items()}
     table: dict[str, Any] = whole
     for key in path[:-1]:
@@ -207,8 +209,8 @@ def changed(*path: str, to: object) -> dict[str, Any]:
         (changed("defaults", "give_up_after", to="9s"), "payments orders checkout other"),
     ],
 )
-def test_policies_and_pipelines(document: dict[str, Any], others: str) -> None:
-    """Those that say the same stay, with what they share, and with the budgets and gates of their own."""
+def test_only_changed_policies_and_pipelines_are_replaced(document: dict[str, Any], others: str) -> None:
+    """The unchanged ones stay, with their shared and inline budgets and gates."""
     old = load(WHOLE)
     standing = [policies(name) for name in (*old.policies, *old.pipelines)]
     before = [named.current for named in standing]
@@ -221,7 +223,7 @@ def test_policies_and_pipelines(document: dict[str, Any], others: str) -> None:
     assert inside <= own, "a pipeline has the very policy that it refers to"
 
 
-def test_names_that_come_and_go() -> None:
+def test_added_and_removed_names_are_reported_as_changed() -> None:
     load(WHOLE)
     document: dict[str, Any] = {"pipelines": {"late": {"layers": []}}}
     assert set(reload(document).changed) == {
@@ -231,8 +233,8 @@ def test_names_that_come_and_go() -> None:
     assert policies("late").current == Pipeline()
 
 
-def test_a_gate_in_code_goes_by_its_new_values() -> None:
-    """Whoever took it from the configuration has the same one."""
+def test_a_gate_taken_from_the_configuration_gets_the_new_values() -> None:
+    """It is the same object, so a function that it decorates gets them too."""
     gate: Any = load(gates(type="bulkhead", limit=1, wait=0)).gates["db"]
     assert isinstance(gate, Bulkhead)
 

@@ -1,4 +1,4 @@
-"""What `redouble.stats` shows of a configuration: what is in force, and nothing that was only looked at."""
+"""`redouble.stats` lists the objects of the active configuration, and no discarded ones."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ GATES = {
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_other_objects(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(_live, "LIVE", _live.ConfigStore())
-    gc.collect()  # what other tests have left
+    gc.collect()  # objects left by other tests
     gc.disable()
     yield
     gc.enable()
 
 
-def shown() -> dict[str, list[str]]:
+def listed() -> dict[str, list[str]]:
     return {section: sorted(found) for section, found in stats().items() if found and section != "policies"}
 
 
@@ -33,30 +33,30 @@ def document(**gates: object) -> dict[str, object]:
     return {"gates": {f"shown {name}": gate for name, gate in gates.items()}}
 
 
-def of_ours(section: str) -> list[str]:
-    return [name for name in shown().get(section, []) if name.startswith("shown ")]
+def listed_here(section: str) -> list[str]:
+    return [name for name in listed().get(section, []) if name.startswith("shown ")]
 
 
 @pytest.mark.parametrize("again", [GATES, {**GATES, "breaker": {"type": "circuit_breaker", "cooldown": 5}}])
-def test_a_reload_shows_nothing_twice(again: dict[str, object]) -> None:
+def test_after_a_reload_each_gate_is_listed_once(again: dict[str, object]) -> None:
     config.load(document(**GATES), environ=None)
     assert config.reload(document(**again)).ok
-    assert of_ours("breakers") == ["shown breaker"]
-    assert of_ours("bulkheads") == ["shown places"]
+    assert listed_here("breakers") == ["shown breaker"]
+    assert listed_here("bulkheads") == ["shown places"]
 
 
-def test_an_invalid_reload_leaves_nothing() -> None:
+def test_gates_of_an_invalid_reload_are_not_listed() -> None:
     config.load(document(**GATES), environ=None)
     broken = {**document(**GATES, more=GATES["breaker"]), "pipelines": {"p": {"layers": ["gates.none"]}}}
     assert not config.reload(broken).ok
-    assert of_ours("breakers") == ["shown breaker"]
+    assert listed_here("breakers") == ["shown breaker"]
     with_policy = {**document(**GATES, more=GATES["breaker"]), "policies": {"p": {"budget": {"ratio": -1}}}}
     assert not config.reload(with_policy).ok
-    assert of_ours("breakers") == ["shown breaker"]
+    assert listed_here("breakers") == ["shown breaker"]
 
 
-def test_what_is_gone_from_the_configuration_is_gone() -> None:
+def test_a_removed_gate_is_no_longer_listed() -> None:
     config.load(document(**GATES), environ=None)
     assert config.reload(document(places=GATES["places"])).ok
-    assert of_ours("breakers") == []
-    assert of_ours("bulkheads") == ["shown places"]
+    assert listed_here("breakers") == []
+    assert listed_here("bulkheads") == ["shown places"]

@@ -1,4 +1,4 @@
-"""What stands for a name can be used as what it stands for can, and answers as that would."""
+"""A named policy can be used like the policy or pipeline it refers to, and its hooks return the same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from redouble._layers.analysis import Traits, WorstCase
 from redouble._layers.layer import LayerProxy
 from redouble.config import _reload as _live
 from redouble.config._reload import ConfigStore, load, policies
-from tests.config.test_named_policy import Failing, said
+from tests.support.config.named_policies import Failing, pipeline_document
 from tests.support.fakes import ASYNC, in_colour
 
 
@@ -26,7 +26,7 @@ def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Service(Failing):
-    """Can be called, looped over, opened and entered; nothing of it works."""
+    """Has a function, a generator and a context manager of each colour; all of them fail."""
 
     def items(self) -> Iterator[int]:
         self.fail()
@@ -51,8 +51,8 @@ class Service(Failing):
 
 
 @pytest.mark.parametrize("attempts", [1, 4])
-def test_a_policy(attempts: int) -> None:
-    load(said(attempts))
+def test_every_way_of_calling_follows_the_policy(attempts: int) -> None:
+    load(pipeline_document(attempts))
     payments, service = policies("payments"), Service()
 
     def entered() -> None:
@@ -75,8 +75,8 @@ def test_a_policy(attempts: int) -> None:
 
 
 @pytest.mark.parametrize("colour", ASYNC)
-def test_a_policy_in_async_code(colour: str) -> None:
-    load(said(3))
+def test_every_async_way_of_calling_follows_the_policy(colour: str) -> None:
+    load(pipeline_document(3))
     payments, service = policies("payments"), Service()
 
     async def entered() -> None:
@@ -101,8 +101,8 @@ def test_a_policy_in_async_code(colour: str) -> None:
     assert in_colour(colour, list, waiting) == [3] * 6
 
 
-def test_a_pipeline() -> None:
-    load(said(3))
+def test_a_named_pipeline_has_call_and_refuses_what_needs_a_policy() -> None:
+    load(pipeline_document(3))
     pipeline, service = policies("all"), Service()
     assert service.tried(lambda: pipeline.call(service.fail)) == 3
     ways: dict[str, Callable[[], object]] = {
@@ -118,8 +118,8 @@ def test_a_pipeline() -> None:
             use()
 
 
-def test_its_options_are_attributes() -> None:
-    config = load(said(3))
+def test_options_are_attributes() -> None:
+    config = load(pipeline_document(3))
     payments, every = policies("payments"), policies("all")
     assert (payments.attempts, payments.name) == (3, "payments")
     assert every.layers == (payments.current,)
@@ -129,14 +129,14 @@ def test_its_options_are_attributes() -> None:
             getattr(layer, name)
 
 
-def test_before_there_is_a_configuration_it_has_no_private_ones() -> None:
-    """Whoever looks whether it is something else must not be told off."""
+def test_before_load_a_named_policy_has_no_private_attributes() -> None:
+    """`hasattr` returns False rather than raising that no configuration is loaded."""
     payments = policies("payments")
     assert not hasattr(payments, "__wrapped__")
     assert not hasattr(payments, "_is_coroutine_marker")
 
 
-def test_it_is_never_copied_nor_sent() -> None:
+def test_a_named_policy_is_never_copied_nor_pickled() -> None:
     payments = policies("payments")
     assert copy.copy(payments) is copy.deepcopy([payments])[0] is payments
     with pytest.raises(TypeError, match="a Named is shared by the calls of one process"):
@@ -144,11 +144,11 @@ def test_it_is_never_copied_nor_sent() -> None:
     assert repr(payments) == "redouble.policies('payments')"
 
 
-# ------------------------------------------------------------------- as one among other layers
+# --------------------------------------------------------------------- hooks among other layers
 
 
-def answers(layer: Any) -> list[object]:
-    """Call all hooks that layers call of each other."""
+def results_of(layer: Any) -> list[object]:
+    """Return the results of the hooks that layers call on each other."""
     return [
         layer.worst_case(WorstCase()),
         layer.traits(),
@@ -156,9 +156,9 @@ def answers(layer: Any) -> list[object]:
     ]
 
 
-def test_before_there_is_a_configuration_it_has_no_opinion() -> None:
+def test_before_load_the_hooks_return_neutral_values() -> None:
     nothing: list[object] = [WorstCase(), Traits(), list[str]()]
-    assert answers(policies("payments")) == answers(LayerProxy()) == answers(Pipeline()) == nothing
+    assert results_of(policies("payments")) == results_of(LayerProxy()) == results_of(Pipeline()) == nothing
     assert policies("payments").describe() == "payments: not loaded yet"
 
 
@@ -166,15 +166,15 @@ def test_before_there_is_a_configuration_it_has_no_opinion() -> None:
     "policy",
     [{}, {"attempts": 1}, {"timeout": 3, "attempt_timeout": 1, "budget": "shared"}, {"give_up_after": 99}],
 )
-def test_it_answers_as_its_policy_would(policy: dict[str, Any]) -> None:
+def test_the_hooks_return_what_the_policy_returns(policy: dict[str, Any]) -> None:
     config = load({"budgets": {"shared": {}}, "policies": {"payments": policy}})
     payments, current = policies("payments"), config.policies["payments"]
-    assert answers(payments) == answers(current)
+    assert results_of(payments) == results_of(current)
     assert payments.describe() == f"payments: Retry ({current.describe()})"
     assert Pipeline(payments, Timeout(9)).check() == Pipeline(current, Timeout(9)).check()
 
 
-def test_it_answers_as_its_pipeline_would() -> None:
+def test_the_hooks_return_what_the_pipeline_returns() -> None:
     layers = [
         {"type": "timeout", "seconds": 3},
         "gates.db",
@@ -187,8 +187,8 @@ def test_it_answers_as_its_pipeline_would() -> None:
     inner = WorstCase()
     for layer in reversed(current.layers):
         inner = layer.worst_case(inner)
-    assert answers(every) == answers(current)
-    assert answers(every)[0] == inner
+    assert results_of(every) == results_of(current)
+    assert results_of(every)[0] == inner
     assert every.describe().startswith("all: Timeout (at most 3 s) | Bulkhead (3 at once, ")
     assert every.traits() == Traits(
         retries=True,

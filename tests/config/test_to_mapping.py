@@ -1,4 +1,4 @@
-"""Things as plain mappings: only what differs, everything that can be said, and a word about what cannot."""
+"""Objects written as plain mappings: only options that are not defaults; what cannot be written raises."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from tests.support.fakes import Ledger, Virtual
         (Retry(backoff=[1, 2.5]), {"backoff": [1, 2.5]}),
     ],
 )
-def test_policies(thing: Retry, written: dict[str, object]) -> None:
+def test_a_policy_is_written(thing: Retry, written: dict[str, object]) -> None:
     assert to_mapping(thing) == written
     assert to_mapping(policy(written)) == written
 
@@ -139,7 +139,7 @@ EVERY: list[tuple[Any, dict[str, object]]] = [
 
 
 @pytest.mark.parametrize(("thing", "written"), EVERY, ids=lambda value: type(value).__name__)
-def test_budgets_gates_and_other_layers(thing: object, written: dict[str, Any]) -> None:
+def test_a_budget_or_layer_is_written_and_read_back(thing: object, written: dict[str, Any]) -> None:
     assert to_mapping(thing) == written
     if hasattr(thing, "spend"):
         assert to_mapping(from_mapping({"budgets": {"a": written}}).budgets["a"]) == {"name": "a", **written}
@@ -148,7 +148,7 @@ def test_budgets_gates_and_other_layers(thing: object, written: dict[str, Any]) 
         assert to_mapping(pipeline.layers[0]) == written
 
 
-def test_pipelines() -> None:
+def test_a_pipeline_is_written_and_read_back() -> None:
     written = to_mapping(Timeout(30) | Bulkhead(10) | Retry(attempts=2))
     assert written == {
         "layers": [
@@ -161,7 +161,7 @@ def test_pipelines() -> None:
     assert to_mapping(Pipeline()) == {"layers": []}
 
 
-def test_a_configuration_refers_to_what_is_its_own() -> None:
+def test_a_configuration_is_written_with_references_to_its_own_objects() -> None:
     policies = {"a": {"budget": "b"}, "c": {"name": "other"}}
     document = {
         "budgets": {"b": {"type": "retry_budget"}},
@@ -179,7 +179,7 @@ def test_a_configuration_refers_to_what_is_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("thing", "path", "told"),
+    ("thing", "path", "message"),
     [
         (Retry(until=bool), "until", "cannot be written down: set until in code"),
         (Retry(on_retry=print), "on_retry", "set on_retry in code"),
@@ -207,7 +207,7 @@ def test_a_configuration_refers_to_what_is_its_own() -> None:
         (Backoff.of(range(3)), "", "an iterable of your own"),
     ],
 )
-def test_what_cannot_be_written(thing: object, path: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as refused:
+def test_an_option_for_code_alone_cannot_be_written(thing: object, path: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as raised:
         to_mapping(thing)
-    assert refused.value.path == path
+    assert raised.value.path == path

@@ -1,1 +1,1 @@
-"""What other systems were observed to do, as tables: each row bears the id of its fact."""
+"""The observed behaviour of other systems, as tables: each row has the id of its fact."""

@@ -28,7 +28,7 @@ T = TypeVar("T")
 SYNC = ("sync", "thread")
 ASYNC = ("asyncio", "trio")
 EVERY = SYNC + ASYNC
-WORKERS = ("worker", "worker-asyncio", "worker-trio")  # a blocking call, and awaited calls
+WORKERS = ("worker", "worker-asyncio", "worker-trio")  # a blocking call on a worker, and awaited ones
 
 HOOKS = ("before_attempt", "on_failure", "on_retry", "on_success", "on_give_up")
 OBSERVED = ("events", "quota", "hints", "at", "retried", "cuts")  # results that only an observer sees
@@ -191,7 +191,7 @@ def check(colour: str, row: Flow) -> None:
 
 
 def drive(colour: str, row: Flow, *, heard: bool = True) -> CallResult:
-    """Make the call of a row in one colour; if not ``heard``, by a decorated function without observers."""
+    """Make the call of a row in one colour; without ``heard``, a decorated function without observers."""
     if not row.limited:
         return _drive(colour, row, Virtual(), heard)
     with virtual_time() as clock:

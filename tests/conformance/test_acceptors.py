@@ -1,4 +1,4 @@
-"""smithy-kotlin's waiters: errors and results that are the success one waits for."""
+"""smithy-kotlin's waiters: errors and results that count as the awaited success."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ def never(value: object) -> bool:
         pytest.param(fail("5"), {"until": is_5, "on": OSError}, False, id="KT-ACC-03.error"),
     ],
 )
-def test_what_counts_as_success(step: Step, options: dict[str, Any], accepted: bool) -> None:
-    """An exception can be the success, and a result can be none."""
+def test_errors_and_results_that_count_as_success(
+    step: Step, options: dict[str, Any], accepted: bool
+) -> None:
+    """An exception may be a success, and a result may be a failure."""
     clock = Virtual()
     outcome = Retry(attempts=2, backoff=NONE, clock=clock, **options).run(Operation([step], clock))
     assert outcome.ok is accepted
@@ -63,6 +65,8 @@ def test_what_counts_as_success(step: Step, options: dict[str, Any], accepted: b
         ),
     ],
 )
-def test_rules_in_order(colour: str, step: Step, options: dict[str, Any], expected: dict[str, Any]) -> None:
-    """The first that matches decides; if none does, a result is tried again and an error is not."""
+def test_the_first_matching_rule_decides(
+    colour: str, step: Step, options: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    """If none matches, a result is retried, and an error is not."""
     check(colour, flow("KT-ACC-04", step, attempts=2, expected=expected, **options))

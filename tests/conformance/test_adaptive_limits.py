@@ -1,4 +1,4 @@
-"""Limits that find out for themselves: AWS's rate, and the concurrency of Netflix, Envoy and failsafe-go."""
+"""Adaptive limits: AWS's rate, and the concurrency limits of Netflix, Envoy and failsafe-go."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MIXED = [
         pytest.param((7, 8), MIXED, id="KT-RL-06"),
     ],
 )
-def test_the_curve(throttled: tuple[int, ...], rates: list[float]) -> None:
+def test_the_cubic_curve(throttled: tuple[int, ...], rates: list[float]) -> None:
     """The rate at 5, 6, 7 and so on, after throttling at a rate of 10 at 5."""
     cubic, rate, seen = CubicCurve(10, 5), 10.0, list[float]()
     for t in range(5, 5 + len(rates)):
@@ -55,7 +55,7 @@ def test_aws_cubic_botocore_units() -> None:
     assert CubicCurve(10, 0, beta=0.6).cut(10, 0) == 6
 
 
-# Every 0.2 s there is an answer; these are the tenth and the sixteenth.
+# There is a response every 0.2 s; the tenth and the sixteenth are throttled.
 THROTTLED_AT = (2.0, 3.2)
 MEASURED = [
     *(0, 0, 4.8, 4.8, 4.16, 4.16, 4.16, 5.632, 5.632, 4.3264, 4.3264, 4.3264),
@@ -68,16 +68,16 @@ RATES = [
 
 
 @pytest.mark.parametrize("fact", ["aws.adaptive.end_to_end", "KT-RL-07"])
-def test_end_to_end(fact: str) -> None:
-    """Answer by answer; to the outside there is no rate before the first throttling."""
+def test_the_rate_after_each_response(fact: str) -> None:
+    """The snapshot has no rate before the first throttling."""
     with virtual_time() as clock:
-        tide, gate = AdaptiveTokenBucket(0.0), AdaptiveRate(on=THROTTLED)
+        bucket, gate = AdaptiveTokenBucket(0.0), AdaptiveRate(on=THROTTLED)
         for n, (measured, rate) in enumerate(zip(MEASURED, RATES, strict=True), 1):
             t = n / 5
             clock.advance(t - clock.now())
-            tide.record(t in THROTTLED_AT, t)
-            assert (tide.meter.rate, tide.rate) == pytest.approx((measured, rate), abs=CLOSE)
-            assert tide.capacity == max(tide.rate, 1)
+            bucket.record(t in THROTTLED_AT, t)
+            assert (bucket.meter.rate, bucket.rate) == pytest.approx((measured, rate), abs=CLOSE)
+            assert bucket.capacity == max(bucket.rate, 1)
             gate.ended(None, THROTTLED() if t in THROTTLED_AT else None, t)
             said = gate.snapshot()
             assert said["measured"] == pytest.approx(measured, abs=CLOSE)
@@ -86,9 +86,9 @@ def test_end_to_end(fact: str) -> None:
 
 def test_aws_adaptive_clamps_min_rate() -> None:
     """aws.adaptive.clamps.min_rate: a lower rate is raised to it, and the bucket holds at least one token."""
-    tide = AdaptiveTokenBucket(0.0, least=0.2)
-    tide.set_rate(0.1, 0.0)
-    assert (tide.rate, tide.capacity) == (0.2, 1)
+    bucket = AdaptiveTokenBucket(0.0, least=0.2)
+    bucket.set_rate(0.1, 0.0)
+    assert (bucket.rate, bucket.capacity) == (0.2, 1)
 
 
 # --------------------------------------------------------------------------------------- concurrency
@@ -106,7 +106,7 @@ def half(limit: float) -> float:
 
 
 @pytest.mark.parametrize(
-    ("way", "initial", "samples", "expected"),
+    ("algorithm", "initial", "samples", "expected"),
     [
         pytest.param(Vegas(3, 6), 10, [(10, 10), (10, 11)], [10, 16], id="limit.vegas.increase"),
         pytest.param(Vegas(3, 6), 10, [(10, 10), (50, 11)], [10, 9], id="limit.vegas.decrease"),
@@ -123,11 +123,13 @@ def half(limit: float) -> float:
         pytest.param(Gradient(), 100, [(10, 1), (100, 100)], [100, 57], id="limit.envoy_gradient.less"),
     ],
 )
-def test_the_next_limit(way: LimitAlgorithm, initial: float, samples: Samples, expected: list[int]) -> None:
+def test_the_next_limit(
+    algorithm: LimitAlgorithm, initial: float, samples: Samples, expected: list[int]
+) -> None:
     """From the latency and the calls in flight; the first sample is the baseline latency."""
     limit, seen = initial, list[int]()
-    for rtt, under_way in samples:
-        limit = way.next(limit, Sample(rtt, under_way))
+    for rtt, in_flight in samples:
+        limit = algorithm.next(limit, Sample(rtt, in_flight))
         seen.append(int(limit))
     assert seen == expected
 
@@ -146,10 +148,10 @@ def test_the_next_limit(way: LimitAlgorithm, initial: float, samples: Samples, e
         ),
     ],
 )
-def test_the_limit_of_calls(
+def test_the_limit_after_concurrent_calls(
     by: By, least: int, initial: int, most: int, samples: Samples, expected: list[int]
 ) -> None:
-    """The same with calls, as many at once, which end with a window."""
+    """The same samples as concurrent calls, which end at the end of a window."""
     with virtual_time():
         gate, seen = AdaptiveConcurrency(initial, least, most, by, window=20, relearn=1e6), list[int]()
         for end, (rtt, calls) in enumerate(samples, 1):
@@ -163,8 +165,8 @@ def test_the_limit_of_calls(
 
 
 @pytest.mark.parametrize("colour", EVERY)
-def test_limit_aimd_a_call_that_is_dropped(colour: str) -> None:
-    """limit.aimd: a tenth less, regardless of the calls in flight."""
+def test_limit_aimd_a_dropped_call_reduces_the_limit(colour: str) -> None:
+    """limit.aimd: by 10 %, regardless of the calls in flight."""
 
     def fetch() -> None:
         raise TimeoutError

@@ -1,4 +1,4 @@
-"""What wins when a limit meets something else: Polly, Kevlar, httpware (HW), qubit-retry 0.19 (N)."""
+"""Limits that coincide with errors, results or cancellation: Polly, Kevlar, httpware (HW), qubit 0.19 (N)."""
 
 from __future__ import annotations
 
@@ -47,10 +47,12 @@ def timed(colour: str, main: Callable[[], Awaitable[None]]) -> None:
 @EVERY_LOOP
 @LIMITED
 @pytest.mark.parametrize("kind", [CancelledError, TimeoutError, LookupError])
-def test_timeout_arbitration_an_error_of_its_own(colour: str, layer: Layer, kind: type[Exception]) -> None:
-    """timeout.arbitration: another error raised after the timer fired is not reported as a timeout.
+def test_timeout_arbitration_another_error_is_raised(
+    colour: str, layer: Layer, kind: type[Exception]
+) -> None:
+    """timeout.arbitration: an error that the operation raises after the timer fired is no timeout.
 
-    The same holds for a cancellation that is not ours: here, the one of a thread pool's future.
+    Nor is a cancellation that the limit did not cause, such as that of a thread pool's future.
     """
     own = kind("its own")
 
@@ -69,8 +71,8 @@ def test_timeout_arbitration_an_error_of_its_own(colour: str, layer: Layer, kind
 
 
 @LIMITED
-def test_timeout_arbitration_a_bare_cancellation_deviates(layer: Layer) -> None:
-    """timeout.arbitration: a CancelledError of asyncio has no owner, so after the timer it is ours."""
+def test_timeout_arbitration_a_cancelled_error_after_the_timer_deviates(layer: Layer) -> None:
+    """timeout.arbitration: asyncio's CancelledError has no owner, so after the timer it is a timeout."""
 
     async def operation() -> None:
         try:
@@ -99,7 +101,7 @@ def test_timeout_arbitration_late_success(colour: str, layer: Layer) -> None:
 
     async def main() -> None:
         assert await layer(operation)() == "late"
-        await backend().sleep(1)  # nothing is left of the cancellation
+        await backend().sleep(1)  # would raise if the cancellation were still pending
         if isinstance(layer, Retry):
             outcome = await layer.run(operation)
             assert (outcome.ok, outcome.value, outcome.report.late) == (True, "late", True)
@@ -110,7 +112,7 @@ def test_timeout_arbitration_late_success(colour: str, layer: Layer) -> None:
 @EVERY_LOOP
 @LIMITED
 def test_timeout_arbitration_a_stale_timer(colour: str, layer: Layer) -> None:
-    """timeout.arbitration: the limit of a call that has ended cannot cut a later one."""
+    """timeout.arbitration: the limit of a call that has ended cannot cancel a later one."""
 
     async def operation() -> float:
         await backend().sleep(9)
@@ -151,8 +153,10 @@ async def cancelled_after(seconds: float, work: Callable[[], Awaitable[object]])
 @EVERY_LOOP
 @LIMITED
 @pytest.mark.parametrize("moment", [1, 9, 10], ids=["N-16.attempt", "retry.cancellation", "at-the-limit"])
-def test_timeout_arbitration_the_caller_comes_first(colour: str, layer: Layer, moment: float) -> None:
-    """timeout.arbitration: cancelled from outside is cancelled, never a timeout, and never retried."""
+def test_timeout_arbitration_an_outer_cancellation_is_no_timeout(
+    colour: str, layer: Layer, moment: float
+) -> None:
+    """timeout.arbitration: nor is it retried."""
     calls: list[int] = []
 
     async def operation() -> None:
@@ -168,8 +172,8 @@ def test_timeout_arbitration_the_caller_comes_first(colour: str, layer: Layer, m
 
 @EVERY_LOOP
 @LIMITED
-def test_timeout_arbitration_the_caller_comes_second(colour: str, layer: Layer) -> None:
-    """timeout.arbitration: also if it is cancelled from outside while it tidies up after our cut."""
+def test_timeout_arbitration_an_outer_cancellation_after_the_timer(colour: str, layer: Layer) -> None:
+    """timeout.arbitration: it wins even while the operation cleans up after its timeout."""
 
     async def operation() -> None:
         try:
@@ -186,8 +190,8 @@ def test_timeout_arbitration_the_caller_comes_second(colour: str, layer: Layer) 
 
 @EVERY_LOOP
 @pytest.mark.parametrize("layer", [Retry(on=Exception), Timeout(10)], ids=["retry", "layer"])
-def test_retry_cancellation_nothing_begins_after_the_deadline(colour: str, layer: Layer) -> None:
-    """retry.cancellation: a call that is cancelled before it began is not made."""
+def test_retry_cancellation_no_call_after_the_deadline(colour: str, layer: Layer) -> None:
+    """retry.cancellation: a call whose deadline has passed is not made."""
     calls: list[int] = []
 
     async def operation() -> None:
@@ -231,9 +235,9 @@ def test_stream_commit_points_a_limit_after_commit(colour: str, layer: Layer) ->
 
 
 @EVERY_LOOP
-def test_hw_to_01_a_limit_around_everything(colour: str) -> None:
-    """HW-TO-01: our TimeoutError has the limit and is emitted; the callee's own error is unchanged."""
-    own, told = TimeoutError("read"), list[Exception | None]()
+def test_hw_to_01_the_error_of_a_timeout(colour: str) -> None:
+    """HW-TO-01: it has the limit, and an event is emitted; the callee's own TimeoutError is unchanged."""
+    own, emitted = TimeoutError("read"), list[Exception | None]()
 
     async def slow() -> None:
         await backend().sleep(LONG)
@@ -249,7 +253,7 @@ def test_hw_to_01_a_limit_around_everything(colour: str) -> None:
         with pytest.raises(TimeoutError) as raised:
             await Timeout(0.05)(failing)()
         assert raised.value is own
-        assert told == [ours.value]
+        assert emitted == [ours.value]
 
-    with observe(lambda event: told.append(event.error), only=["timeout"]):
+    with observe(lambda event: emitted.append(event.error), only=["timeout"]):
         timed(colour, main)

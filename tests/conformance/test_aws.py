@@ -102,7 +102,7 @@ FLOWS = [
     v2_1("retry_after_clamped_to_backoff_plus_5s", AFTER_10, E200, ok="200", quota=[486, 500], sleeps=[5.05]),
     v2_1("retry_after_invalid_falls_back", E, E200, ok="200", quota=[486, 500], sleeps=[0.05]),
     v2_1("retry_after_negative_falls_back", E, E200, ok="200", quota=[486, 500], sleeps=[0.05]),
-    # AWS sleeps before it raises, for long polling; here a refused retry costs no wait.
+    # AWS sleeps before it raises, for long polling; here a refused retry causes no delay.
     v2_1(
         "long_polling_sleeps_before_quota_failure-deviates", E, tokens=0, reason=BUDGET, quota=[0], sleeps=[]
     ),
@@ -142,8 +142,8 @@ FLOWS = [
 
 
 @in_every_colour(FLOWS)
-def test_standard_mode(colour: str, row: Flow) -> None:
-    """Tokens after every attempt, and the delays between them."""
+def test_tokens_and_delays_of_standard_mode(colour: str, row: Flow) -> None:
+    """After every attempt."""
     check(colour, row)
 
 

@@ -31,8 +31,8 @@ def rejection(breaker: CircuitBreaker) -> errors.CircuitOpen:
 # -------------------------------------------------------------------------- error attributes
 
 
-def test_cb_polly_transitions_a_rejection_does_not_grow() -> None:
-    """cb.polly_transitions: the hundredth has as long a traceback as the first, and drags nothing along."""
+def test_cb_polly_transitions_tracebacks_of_rejections_do_not_grow() -> None:
+    """cb.polly_transitions: the hundredth has as many frames as the first."""
     breaker = Service().breaker(failures=1)
     with pytest.raises(Status):
         breaker.call(failing)
@@ -40,8 +40,8 @@ def test_cb_polly_transitions_a_rejection_does_not_grow() -> None:
     assert set(frames) == {frames[0]}
 
 
-def test_cb_polly_transitions_what_a_rejection_carries_deviates() -> None:
-    """cb.polly_transitions: when to come back; and the kind of the last failure, but not the error itself."""
+def test_cb_polly_transitions_attributes_of_a_rejection_deviate() -> None:
+    """cb.polly_transitions: it has retry_after and the type of the last failure, but not the error itself."""
     service = Service()
     breaker = service.breaker(failures=1, name="search")
     with pytest.raises(Status):
@@ -56,7 +56,7 @@ def test_cb_polly_transitions_what_a_rejection_carries_deviates() -> None:
 
 
 def test_cb_cockatiel_serialization_deviates() -> None:
-    """cb.cockatiel.serialization: there a state can be stored and set; here it belongs to its process."""
+    """cb.cockatiel.serialization: cockatiel can store and restore a state; here it belongs to its process."""
     with pytest.raises(TypeError, match="a CircuitBreaker is shared by the calls of one process"):
         pickle.dumps(CircuitBreaker())
 
@@ -76,7 +76,7 @@ def test_cb_cockatiel_serialization_deviates() -> None:
         pytest.param((0, 2, 3), "2/2", False, id="cb.abandoned_policy.rate-1-too-few"),
         pytest.param((1, 9, 100), None, True, id="cb.abandoned_policy.rate-1-unhealthy"),
         pytest.param((0, 0, 100), "0/0", False, id="cb.abandoned_policy.ignore-healthy"),
-        # seatbelt counts them as failures if they are many enough: 10/10, 8/10 and 7/10.
+        # seatbelt counts them as failures above a share: 10/10, 8/10 and 7/10.
         pytest.param((0, 0, 10), "0/0", False, id="cb.abandoned_policy.rate-1-all-deviates"),
         pytest.param((2, 1, 7), "1/3", False, id="cb.abandoned_policy.rate-0.5-deviates"),
         pytest.param((3, 2, 5), "2/5", False, id="cb.abandoned_policy.rate-0.5-second-deviates"),
@@ -124,7 +124,7 @@ def test_retry_cancellation_of_a_probe(colour: str) -> None:
 @pytest.mark.parametrize("first", EVERY)
 @pytest.mark.parametrize("second", EVERY)
 def test_hw_bh_07_a_breaker_serves_many_event_loops_deviates(first: str, second: str) -> None:
-    """HW-BH-07: httpware refuses a second event loop; here what one has learnt counts in all."""
+    """HW-BH-07: httpware refuses a second event loop; here all loops share the state."""
     breaker = Service().breaker(failures=1)
 
     async def afailing() -> None:
@@ -135,7 +135,7 @@ def test_hw_bh_07_a_breaker_serves_many_event_loops_deviates(first: str, second:
             in_colour(colour, lambda: breaker.call(failing), lambda: breaker.call(afailing))
 
 
-# ----------------------------------------------------------------------------- little by little
+# ----------------------------------------------------------------------------- reopening by stages
 
 STAGES = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5)
 
@@ -153,13 +153,13 @@ STAGES = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5)
         pytest.param(
             "F F later:9 S S F half_open later:9 rejected:9", 0.0, {"failures": 2}, id="failure-in-the-end"
         ),
-        pytest.param("F later:9 S rejected later:8 rejected later:1.1 S", 0.999, {}, id="nobody-drawn"),
+        pytest.param("F later:9 S rejected later:8 rejected later:1.1 S", 0.999, {}, id="no-call-drawn"),
         pytest.param("F later:9 S rejected", 0.001, {}, id="exactly-the-share"),
         pytest.param("F later:9 S S", 0.0009, {}, id="below-the-share"),
     ],
 )
 def test_cb_seatbelt_progressive_recovery(colour: str, script: str, draw: float, terms: Any) -> None:
-    """cb.seatbelt_progressive_recovery: a probe, then growing shares, each as long as the break or 1 s."""
+    """cb.seatbelt_progressive_recovery: a probe, then growing shares, each for the cooldown, at least 1 s."""
     given = {"failures": 1, "cooldown": 9, "reopening": STAGES, "random": (draw,)}
     run(colour, script, **(given | terms))
 
@@ -167,18 +167,18 @@ def test_cb_seatbelt_progressive_recovery(colour: str, script: str, draw: float,
 # -------------------------------------------------------------------------------- events
 
 
-def test_cb_ordering_of_transition_events_is_one_stream() -> None:
-    """cb.ordering_of_transition_events: changes from many threads are emitted in order, one at a time."""
-    telling: list[str] = []
+def test_cb_ordering_of_transition_events_are_emitted_in_order() -> None:
+    """cb.ordering_of_transition_events: changes by several threads too, one at a time."""
+    current: list[str] = []
     overlapping: list[str] = []
-    told: list[str] = []
+    emitted: list[str] = []
 
     def listen(event: Any) -> None:
-        telling.append(event.what)
-        if len(telling) > 1:
+        current.append(event.what)
+        if len(current) > 1:
             overlapping.append(event.what)
-        told.append(event.what)
-        telling.pop()
+        emitted.append(event.what)
+        current.pop()
 
     breaker = CircuitBreaker(on_change=listen)
 
@@ -190,32 +190,32 @@ def test_cb_ordering_of_transition_events_is_one_stream() -> None:
         list(pool.map(change, range(4)))
     breaker.close()
     assert overlapping == []
-    assert told == ["circuit_isolated", "circuit_closed"] * (len(told) // 2)
+    assert emitted == ["circuit_isolated", "circuit_closed"] * (len(emitted) // 2)
 
 
 @in_every_colour
-def test_cb_ordering_of_transition_events_one_that_fails(colour: str) -> None:
-    """cb.ordering_of_transition_events: a failing observer hides no event, and blocks no probe's slot."""
-    heard: list[str] = []
+def test_cb_ordering_of_transition_events_with_a_failing_observer(colour: str) -> None:
+    """cb.ordering_of_transition_events: other observers receive all events, and the probe is released."""
+    emitted: list[str] = []
 
     def fails(event: Any) -> None:
         raise RuntimeError("this observer fails")
 
-    with observe(lambda event: heard.append(event.what)):
+    with observe(lambda event: emitted.append(event.what)):
         run(colour, "F later:30 S closed S", failures=1, on_change=fails)
-    assert heard == ["circuit_opened", "circuit_half_open", "circuit_closed"]
+    assert emitted == ["circuit_opened", "circuit_half_open", "circuit_closed"]
 
 
 @in_every_colour
-def test_cb_ordering_of_transition_events_from_within(colour: str) -> None:
-    """cb.ordering_of_transition_events: a change made by an observer is emitted after the current event."""
-    heard: list[str] = []
+def test_cb_ordering_of_transition_events_a_change_by_an_observer(colour: str) -> None:
+    """cb.ordering_of_transition_events: its event is emitted after the current one."""
+    emitted: list[str] = []
     made: list[CircuitBreaker] = []
 
     def reopens(event: Any) -> None:
         if event.what == "circuit_opened":
             made[0].close()
-        heard.append(event.what)
+        emitted.append(event.what)
 
     clock = Virtual()
     made.append(CircuitBreaker(failures=1, on_change=reopens, clock=clock))
@@ -225,12 +225,12 @@ def test_cb_ordering_of_transition_events_from_within(colour: str) -> None:
 
     with pytest.raises(Status):
         in_colour(colour, lambda: made[0].call(failing), lambda: made[0].call(afailing))
-    assert heard == ["circuit_opened", "circuit_closed"]
+    assert emitted == ["circuit_opened", "circuit_closed"]
     assert made[0].state == "closed"
 
 
-def test_cb_ordering_of_transition_events_a_storm() -> None:
-    """cb.ordering_of_transition_events: many failures at once open it once."""
+def test_cb_ordering_of_transition_events_concurrent_failures() -> None:
+    """cb.ordering_of_transition_events: they open the breaker once."""
     service, together = Service(), Barrier(8)
     breaker = service.breaker(failures=5)
 

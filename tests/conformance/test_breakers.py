@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.circuits import check, in_every_colour, row, run
 
-NEVER: dict[str, Any] = {"ratio": 1, "minimum": 10**6}  # opens, but counts
+NEVER: dict[str, Any] = {"ratio": 1, "minimum": 10**6}  # never opens, but counts
 F5, S24 = "F " * 5, "S " * 24
 
 HTTPWARE = [
@@ -77,18 +77,18 @@ POLLY = [
     ),
     row("cb.polly_transitions.breaks", "F closed F open", failures=2, events="opened"),
     row("cb.polly_transitions.late-failure", "start F open finish:F open", failures=1, events="opened"),
-    # Polly gives the second call the duration of a break; the duration of the probe is unknown.
+    # In Polly the second rejection has a retry_after; here it has none, as the end of the probe is unknown.
     row("cb.polly_transitions.probing-deviates", "F later:30 start half_open rejected", failures=1),
     # Polly closes on every result that is no failure; here an error without a verdict changes nothing.
     row("cb.polly_transitions.unhandled-deviates", "F later:30 foreign half_open S closed", failures=1),
     row("cb.polly_transitions.cancelled-deviates", "F later:30 cancelled half_open S closed", failures=1),
-    # Polly rejects all calls from then on.
+    # If a probe never ends, Polly rejects all further calls.
     row(
         "cb.polly_transitions.probe-never-returns",
         "F later:30 start rejected later:29 rejected later:1 S closed finish:F closed",
         failures=1,
     ),
-    # Polly can make each break longer than the last; here all have the given cooldown.
+    # In Polly each break may be longer than the last; here all have the given cooldown.
     row(
         "cb.polly_break_duration_generator-deviates",
         "F rejected:9 later:9 F rejected:9 later:9 F rejected:9 later:9 F rejected:9 later:9 F rejected:9 "
@@ -113,7 +113,7 @@ FAILSAFE = [
     row("cb.failsafe_go.half-open-2-of-4", "F later:30 S F open", failures=1, probes=2),
     row("cb.failsafe_go.half-open-S-F", "F later:30 S F open", failures=1, probes=3),
     row("cb.failsafe_go.half-open-F", "F F F later:30 F open", failures=3, probes=3),
-    # In these failsafe-go goes on after a failure while half open; here one failed probe is enough.
+    # failsafe-go stays half open after a failure; here one failed probe opens the breaker.
     row("cb.failsafe_go.half-open-F-S-deviates", "F F F later:30 F open rejected:30", failures=3),
     row(
         "cb.failsafe_go.half-open-F-S-S-deviates",
@@ -144,17 +144,17 @@ OTHERS = [
         failures=6,
         cooldown=60,
     ),
-    # gobreaker forgets all of an interval at its end; here the window slides, and the call at 29 s counts on.
+    # gobreaker resets its counts at the end of an interval; here the window slides: the call at 29 s stays.
     row(
         "cb.gobreaker.custom_ratio_interval-deviates",
         f"{'S F ' * 5}closed failed:5/10 later:29 S closed failed:5/11 later:1 F closed failed:1/2 "
         "S F closed failed:2/4 F open later:90 half_open S S half_open start rejected finish:S closed",
         **GOBREAKER,
     ),
-    # There the end of an interval makes tickets stale; here only a change of state does, as in the next row.
+    # In gobreaker the end of an interval makes tickets stale; here only a change of state does (next row).
     row("cb.gobreaker.generation-deviates", "S start later:30 failed:0/0 finish:S failed:0/1", **GOBREAKER),
     row("cb.gobreaker.generation", "start F open later:30 S closed finish:F closed", failures=1),
-    # cockatiel wants more than the ratio; here as much is enough.
+    # cockatiel opens above the ratio; here a share equal to it is enough.
     row("cb.cockatiel.count-25-25-deviates", f"{S24}S {'F ' * 24}closed F open", ratio=0.5, minimum=50),
     row("cb.cockatiel.count-24-26", f"{S24}{'F ' * 25}closed F open", ratio=0.51, minimum=50),
     row(
@@ -164,9 +164,9 @@ OTHERS = [
         **NEVER,
     ),
     row("cb.cockatiel.below-minimum", "F later:0.5 " * 10 + "closed", ratio=0.5, window=5, minimum=15),
-    # cockatiel makes up a minimum from the other options; here it is 20 calls unless one is given.
+    # cockatiel derives the minimum from the other options; here it is 20 calls by default.
     row("cb.cockatiel.minimum-deviates", f"{'F ' * 19}closed F open", ratio=0.25, window=0.103),
-    # The last ten calls, at one call a second.
+    # The last ten calls, with one call per second.
     row(
         "cb.r4j_count_window",
         "S later:1 S later:1 F later:1 F closed" + " later:1 F" * 4 + " later:1 S" * 4 + " failed:6/10"
@@ -174,7 +174,7 @@ OTHERS = [
         window=10,
         **NEVER,
     ),
-    # One ratio for both: a call that is slow has failed, and counts once.
+    # Here one ratio covers both: a slow call is a failure, and counts once.
     row(
         "cb.r4j_slow_calls",
         "takes:10:S takes:10:F takes:0.1:S takes:0.1:S takes:0.1:S failed:2/5",
@@ -185,23 +185,23 @@ OTHERS = [
     row("cb.r4j_scenarios.slow", "takes:5 takes:5 takes:5 S S open", ratio=0.5, minimum=5, slow=4),
     row("cb.r4j_scenarios.ignored", "F later:5 foreign half_open start", failures=1, cooldown=5),
     row("cb.r4j_scenarios.late", "start F open finish:S open failed:0/0", ratio=1, minimum=1),
-    # resilience4j closes with one failure of four probes; here all have to succeed.
+    # resilience4j closes if one of four probes fails; here all must succeed.
     row("cb.r4j_scenarios.half-open-deviates", "F later:5 S S S F open", failures=1, cooldown=5, probes=4),
 ]
 
 
 @in_every_colour
 @pytest.mark.parametrize(("script", "reached", "events", "terms"), HTTPWARE + POLLY + FAILSAFE + OTHERS)
-def test_when_it_opens_and_closes(
+def test_states_counts_and_events(
     colour: str, script: str, reached: int | None, events: str | None, terms: dict[str, Any]
 ) -> None:
-    """States, counts and events, call after call."""
+    """After each call."""
     check(colour, script, reached, events, terms)
 
 
 @in_every_colour
-def test_hw_cb_05_a_rule_says_what_counts(colour: str) -> None:
-    """HW-CB-05: a 500 is well here, a 503 is not."""
+def test_hw_cb_05_a_rule_decides_what_is_a_failure(colour: str) -> None:
+    """HW-CB-05: here a 503 is one, and a 500 is not."""
 
     def only_503(error: Exception) -> bool:
         return str(error) == "503"
@@ -211,11 +211,11 @@ def test_hw_cb_05_a_rule_says_what_counts(colour: str) -> None:
 
 
 @in_every_colour
-def test_hw_cb_15_rejections_are_told_once_deviates(colour: str) -> None:
-    """HW-CB-15: httpware logs them once a second; here once, and their number when the breaker closes."""
+def test_hw_cb_15_rejections_are_reported_once_deviates(colour: str) -> None:
+    """HW-CB-15: httpware logs them once a second; here the first is emitted, and later their number."""
     script = "F rejected:10 " + "rejected:10 " * 4 + "later:1 rejected:9 later:9 S closed"
-    told = [(event.what, event.rejected) for event in run(colour, script, failures=1, cooldown=10).events]
-    assert told == [
+    events = [(event.what, event.rejected) for event in run(colour, script, failures=1, cooldown=10).events]
+    assert events == [
         ("circuit_opened", 0),
         ("circuit_rejected", 1),
         ("circuit_half_open", 6),

@@ -1,7 +1,7 @@
-"""Token buckets by themselves: those of botocore, smithy-kotlin and smithy-python.
+"""Token buckets without calls: those of botocore, smithy-kotlin and smithy-python.
 
-A script is written in the facts' words. Where a bucket of smithy takes tokens for a first attempt, a retry
-takes them here: first attempts are free.
+A script uses the words of the facts. In smithy a first attempt takes tokens; here first attempts are free,
+and a retry takes them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Y2026 = {Kind.throttled: 5, None: 14}
 
 @dataclass
 class Acquire:
-    """A retry requests its tokens: the wait (None: refused), and the tokens left."""
+    """A retry requests its tokens; the expected wait (None if it is refused) and the tokens left."""
 
     waits: float | None
     left: float
@@ -32,7 +32,7 @@ class Acquire:
 
 @dataclass
 class Release:
-    """A success: after a retry of this cost, or after none."""
+    """A success, after a retry of this cost or after none; the tokens left."""
 
     cost: float | None
     left: float
@@ -40,14 +40,14 @@ class Release:
 
 @dataclass
 class Failed:
-    """An attempt failed, and nothing follows."""
+    """A failed attempt without a retry; the tokens left."""
 
     left: float
 
 
 @dataclass
 class Advance:
-    """Time passes."""
+    """Time that passes."""
 
     seconds: float
 
@@ -60,7 +60,7 @@ def smithy(cost: float, *, success: float = 1, refill: float = 10) -> TokenBucke
 
 
 def run(bucket: TokenBucket, script: Sequence[Step]) -> None:
-    """Run a script; a retry with a wait waits, and then the tokens left are compared."""
+    """Run a script and compare the tokens left; a retry with a wait waits first."""
     now = 100.0
     for step in script:
         match step:
@@ -125,8 +125,8 @@ def run(bucket: TokenBucket, script: Sequence[Step]) -> None:
         ),
     ],
 )
-def test_tokens(make: Callable[[], TokenBucket], script: Sequence[Step]) -> None:
-    """Tokens taken and returned, and the waits."""
+def test_tokens_and_waits_of_a_bucket(make: Callable[[], TokenBucket], script: Sequence[Step]) -> None:
+    """For retries, successes and failures."""
     run(make(), script)
 
 
@@ -135,7 +135,7 @@ def test_tokens(make: Callable[[], TokenBucket], script: Sequence[Step]) -> None
     [
         pytest.param(TokenBucket, Kind.throttled, 10, id="KT-BKT-01.legacy-throttling"),
         pytest.param(TokenBucket, Kind.timeout, 10, id="KT-BKT-01.legacy-transient"),
-        # smithy counts a lost connection as transient too; botocore asks for 10 only after a timeout.
+        # smithy also counts a lost connection as transient; in botocore only a timeout costs 10.
         pytest.param(TokenBucket, Kind.network, 5, id="KT-BKT-01.legacy-transient-deviates"),
         pytest.param(TokenBucket, Kind.server, 5, id="KT-BKT-01.legacy-server"),
         pytest.param(TokenBucket, Kind.client, 5, id="KT-BKT-01.legacy-client"),
@@ -147,8 +147,8 @@ def test_tokens(make: Callable[[], TokenBucket], script: Sequence[Step]) -> None
         pytest.param(lambda: presets.aws_standard().budget, Kind.client, 14, id="KT-BKT-01.2026-client"),
     ],
 )
-def test_kt_bkt_01_what_a_retry_costs(make: Callable[[], object], kind: Kind, cost: float) -> None:
-    """KT-BKT-01: 500 tokens, a cost by kind of failure, nothing for a call, and one back for a success."""
+def test_kt_bkt_01_the_cost_of_a_retry(make: Callable[[], object], kind: Kind, cost: float) -> None:
+    """KT-BKT-01: 500 tokens, a cost by kind of failure, no cost for a call, and one token for a success."""
     budget = make()
     assert isinstance(budget, TokenBucket)
     assert (budget.capacity, budget.success_increment, budget.refill_per_second) == (500, 1, 0)
@@ -157,15 +157,15 @@ def test_kt_bkt_01_what_a_retry_costs(make: Callable[[], object], kind: Kind, co
     assert budget.snapshot()["tokens"] == 500 - cost
 
 
-def test_kt_bkt_08_waiting_for_what_never_comes_deviates() -> None:
-    """KT-BKT-08: smithy goes over to refusing, depending on the order of the two; here it is a mistake."""
+def test_kt_bkt_08_waiting_without_a_refill_deviates() -> None:
+    """KT-BKT-08: smithy refuses instead, depending on the order of the two options; here it raises."""
     with pytest.raises(ValueError, match="would wait for ever"):
         TokenBucket(refill_per_second=0, when_empty="wait")
 
 
 @pytest.mark.parametrize("colour", EVERY)
 def test_ratelimit_smithy_token_bucket_in_a_call(colour: str) -> None:
-    """ratelimit.smithy_token_bucket: the second retry is granted at once, and begins a second later."""
+    """ratelimit.smithy_token_bucket: the second retry is granted at once, with a delay of one second."""
     row = flow(
         "",
         fail(),
@@ -179,7 +179,7 @@ def test_ratelimit_smithy_token_bucket_in_a_call(colour: str) -> None:
 
 
 def test_ratelimit_smithy_token_bucket_never_sleeps_itself() -> None:
-    """ratelimit.smithy_token_bucket: a retry gets a wait; others are granted meanwhile."""
+    """ratelimit.smithy_token_bucket: a grant contains its wait, and others are granted meanwhile."""
     with virtual_time() as clock:
         bucket = smithy(10)
         waits = [grant and grant.wait for grant in [bucket.spend() for _ in range(3)]]

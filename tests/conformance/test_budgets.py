@@ -1,6 +1,6 @@
 """Retry budgets: httpware's, Finagle's, Tower's, Envoy's and failsafe-go's.
 
-All of theirs are credited by requests, so these are too.
+All of these are credited by requests, and so are the budgets here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def by_requests(ratio: float, per_second: float, window: float) -> RetryBudget:
 
 
 def run(budget: RetryBudget, script: str) -> None:
-    """Run a script: calls that begin, grants, waits, allowed retries and the balance."""
+    """Run a script of calls, retries and waits, and check the grants and the balance."""
     now = 0.0
     for step in script.split(", "):
         match step.split():
@@ -75,7 +75,7 @@ def run(budget: RetryBudget, script: str) -> None:
         pytest.param((1, 5, 1), "5 of 6", id="budget.tower_tps.reserve"),
         pytest.param((2, 0, 60), "10000 calls, 20000 left", id="budget.finagle.over_100_percent"),
         pytest.param((0, 0, 10), "0 left, 0 of 1, 1 calls, 0 left, 0 of 1", id="budget.finagle.empty"),
-        # 61 s are too many for Finagle; here any window takes the same memory.
+        # Finagle refuses 61 s; here any window takes the same memory.
         pytest.param((1, 0, 3600), "1 calls, 3500 later, 1 of 2", id="budget.finagle.invalid-ttl-deviates"),
         # Envoy takes the larger of its share and its minimum of 5; here the two are added.
         pytest.param(
@@ -86,8 +86,8 @@ def run(budget: RetryBudget, script: str) -> None:
         ),
     ],
 )
-def test_a_window(terms: tuple[float, float, float], script: str) -> None:
-    """Granted retries over time."""
+def test_retries_granted_over_time(terms: tuple[float, float, float], script: str) -> None:
+    """With a window."""
     run(by_requests(*terms), script)
 
 
@@ -108,7 +108,7 @@ def test_a_window(terms: tuple[float, float, float], script: str) -> None:
     ],
 )
 def test_budget_finagle_of_10000_calls(window: float, per_second: float, ratio: float, retries: int) -> None:
-    """budget.finagle: exactly this many calls may be retried, each right after it began."""
+    """budget.finagle: exactly this many of them may be retried."""
     budget = by_requests(ratio, per_second, window)
     granted = 0
     for _ in range(10000):
@@ -119,7 +119,7 @@ def test_budget_finagle_of_10000_calls(window: float, per_second: float, ratio: 
 
 @pytest.mark.parametrize("colour", EVERY)
 def test_budget_finagle_infinite(colour: str) -> None:
-    """budget.finagle.infinite: no budget."""
+    """budget.finagle.infinite: without a budget every call is retried."""
     check(colour, flow("", fail(), attempts=101, budget=lambda: None, expected={"calls": 101}))
 
 
@@ -135,15 +135,15 @@ def test_budget_finagle_infinite(colour: str) -> None:
         pytest.param(lambda: by_requests(-0.1, 10, 10), "ratio", id="HW-RT-24.percent"),
     ],
 )
-def test_refused(make: Callable[[], object], named: str) -> None:
-    """Invalid options are rejected by the constructor, by name."""
+def test_invalid_options_are_rejected(make: Callable[[], object], named: str) -> None:
+    """The error names the option."""
     with pytest.raises(ValueError, match=f"RetryBudget {named}"):
         make()
 
 
 @pytest.mark.parametrize("colour", EVERY)
 def test_budget_finagle_policy_interplay(colour: str) -> None:
-    """budget.finagle_policy_interplay: 20 retries are allowed and 100 wanted; then the failure comes out."""
+    """budget.finagle_policy_interplay: 20 retries are granted of 100 wanted; then the failure is raised."""
     row = flow(
         "",
         fail("original"),
@@ -168,7 +168,7 @@ def test_budget_finagle_policy_interplay_marks_the_failure() -> None:
 @pytest.mark.parametrize(
     ("ratio", "minimum", "calls", "retries", "more"),
     [
-        # Theirs: how many more may be in flight. Ours: the share and the minimum together, in a window.
+        # Others limit the retries in flight; here the share and the minimum are added, in a window.
         pytest.param(0.2, 5, 100, 0, 20 + 5, id="budget.envoy-deviates.100-active"),
         pytest.param(0.2, 5, 50, 0, 10 + 5, id="budget.envoy-deviates.50-active"),
         pytest.param(0.2, 5, 50 + 50, 0, 20 + 5, id="budget.envoy-deviates.50-active-50-pending"),
@@ -180,8 +180,10 @@ def test_budget_finagle_policy_interplay_marks_the_failure() -> None:
         pytest.param(0.5, 1, 3, 2, 1, id="budget.failsafe_go-deviates.hedge_rejected"),
     ],
 )
-def test_a_share_and_a_minimum(ratio: float, minimum: int, calls: int, retries: int, more: int) -> None:
-    """Both are added up."""
+def test_the_share_and_the_minimum_are_added(
+    ratio: float, minimum: int, calls: int, retries: int, more: int
+) -> None:
+    """In one budget."""
     script = f"{calls} calls, {retries} of {retries}, {more} of {more + 1}"
     run(by_requests(ratio, minimum, 1), script)
 

@@ -1,4 +1,4 @@
-"""Bulkheads: httpware's, and that no slot is lost."""
+"""Bulkheads: httpware's facts, and that no slot is lost."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ HOUR = 3600.0
 CONCURRENT = ("thread", *ASYNC)
 
 
-class Room:
-    """The called function: it returns when all others wait, and records the calls in flight."""
+class Guarded:
+    """The called functions: they return when all other calls wait, and record the most calls in flight."""
 
     def __init__(self, bulkhead: Bulkhead, calls: int) -> None:
         self.bulkhead = bulkhead
@@ -78,16 +78,16 @@ def together(
 
 @pytest.mark.parametrize("colour", CONCURRENT)
 def test_hw_bh_01_one_at_a_time(colour: str) -> None:
-    """HW-BH-01: three calls at once, one inside at a time, and all succeed."""
+    """HW-BH-01: of three concurrent calls one is in flight at a time, and all succeed."""
     bulkhead = Bulkhead(1, wait=None)
-    room = Room(bulkhead, calls=3)
+    room = Guarded(bulkhead, calls=3)
     assert together(colour, 3, bulkhead(room.stay), bulkhead(room.astay)) == ["ok"] * 3
     assert room.most == 1
 
 
 @pytest.mark.parametrize("colour", EVERY)
-def test_hw_bh_03_full(colour: str) -> None:
-    """HW-BH-03: a call that may not wait is rejected at once, with the limit and the wait in its error."""
+def test_hw_bh_03_a_full_bulkhead_rejects(colour: str) -> None:
+    """HW-BH-03: without a wait at once, with the limit and the wait in the error."""
     bulkhead = Bulkhead(1, wait=0)
 
     @bulkhead
@@ -105,8 +105,8 @@ def test_hw_bh_03_full(colour: str) -> None:
 
 @pytest.mark.parametrize("colour", EVERY)
 @pytest.mark.parametrize("ends", [None, ScriptedError, KeyboardInterrupt])
-def test_hw_bh_04_released(colour: str, ends: type[BaseException] | None) -> None:
-    """HW-BH-04: every end of a call releases its slot."""
+def test_hw_bh_04_every_call_releases_its_slot(colour: str, ends: type[BaseException] | None) -> None:
+    """HW-BH-04: however it ends."""
     bulkhead = Bulkhead(1, wait=0)
 
     @bulkhead
@@ -132,8 +132,8 @@ def test_hw_bh_04_released(colour: str, ends: type[BaseException] | None) -> Non
 
 @pytest.mark.parametrize("colour", ASYNC)
 @pytest.mark.parametrize("fact", ["HW-BH-04.cancellation", "retry.cancellation.bulkhead"])
-def test_cancelled_inside(colour: str, fact: str) -> None:
-    """A cancelled call releases its slot to the next one."""
+def test_a_cancelled_call_releases_its_slot(colour: str, fact: str) -> None:
+    """The next call is admitted."""
     bulkhead = Bulkhead(1, wait=0)
 
     @bulkhead
@@ -175,22 +175,22 @@ def test_hw_bh_06_outside_a_retry(colour: str) -> None:
     in_use: list[float] = []
     clock = Virtual()
 
-    def look(_: object) -> None:
+    def record(_: object) -> None:
         in_use.append(bulkhead.snapshot()["in_use"])
 
-    policy = Retry(on=Exception, attempts=3, backoff=Backoff.constant(1), on_retry=look, clock=clock)
+    policy = Retry(on=Exception, attempts=3, backoff=Backoff.constant(1), on_retry=record, clock=clock)
     guarded = bulkhead | policy
     calls = Draws(1, 1, 0)
 
     @guarded
     def fetch() -> None:
-        look(None)
+        record(None)
         if calls.random():
             raise ScriptedError("503")
 
     @guarded
     async def afetch() -> None:
-        look(None)
+        record(None)
         if calls.random():
             raise ScriptedError("503")
 
@@ -204,7 +204,7 @@ def test_hw_bh_06_outside_a_retry(colour: str) -> None:
 @pytest.mark.parametrize("second", EVERY)
 @pytest.mark.parametrize("first", EVERY)
 def test_hw_bh_07_many_event_loops_deviates(first: str, second: str) -> None:
-    """HW-BH-07: httpware refuses a second event loop; here one cap holds for all that there are, at once."""
+    """HW-BH-07: httpware refuses a second event loop; here one limit applies to all loops and threads."""
     bulkhead = Bulkhead(1, wait=0)
     inside, over = Event(), Event()
 
@@ -252,7 +252,7 @@ def test_hw_bh_07_many_event_loops_deviates(first: str, second: str) -> None:
         pytest.param(lambda: CircuitBreaker(cooldown=nan), "cooldown", id="HW-RT-24.reset_timeout-nan"),
     ],
 )
-def test_refused(make: Callable[[], object], named: str) -> None:
-    """Invalid options are rejected by the constructor, by name."""
+def test_invalid_options_are_rejected(make: Callable[[], object], named: str) -> None:
+    """The error names the option."""
     with pytest.raises(ValueError, match=named):
         make()

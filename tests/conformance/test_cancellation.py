@@ -1,6 +1,6 @@
-"""Cancellation: qubit-retry 0.19 (N), Swift (S), and what Polly, smithy, AWS and others agree on.
+"""Cancellation: qubit-retry 0.19 (N), Swift (S), and facts on which Polly, smithy, AWS and others agree.
 
-Here cancelling is the event loop's business, not a token's: asyncio's ``task.cancel()``, Trio's scopes.
+Here the event loop cancels, not a token: asyncio's ``task.cancel()``, and Trio's cancel scopes.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Call:
     cancel: Callable[[], object] = lambda: None
 
     def at(self, moment: str, fault: str) -> Callable[[Any], bool]:
-        def told(event: Any) -> bool:
+        def observer(event: Any) -> bool:
             self.events.append(moment)
             if moment == fault:
                 self.cancel()
             return True
 
-        return told
+        return observer
 
     def policy(self, fault: str) -> Retry:
         return Retry(
@@ -53,18 +53,18 @@ class Call:
 
 
 def run(colour: str, call: Call, main: Callable[[], Awaitable[object]]) -> str:
-    """Run ``main`` so that ``call.cancel`` cancels it; return its result."""
-    came_out = ["cancelled"]
+    """Run ``main`` so that ``call.cancel`` cancels it, and return how it ended."""
+    outcomes = ["cancelled"]
 
-    # Noted inside: of a task that was cancelled and returned all the same, asyncio keeps no result.
+    # Recorded inside, because asyncio drops the result of a cancelled task that returns nevertheless.
     async def inside() -> None:
         try:
             call.result = await main()
         except ScriptedError as error:
-            said = report(error)
-            came_out.append(f"error, {said.reason if said else None}")
+            found = report(error)
+            outcomes.append(f"error, {found.reason if found else None}")
         else:
-            came_out.append("returned")
+            outcomes.append("returned")
 
     async def in_asyncio() -> None:
         task = asyncio.ensure_future(inside())
@@ -80,29 +80,31 @@ def run(colour: str, call: Call, main: Callable[[], Awaitable[object]]) -> str:
         asyncio.run(in_asyncio())
     else:
         trio.run(in_trio)
-    return came_out[-1]
+    return outcomes[-1]
 
 
 STOPPED = f"error, {Reason.stopped}"
-TOLD, SCHEDULED = ["rule", "failed", "gave up"], ["rule", "failed", "scheduled"]
+GAVE_UP, SCHEDULED = ["rule", "failed", "gave up"], ["rule", "failed", "scheduled"]
 
 
 @pytest.mark.parametrize(
     ("colour", "fault", "outcome", "events"),
     [
-        # A task that is being cancelled is not retried. Its own error comes out: that is the news, and
-        # the cancellation still arrives at the caller's next wait.
-        pytest.param("asyncio", "rule", STOPPED, TOLD, id="N-16.rule-asyncio"),
-        pytest.param("asyncio", "failed", STOPPED, TOLD, id="N-16.failed-asyncio"),
-        # Trio delivers a cancellation at every checkpoint until its scope is left: the wait finds it.
+        # A task that is being cancelled is not retried. The error of the operation is raised, and the
+        # cancellation is delivered at the caller's next await.
+        pytest.param("asyncio", "rule", STOPPED, GAVE_UP, id="N-16.rule-asyncio"),
+        pytest.param("asyncio", "failed", STOPPED, GAVE_UP, id="N-16.failed-asyncio"),
+        # Trio delivers a cancellation at every checkpoint until its scope ends, so the delay raises it.
         pytest.param("trio", "rule", "cancelled", SCHEDULED, id="N-16.rule-trio"),
         pytest.param("trio", "failed", "cancelled", SCHEDULED, id="N-16.failed-trio"),
         pytest.param("asyncio", "scheduled", "cancelled", SCHEDULED, id="N-16.scheduled-asyncio"),
         pytest.param("trio", "scheduled", "cancelled", SCHEDULED, id="N-16.scheduled-trio"),
     ],
 )
-def test_cancelled_between_attempts(colour: str, fault: str, outcome: str, events: list[str]) -> None:
-    """No wait begins, no second attempt is made, and the grant is refunded."""
+def test_cancellation_between_attempts_ends_the_call(
+    colour: str, fault: str, outcome: str, events: list[str]
+) -> None:
+    """There is no delay and no second attempt, and the grant is refunded."""
     call = Call()
 
     async def operation() -> None:
@@ -117,8 +119,8 @@ def test_cancelled_between_attempts(colour: str, fault: str, outcome: str, event
 
 @pytest.mark.parametrize("colour", ASYNC)
 @pytest.mark.parametrize("delay", [3000, 0], ids=["N-16.backoff", "S-10.zero"])
-def test_cancelled_while_waiting(colour: str, delay: float) -> None:
-    """Every wait can be cancelled, one of zero too; the budget's grant goes back."""
+def test_cancellation_during_a_delay_ends_the_call(colour: str, delay: float) -> None:
+    """Even during a delay of zero; the grant is refunded."""
     call = Call()
 
     class Cancelling(Virtual):
@@ -141,8 +143,8 @@ def test_cancelled_while_waiting(colour: str, delay: float) -> None:
 
 @pytest.mark.parametrize("colour", ASYNC)
 @pytest.mark.parametrize("fact", ["N-16.attempt", "retry.cancellation.during-attempt"])
-def test_cancelled_during_an_attempt(colour: str, fact: str) -> None:
-    """Never retried, though the rule would retry everything: it is not even asked."""
+def test_cancellation_during_an_attempt_is_not_retried(colour: str, fact: str) -> None:
+    """The rule, which would retry everything, is not called."""
     call = Call()
 
     async def operation() -> None:
@@ -157,7 +159,7 @@ def test_cancelled_during_an_attempt(colour: str, fact: str) -> None:
 
 @pytest.mark.parametrize(("colour", "outcome"), [("asyncio", STOPPED), ("trio", "cancelled")])
 def test_retry_cancellation_turned_into_an_error(colour: str, outcome: str) -> None:
-    """retry.cancellation: an operation that makes an error of its cancellation is not retried either."""
+    """retry.cancellation: an operation that turns its cancellation into an error is not retried either."""
     call = Call()
 
     async def operation() -> None:
@@ -171,7 +173,7 @@ def test_retry_cancellation_turned_into_an_error(colour: str, outcome: str) -> N
 
 
 @pytest.mark.parametrize("colour", ASYNC)
-def test_n_17_a_result_that_is_ready_beats_cancellation(colour: str) -> None:
+def test_n_17_a_result_is_returned_in_spite_of_a_cancellation(colour: str) -> None:
     """N-17: the operation cancels its own task and returns."""
     call = Call()
 
@@ -186,8 +188,8 @@ def test_n_17_a_result_that_is_ready_beats_cancellation(colour: str) -> None:
 
 
 @pytest.mark.parametrize("fact", ["N-16.before", "retry.cancellation.already-cancelled"])
-def test_cancelled_before_it_began(fact: str) -> None:
-    """A cancelled asyncio task never gets as far as the call."""
+def test_a_task_cancelled_before_it_starts_makes_no_call(fact: str) -> None:
+    """In asyncio."""
     call = Call()
 
     async def operation() -> None:
@@ -205,7 +207,7 @@ def test_cancelled_before_it_began(fact: str) -> None:
 
 @pytest.mark.parametrize("colour", ASYNC)
 def test_n_16_cancelled_by_an_observer_of_the_start_deviates(colour: str) -> None:
-    """N-16.started: qubit makes no attempt; here it begins, and its first wait is where it ends."""
+    """N-16.started: qubit makes no attempt; here the attempt starts, and ends at its first await."""
     call = Call()
 
     async def operation() -> None:

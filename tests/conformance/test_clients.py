@@ -13,7 +13,7 @@ from tests.conformance.flows import EVERY, Flow, answers, check, drive, flow, in
 from tests.support.scripted import fail, ok, series
 
 SHORT = Backoff.exponential(0.01).maximum(0.02).full_jitter()
-WRONG: Any = 2.5  # not for the eyes of a type checker
+WRONG: Any = 2.5  # hidden from type checkers
 CONNECT, READ = fail(ConnectionError("connect")), fail(TimeoutError("read"))
 
 
@@ -24,7 +24,7 @@ def short(fact: str, draw: float, sleeps: list[float], *script: Any, **expected:
 
 FLOWS = [
     flow("HW-RT-01", ok(200), expected={"ok": 200, "calls": 1, "sleeps": []}),
-    # Bounds: the random numbers 0 and 1 give the ends of the range of full jitter.
+    # The random numbers 0 and 1 give the bounds of full jitter.
     short("HW-RT-02.lowest", 0, [], fail("503"), ok(200), ok=200, calls=2),
     short("HW-RT-02.highest", 1, [0.01], fail("503"), ok(200), ok=200, calls=2),
     short("HW-RT-03.lowest", 0, [], fail("503"), raises="503", calls=3, reason=Reason.attempts),
@@ -79,8 +79,8 @@ def test_one_call(colour: str, row: Flow) -> None:
         pytest.param(1, "gave up after 1 attempt ", id="HW-RT-07"),
     ],
 )
-def test_one_note(colour: str, attempts: int, note: str) -> None:
-    """The error has the number of attempts."""
+def test_the_note_has_the_number_of_attempts(colour: str, attempts: int, note: str) -> None:
+    """The note of the raised error."""
     error = drive(colour, flow("", fail("503"), attempts=attempts, expected={})).error
     notes: list[str] = getattr(error, "__notes__", [])
     assert len(notes) == 1
@@ -115,14 +115,14 @@ def test_hw_rt_23_bounds(colour: str, attempts: int, draw: float) -> None:
         pytest.param(lambda: Backoff.exponential(1, 0), ValueError, "factor", id="LF-CODE-04.factor"),
     ],
 )
-def test_refused(make: Callable[[], object], error: type[Exception], named: str) -> None:
-    """Invalid options are rejected by the constructor, by name."""
+def test_invalid_options_are_rejected(make: Callable[[], object], error: type[Exception], named: str) -> None:
+    """The error names the option."""
     with pytest.raises(error, match=named):
         make()
 
 
 def test_lf_adr_01_full_jitter_caps() -> None:
-    """LF-ADR-01: base 200, cap 2000, the lower end zero."""
+    """LF-ADR-01: from zero up to 200 ms, doubled for each attempt, with a cap of 2000 ms."""
     backoff = Backoff.exponential(200).maximum(2000).full_jitter()
     assert series(backoff, 5, 1) == [200, 400, 800, 1600, 2000]
     assert series(backoff, 5, 0) == [0] * 5
@@ -139,8 +139,10 @@ def test_lf_adr_01_full_jitter_caps() -> None:
         pytest.param(True, None, 2, id="LF-ADR-04.retry-None"),
     ],
 )
-def test_a_rule_before_the_default(colour: str, default: bool, hook: bool | None, calls: int) -> None:
-    """A rule that stands first overrides the rest, or leaves it to them."""
+def test_an_earlier_rule_overrides_the_default(
+    colour: str, default: bool, hook: bool | None, calls: int
+) -> None:
+    """Unless it has no opinion."""
     rules = [answers({"*": hook}), answers({"*": default})]
     check(colour, flow("LF-ADR-04", fail(), attempts=2, on=rules, expected={"calls": calls}))
 

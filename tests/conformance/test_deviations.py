@@ -1,6 +1,6 @@
-"""Where Redouble does otherwise on purpose: each row bears the id of the fact it departs from.
+"""Intended deviations of Redouble: each row has the id of the fact from which it deviates.
 
-The reasons are in docs/conformance.md. Other deviations stand next to their facts, marked in their ids.
+The reasons are in docs/conformance.md. Other deviations are beside their facts, and marked in their ids.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ FLOWS = [
 
 @in_every_colour(FLOWS)
 def test_one_call(colour: str, row: Flow) -> None:
-    """What ours does."""
+    """The behaviour of Redouble."""
     check(colour, row)
 
 
@@ -95,13 +95,13 @@ def test_one_call(colour: str, row: Flow) -> None:
         pytest.param(lambda: Backoff.exponential(5).maximum(1), 1, id="LF-CODE-04.cap-below-base"),
     ],
 )
-def test_recipes_that_others_refuse(make: Callable[[], Backoff], first: float) -> None:
-    """Zero delays are useful, and modifiers are each judged alone."""
+def test_backoffs_that_others_refuse_are_accepted(make: Callable[[], Backoff], first: float) -> None:
+    """Zero delays are useful, and each modifier is validated alone."""
     assert series(make(), 1, 0.5) == [first]
 
 
 def test_q_d04_and_q_b05_defaults() -> None:
-    """Q-D04, Q-B05: fewer attempts, shorter delays, full jitter, and a limit of time."""
+    """Q-D04, Q-B05: fewer attempts, shorter delays, full jitter, and a time limit."""
     policy = Retry()
     assert policy.attempts == 4
     assert policy.give_up_after == 30
@@ -126,37 +126,37 @@ def test_aws_cubic_mixed_go_variant() -> None:
 
 
 @pytest.mark.parametrize(
-    ("way", "initial", "samples", "limits"),
+    ("algorithm", "initial", "samples", "limits"),
     [
-        # A limit that is not half used does not change (failsafe-go: 21, 22); one that is used grows faster.
+        # A limit that is less than half used does not change (failsafe-go: 21, 22); a used one grows faster.
         pytest.param(Vegas(), 20, [(1, 5), (1, 5), (0.5, 5)], [20] * 3, id="limit.failsafe_go_step.unused"),
         pytest.param(Vegas(), 20, [(1, 20), (1, 20)], [20, 26], id="limit.failsafe_go_step.used"),
-        # The learned limit stays when there is less load (failsafe-go: 20 again).
+        # With less load the limit stays (failsafe-go: 20 again).
         pytest.param(
             Vegas(), 20, [(1, 20), (1, 20), (1, 5)], [20, 26, 26], id="limit.failsafe_go_stabilization"
         ),
-        # A latency shorter than any so far is the minimum from then on (Envoy learns it later: 214).
+        # A shorter latency becomes the minimum at once (Envoy measures it later: 214).
         pytest.param(Gradient(), 100, [(10, 1), (1, 100)], [100, 136], id="limit.envoy_gradient.shorter"),
     ],
 )
-def test_limits(
-    way: LimitAlgorithm, initial: float, samples: list[tuple[float, int]], limits: list[int]
+def test_the_next_limit_deviates(
+    algorithm: LimitAlgorithm, initial: float, samples: list[tuple[float, int]], limits: list[int]
 ) -> None:
     """The limit after calls of this latency, with this many in flight."""
     limit, seen = initial, list[int]()
-    for rtt, under_way in samples:
-        limit = way.next(limit, Sample(rtt, under_way))
+    for rtt, in_flight in samples:
+        limit = algorithm.next(limit, Sample(rtt, in_flight))
         seen.append(int(limit))
     assert seen == limits
 
 
-@pytest.mark.parametrize("under_way", [10, 100, 200, 1000, 10000])
-def test_limit_failsafe_go_max_limit(under_way: int) -> None:
-    """limit.failsafe_go_max_limit: it stops at twice the calls in flight; the factor is fixed."""
-    way, limit = Vegas(), float(under_way)
-    for _ in range(under_way):
-        limit = way.next(limit, Sample(1, under_way))
-    assert 2 * under_way < limit <= 2 * under_way + 6 * max(1, int(log10(2 * under_way)))
+@pytest.mark.parametrize("in_flight", [10, 100, 200, 1000, 10000])
+def test_limit_failsafe_go_max_limit(in_flight: int) -> None:
+    """limit.failsafe_go_max_limit: the limit stops at twice the calls in flight; the factor is fixed."""
+    algorithm, limit = Vegas(), float(in_flight)
+    for _ in range(in_flight):
+        limit = algorithm.next(limit, Sample(1, in_flight))
+    assert 2 * in_flight < limit <= 2 * in_flight + 6 * max(1, int(log10(2 * in_flight)))
 
 
 @pytest.mark.parametrize(
@@ -164,15 +164,15 @@ def test_limit_failsafe_go_max_limit(under_way: int) -> None:
     [
         # gRPC, and Polly if no attempt is running, start the next one at once.
         pytest.param(GRPC, "!a:150 b:999 c:9", "0 100 200: c at 209, cut 2, won", id="hedge.grpc_timeline"),
-        pytest.param(late(2, 3), "!a:2.5 !b:0.25 c:1", "0 2: !a at 2.5", id="hedge.polly.nobody-is-left"),
-        # gRPC waits for those outstanding.
+        pytest.param(late(2, 3), "!a:2.5 !b:0.25 c:1", "0 2: !a at 2.5", id="hedge.polly.no-attempt-is-left"),
+        # gRPC waits for the outstanding attempts.
         pytest.param(GRPC, "!stop:150 b:99", "0 100: !stop at 150, cut 2", id="hedge.grpc_timeline.stop"),
-        # A wait that is over before the next one is due changes nothing (gRPC: at 199.5).
+        # A pushback that ends before the next hedge is due changes nothing (gRPC: at 199.5).
         pytest.param(
             GRPC, "!after-99:100.5 b:999 c:9", "0 100 200: c at 209, cut 2, won", id="hedge.grpc_timeline.99"
         ),
-        # gRPC raises the failure of the last one, failsafe-go the last finished one, and there the first
-        # error wins.
+        # gRPC raises the error of the last attempt; failsafe-go returns the last finished result, and in
+        # failsafe-go the first error wins.
         pytest.param(
             late(100, 2), "!a:150 !b:300 !c:9", "0 100 200: !a at 400", id="hedge.grpc_timeline.all"
         ),
@@ -190,7 +190,7 @@ def test_a_hedged_call(colour: str, make: Callable[[], Hedge], script: str, seen
 
 @in_async_code
 def test_hedge_grpc_timeline_throttle(colour: str) -> None:
-    """hedge.grpc_timeline: gRPC takes a token for each failure in a race; here hedges only ask."""
+    """hedge.grpc_timeline: gRPC takes a token for each failure in a race; here hedges take none."""
     budget = TokenBucket.grpc(4, 0.8)
     assert hedged_call(colour, late(1, 2, budget=budget), "!a:2.5 !b:0.5 !c:1") == "0 1 2: !a at 3"
     assert budget.snapshot()["tokens"] == 4
@@ -200,16 +200,16 @@ def test_hedge_grpc_timeline_throttle(colour: str) -> None:
     "delay",
     [pytest.param(-1, id="hedge.failsafe_go.negative"), pytest.param(inf, id="hedge.polly.infinite")],
 )
-def test_no_hedge_for_ever(delay: float) -> None:
-    """A hedge that never starts is rejected; one that starts only after a failure is a `Retry`."""
+def test_a_hedge_that_never_starts_is_rejected(delay: float) -> None:
+    """A hedge that would start only after a failure is a `Retry`."""
     with pytest.raises(ValueError, match="Hedge delay"):
         Hedge(delay)
 
 
 @in_async_code
 def test_hedge_polly_context(colour: str) -> None:
-    """hedge.polly: what an extra attempt puts into its context stays there, even if it wins."""
-    who: ContextVar[str] = ContextVar("who", default="nobody")
+    """hedge.polly: the caller does not see context variables that an extra attempt sets, even if it wins."""
+    who: ContextVar[str] = ContextVar("who", default="none")
     calls: list[str] = []
 
     async def fetch() -> str:
@@ -228,7 +228,7 @@ def test_hedge_polly_context(colour: str) -> None:
 @pytest.mark.parametrize("second", EVERY)
 @pytest.mark.parametrize("first", EVERY)
 def test_hw_bh_07_keyed(first: str, second: str) -> None:
-    """HW-BH-07: httpware refuses a second event loop; here a breaker for each key is one for all of them."""
+    """HW-BH-07: httpware refuses a second event loop; here the breaker of a key is shared by all loops."""
 
     def fetch(host: str) -> str:
         if host == "bad":

@@ -1,4 +1,4 @@
-"""gRPC's retries, over a real channel with our interceptors: pushback, throttling, where a call commits."""
+"""gRPC's retries over a real channel with redouble's interceptors: pushback, throttling, commit points."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.support.scripted import Draws
 COLOURS = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
 SHAPES = pytest.mark.parametrize("shape", ["Unary", "Down", "Up", "Both"])
 OPTIONS = [("grpc.enable_retries", 0)]
-NOTHING = "nothing"  # no pushback at all, which is not the same as an empty one
+NOTHING = "nothing"  # no pushback, unlike an empty one
 FAILED = ("UNAVAILABLE", NOTHING)
 
 
 class Service(grpc.GenericRpcHandler):
-    """A scripted servicer: ends each attempt by a code and a pushback, or after some messages."""
+    """A scripted servicer: each attempt ends with a code and a pushback, after some messages."""
 
     def __init__(self) -> None:
         self.steps: Sequence[tuple[str, ...]] = ()
@@ -82,7 +82,7 @@ def stub_of(channel: Any, shape: str) -> Any:
 
 
 def called(service: Service, colour: str, shape: str, policy: Retry, request: Any = None) -> tuple[str, str]:
-    """Make a call; return the messages and the end."""
+    """Make a call, and return the messages and the status code."""
     request = request or ([b"one"] if shape in ("Up", "Both") else b"one")
     got: list[bytes] = []
     try:
@@ -140,7 +140,7 @@ async def _async(service: Service, shape: str, policy: Retry, request: Any, got:
 def test_pushback_grpc(
     service: Service, colour: str, shape: str, steps: Sequence[tuple[str, ...]], waits: list[float]
 ) -> None:
-    """Six attempts, and no seventh, whatever the pushback."""
+    """There are at most six attempts, whatever the pushback."""
     policy = Retry(
         attempts=6,
         backoff=Backoff.exponential(100).maximum(700).jitter(0.2),
@@ -159,7 +159,7 @@ def test_pushback_grpc(
 @COLOURS
 @SHAPES
 def test_pushback_defaults_grpc(service: Service, colour: str, shape: str, pushback: str) -> None:
-    """pushback.defaults (gRPC): negative, or no number: stop, whatever the policy."""
+    """pushback.defaults (gRPC): a negative or invalid pushback stops the call, whatever the policy."""
     service.does(("UNAVAILABLE", pushback), ("OK", NOTHING, "a"))
     assert called(service, colour, shape, Retry(on=Exception, backoff=[0])) == ("", "UNAVAILABLE")
     assert service.attempts == 1
@@ -182,7 +182,7 @@ def test_pushback_defaults_grpc(service: Service, colour: str, shape: str, pushb
 def test_budget_grpc_throttle_attribution(
     service: Service, colour: str, shape: str, code: str, pushback: str, tokens: float
 ) -> None:
-    """From 3 of 4 tokens; with 2 no call retries. "Do not retry" counts as a failure, as in gRPC."""
+    """The bucket starts with 3 of 4 tokens; with 2 it grants none. "Do not retry" takes one, as in gRPC."""
     bucket = TokenBucket.grpc(4, 0.8)
     bucket.failed()
     service.does((code, pushback), ("OK", NOTHING, "a"))
@@ -190,7 +190,7 @@ def test_budget_grpc_throttle_attribution(
     assert (bucket.snapshot()["tokens"], service.attempts) == (tokens, 1)
 
 
-# -------------------------------------------------------------------------- where it commits
+# -------------------------------------------------------------------------- commit points
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_stream_commit_points(
 
 @pytest.mark.parametrize("shape", ["Down", "Both"])
 def test_stream_commit_points_head(service: Service, shape: str) -> None:
-    """stream.commit_points: the head that a caller has looked at commits."""
+    """stream.commit_points: initial metadata that the caller has read commit the call."""
     request: Any = b"one" if shape == "Down" else [b"one"]
     service.does((*FAILED, "head"), ("OK", NOTHING, "a"))
     with grpc.insecure_channel(service.target, options=OPTIONS) as plain:
@@ -237,7 +237,7 @@ def test_stream_commit_points_head(service: Service, shape: str) -> None:
 @COLOURS
 @pytest.mark.parametrize("shape", ["Up", "Both"])
 def test_stream_commit_points_one_shot(service: Service, colour: str, shape: str) -> None:
-    """stream.commit_points: the first failure surfaces where requests are gone (there: refused)."""
+    """stream.commit_points: with one-shot requests the first failure is raised (others refuse them)."""
     service.does(FAILED, ("OK", NOTHING, "a"))
     requests = iter([b"one"])
     assert called(service, colour, shape, Retry(backoff=[0]), requests) == ("", "UNAVAILABLE")
@@ -247,7 +247,7 @@ def test_stream_commit_points_one_shot(service: Service, colour: str, shape: str
 @COLOURS
 @pytest.mark.parametrize("shape", ["Down", "Both"])
 def test_stream_commit_points_limits(service: Service, colour: str, shape: str) -> None:
-    """stream.commit_points: a limit of an attempt is none of the stream that has begun, so gRPC has none."""
+    """stream.commit_points: the limit of an attempt ends with the first message, so gRPC gets no deadline."""
     service.does(("OK", NOTHING, "a", "b"))
     policy = Retry(attempt_timeout=60, timeout=60)
     assert called(service, colour, shape, policy) == ("a b", "OK")

@@ -1,4 +1,4 @@
-"""Hedging: Finagle's backup requests, gRPC's hedging, and that of Tower, Polly, failsafe-go and Kevlar."""
+"""Hedging: Finagle's backup requests, and the hedging of gRPC, Tower, Polly, failsafe-go and Kevlar."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ def thrice_around(hedge: Hedge) -> Layer:
         pytest.param(
             late(1, on=OSError), "a:9 !b:0.5", "0 1: !b at 1.5, cut 1, won", id="hedge.kevlar_races.unhandled"
         ),
-        # A group begins when all of the one before have failed.
+        # A group of attempts starts when all attempts of the previous group have failed.
         pytest.param(
             lambda: thrice_around(late(1)()),
             "!a:2 !b:1.5 !c:2 !d:1.5 !e:2 !f:1.5",
             "0 1 2.5 3.5 5 6: !e at 7.5",
             id="hedge.kevlar_races.retry-outside",
         ),
-        # Each has 2 s of its own.
+        # Each attempt has a timeout of 2 s.
         pytest.param(
             lambda: late(1)() | Timeout(2),
             "a:9",
@@ -97,8 +97,10 @@ def test_one_call(colour: str, make: Callable[[], Layer], script: str, seen: str
 )
 @pytest.mark.parametrize("budget", [RetryBudget(0, 0), TokenBucket(1)])
 @in_async_code
-def test_a_budget_that_is_used_up(colour: str, budget: RetryBudget | TokenBucket, fact: str) -> None:
-    """There is no second attempt, and the first one is none the worse for it."""
+def test_with_an_exhausted_budget_there_is_no_hedge(
+    colour: str, budget: RetryBudget | TokenBucket, fact: str
+) -> None:
+    """The first attempt continues."""
     assert hedged_call(colour, late(1, budget=budget), "a:9 b:0.5") == "0: a at 9, suppressed"
 
 
@@ -127,7 +129,7 @@ SLOW, HEDGED, ALONE = "a:9 b:0.5", "0 1: b at 1.5, cut 1", "0: a at 9"
 
 @in_async_code
 def test_hedge_finagle_behaviour_deposits(colour: str) -> None:
-    """hedge.finagle_behaviour: 100 calls pay for one more hedge, and nothing into a shared budget."""
+    """hedge.finagle_behaviour: 100 calls allow one more hedge; a shared budget is not credited."""
     budget = RetryBudget(1, 5, credit="request")
     hedge = Hedge(1, 0.01, budget=budget)
     assert one_by_one(colour, hedge, SLOW, SLOW) == [HEDGED, ALONE]
@@ -151,7 +153,7 @@ def test_hedge_tower(colour: str, share: float, too_few: int) -> None:
 
 
 @in_async_code
-def test_hedge_kevlar_races_cancelled_before_it_is_late(colour: str) -> None:
+def test_hedge_kevlar_races_cancelled_during_the_delay(colour: str) -> None:
     """hedge.kevlar_races: a call that is cancelled during the hedge delay makes no further attempt."""
 
     async def waiting() -> list[float]:
@@ -165,15 +167,15 @@ def test_hedge_kevlar_races_cancelled_before_it_is_late(colour: str) -> None:
 
 
 @in_async_code
-def test_hedge_kevlar_races_a_loser_has_not_timed_out(colour: str) -> None:
-    """hedge.kevlar_races: the cancellation of a losing attempt counts as no failure."""
+def test_hedge_kevlar_races_a_cancelled_attempt_is_no_failure(colour: str) -> None:
+    """hedge.kevlar_races: a breaker does not count the losing attempt."""
     breaker = CircuitBreaker(failures=1)
     assert hedged_call(colour, lambda: late(1)() | breaker | Timeout(2), SLOW) == HEDGED + ", won"
     assert breaker.state == "closed"
 
 
 class Response:
-    """An answer that has to be closed in the end."""
+    """A response that must be closed."""
 
     def __init__(self, status: int) -> None:
         self.status, self.is_closed = status, False
@@ -187,7 +189,7 @@ def is_good(response: Response) -> bool:
 
 
 @in_async_code
-def test_stream_commit_points_what_is_discarded_is_closed(colour: str) -> None:
+def test_stream_commit_points_a_losing_response_is_closed(colour: str) -> None:
     """stream.commit_points: once the winner is known."""
     responses = [Response(503), Response(200)]
     called: list[Response] = []
@@ -212,7 +214,7 @@ def host() -> str:
 
 @in_async_code
 def test_pipeline_dotnet_standard_hedging(colour: str) -> None:
-    """pipeline.dotnet_standard: a timeout, the hedge, and for each endpoint a rate, a breaker, a timeout."""
+    """pipeline.dotnet_standard: a timeout, the hedge, then a rate, a breaker and a timeout per endpoint."""
     rate = Keyed(host, lambda: RateLimit(10, burst=5))
     breaker = Keyed(host, CircuitBreaker)
     pipeline = Timeout(30) | late(1)() | rate | breaker | Keyed(host, lambda: Timeout(10))

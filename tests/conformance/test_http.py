@@ -30,7 +30,7 @@ def name(request: pytest.FixtureRequest) -> str:
 def call(
     name: str, server: Server, script: str, method: str = "GET", policy: Layer | None = None, **options: Any
 ) -> tuple[Seen, list[Received]]:
-    """Make one call; return the caller's result, and the requests received."""
+    """Make one call, and return its result and the received requests."""
     url = server.url(script)
     with client(name, policy or httpware()) as http:
         seen = http.request(method, url, **options)
@@ -41,7 +41,7 @@ def call(
 
 
 def test_hw_rt_04_statuses(name: str, server: Server) -> None:
-    """HW-RT-04: the same statuses are retried; and 425, Cloudflare's own, and 529."""
+    """HW-RT-04: the same statuses are retried, and 425, Cloudflare's statuses and 529."""
     with client(name, httpware()) as http:
         for status in (408, 429, 502, 503, 504):
             assert (status, http.get(server.url(f"{status},200")).status) == (status, 200)
@@ -69,7 +69,7 @@ def test_hw_rt_05(name: str, server: Server) -> None:
 
 
 def test_hw_rt_06(name: str, server: Server) -> None:
-    """HW-RT-06: unless the policy names the method, in any case."""
+    """HW-RT-06: unless the policy lists the method, case-insensitively."""
     seen, received = call(name, server, "503,200", "POST", httpware(on=rule(methods=["post"])))
     assert (seen.status, len(received)) == (200, 2)
 
@@ -99,7 +99,7 @@ def test_hw_rt_18_http(name: str, server: Server) -> None:
         pytest.param({"statuses": 503}, id="HW-RT-24.statuses"),
     ],
 )
-def test_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_options_of_a_rule_are_rejected(wrong: dict[str, Any]) -> None:
     """A string instead of a set of methods, or a number instead of statuses, is rejected (httpware: not)."""
     with pytest.raises(TypeError, match=next(iter(wrong))):
         rule(**wrong)
@@ -109,7 +109,7 @@ def test_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_hw_rt_21(name: str, server: Server) -> None:
-    """HW-RT-21: a body that is gone is not sent again, though the method would allow it; nothing is spent."""
+    """HW-RT-21: a one-shot body is not resent, although the method allows it, and no grant is spent."""
     budget = Bucket()
     seen, received = call(name, server, "503", "PUT", httpware(budget=budget), body=once(name))
     assert (seen.status, [one.body for one in received]) == (503, [b"hello world"])
@@ -121,7 +121,7 @@ def test_hw_rt_21(name: str, server: Server) -> None:
 
 
 def test_hw_rt_22(name: str, server: Server) -> None:
-    """HW-RT-22: where the method was reason enough, the body is not blamed."""
+    """HW-RT-22: if the method forbids resending, the reason is not the body."""
     seen, received = call(name, server, "503", "POST", body=once(name))
     assert (seen.status, len(received), seen.report().reason) == (503, 1, Reason.stopped)
     seen, received = call(name, server, "rst~late", "POST", body=once(name))
@@ -132,11 +132,11 @@ def test_kt_http_01(name: str, server: Server) -> None:
     """KT-HTTP-01: a one-shot body is sent once; here the rule is still called, for the report."""
     asked: list[Exception] = []
 
-    def asking(error: Exception) -> bool:
+    def rule_of_caller(error: Exception) -> bool:
         asked.append(error)
         return True
 
-    seen, received = call(name, server, "503", "PUT", httpware(on=asking), body=once(name))
+    seen, received = call(name, server, "503", "PUT", httpware(on=rule_of_caller), body=once(name))
     assert (seen.status, len(received), len(asked)) == (503, 1, 1)
 
 
@@ -169,7 +169,7 @@ def test_stream_replay_body_partial(name: str, server: Server) -> None:
 
 
 def test_hw_err_01_statuses(name: str, server: Server) -> None:
-    """HW-ERR-01: a bad status is an answer, and not an error of ours; `raise_for_status` is the client's."""
+    """HW-ERR-01: a response with an error status is returned; `raise_for_status` is the client's."""
     with client(name, httpware()) as http, client(name, bare=True) as bare:
         for status in (200, 204, 301, 304, 400, 401, 403, 404, 409, 418, 422, 429, 500, 502, 503, 599):
             url = server.url(str(status))
@@ -200,7 +200,7 @@ def test_hw_err_01_errors(name: str, server: Server, script: str) -> None:
     assert report(seen.error) is None or seen.report().reason in (Reason.attempts, Reason.stopped)
     try:
         copied = pickle.loads(pickle.dumps(plain.error))
-    except Exception:  # then the client's own error does not travel, with or without us
+    except Exception:  # the client's own error cannot be pickled, with or without redouble
         return
     copied = pickle.loads(pickle.dumps(seen.error))
     assert getattr(copied, "__notes__", []) == seen.notes
@@ -209,13 +209,13 @@ def test_hw_err_01_errors(name: str, server: Server, script: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in CLIENTS if "trio" not in name])
 def test_hw_err_01_decoding(name: str, server: Server) -> None:
-    """HW-ERR-01: the same of what cannot be decoded; on Trio httpx itself would leave it unclosed."""
+    """HW-ERR-01: also for a body that cannot be decoded. Not on Trio, where httpx does not close it."""
     url = server.url("200~h.content-encoding=gzip~body=no")
     with client(name, httpware()) as http, client(name, bare=True) as bare:
         seen, plain = http.get(url), bare.get(url)
     assert type(seen.error) is type(plain.error)
     assert seen.error is not None
-    assert len(server.ledger(url)) == 2  # one of each: the same bytes would come again
+    assert len(server.ledger(url)) == 2  # one request of each client: it is not retried
 
 
 def get(http: Client, url: str, limit: float | None) -> Seen:
@@ -238,5 +238,5 @@ def get(http: Client, url: str, limit: float | None) -> Seen:
     ],
 )
 def test_hw_red_01(url: str, shown: str) -> None:
-    """HW-RED-01: an address without its secrets."""
+    """HW-RED-01: the secrets in an address are redacted."""
     assert redact(url) == shown

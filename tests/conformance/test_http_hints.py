@@ -1,4 +1,4 @@
-"""Hints in headers: what httpware, go-retryablehttp, Envoy, smithy and botocore read, and what we do."""
+"""Hints in headers, compared with httpware, go-retryablehttp, Envoy, smithy and botocore."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def name(request: pytest.FixtureRequest) -> str:
 def waits(
     http: Client, server: Server, script: str, clock: Virtual
 ) -> tuple[int | None, str | None, list[float]]:
-    """Make one call; return the status, the reason of its end, and the delays."""
+    """Make one call, and return the status, the reason and the delays."""
     clock.waits.clear()
     seen = http.get(server.url(script))
     return seen.status, seen.report().reason, [*clock.waits]
@@ -58,7 +58,7 @@ def policy(clock: Virtual, **options: Any) -> Retry:
         ("2, 3", None),
         ("Wed, 21 Oct 2015 07:28:00 GMT", 0),
         ("2099-10-21T07:28:00Z", None),
-        # Different in httpware, which reads 0, 3, 1000, nothing, and infinity.
+        # httpware parses these as 0, 3, 1000, nothing, and infinity.
         ("-5", None),
         ("+3", None),
         ("1_000", None),
@@ -67,7 +67,7 @@ def policy(clock: Virtual, **options: Any) -> Retry:
     ],
 )
 def test_hw_ra_01(text: str, expected: float | None) -> None:
-    """HW-RA-01: whole or fractional seconds, strictly as the standard writes them, or a date."""
+    """HW-RA-01: whole or fractional seconds, in the strict format of the standard, or a date."""
     assert retry_after({"Retry-After": text}, NOW.replace(year=2026)) == expected
 
 
@@ -94,7 +94,7 @@ def test_hw_ra_01_dates(text: str) -> None:
     ],
 )
 def test_retry_after_parse(values: list[str] | None, expected: float | None) -> None:
-    """retry_after.parse: the first value counts; a date that is past is now."""
+    """retry_after.parse: the first value counts; a date in the past is zero."""
     assert retry_after({} if values is None else {"Retry-After": values}, NOW) == expected
     assert retry_after([("retry-after", value) for value in values or ()], NOW) == expected
 
@@ -135,17 +135,18 @@ def test_retry_after_envoy_reset(headers: dict[str, str], expected: float) -> No
 # ----------------------------------------------------------------------------- in a call
 
 
-def test_too_long_a_hint(name: str, server: Server) -> None:
-    """retry_after.parse, retry_after.envoy_reset: too long a wait ends the call; no retry comes earlier.
+def test_a_hint_that_is_too_long_ends_the_call(name: str, server: Server) -> None:
+    """retry_after.parse, retry_after.envoy_reset: there is no earlier retry.
 
-    Linkerd cuts it to its maximum, Envoy goes by its own backoff: both come before the server wants them.
+    Linkerd shortens the hint to its maximum, Envoy uses its own backoff: both retry before the requested
+    time.
     """
     clock = Virtual()
     with client(name, policy(clock, hints=Hints(longest=300, spread=0))) as http:
         assert waits(http, server, "429~ra=3600,200", clock) == (429, Reason.hint_too_long, [])
         assert waits(http, server, "429~ra=301,200", clock) == (429, Reason.hint_too_long, [])
         assert waits(http, server, "429~ra=300,200", clock) == (200, None, [300])
-        assert waits(http, server, "429~ra=0,200", clock) == (200, None, [1])  # then it is our backoff
+        assert waits(http, server, "429~ra=0,200", clock) == (200, None, [1])  # the backoff applies
 
 
 @pytest.mark.parametrize(
@@ -153,13 +154,15 @@ def test_too_long_a_hint(name: str, server: Server) -> None:
     [
         pytest.param(503, 7, id="retry_after.status_gate.503"),
         pytest.param(429, 7, id="retry_after.status_gate.429"),
-        # Honoured with every retried status, as in .NET.
+        # As in .NET.
         pytest.param(502, 7, id="retry_after.status_gate.502"),
         pytest.param(408, 7, id="retry_after.status_gate.408"),
     ],
 )
-def test_status_gate(name: str, server: Server, status: int, waited: float) -> None:
-    """A Retry-After is honoured with every retried status."""
+def test_retry_after_is_used_with_every_retried_status(
+    name: str, server: Server, status: int, waited: float
+) -> None:
+    """Not only with 429 and 503."""
     clock = Virtual()
     with client(name, policy(clock)) as http:
         assert waits(http, server, f"{status}~ra=7,200", clock) == (200, None, [waited])
@@ -169,7 +172,7 @@ def test_status_gate(name: str, server: Server, status: int, waited: float) -> N
 
 
 def aws_error(status: int, code: str = "Unknown") -> Exception:
-    """Make an error as botocore does: it is known by its name."""
+    """Return an error like botocore's, which is recognised by its name."""
     kind = type("ClientError", (Exception,), {"__module__": "botocore.exceptions"})
     error: Any = kind("no")
     error.response = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
@@ -179,7 +182,7 @@ def aws_error(status: int, code: str = "Unknown") -> Exception:
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
 def test_aws_classification_transient(status: int) -> None:
-    """aws.classification: these statuses pass."""
+    """aws.classification: these statuses are retried."""
     found = transient(aws_error(status))
     assert found is not None
     assert (found.action, found.kind) == ("retry", Kind.server)
@@ -187,7 +190,7 @@ def test_aws_classification_transient(status: int) -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 501])
 def test_aws_classification_not_retried(status: int) -> None:
-    """aws.classification: these do not."""
+    """aws.classification: these statuses are not."""
     assert transient(aws_error(status)) is None
 
 

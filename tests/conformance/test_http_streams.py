@@ -1,4 +1,4 @@
-"""Answers as streams, over HTTP: retried until their first byte, and never after it, with every client."""
+"""Streamed responses over HTTP: retried before their first byte, and never after it, with every client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redouble import CircuitBreaker, Layer, Reason, Retry
 from tests.support.http.clients import CLIENTS, Seen, client
 from tests.support.servers import Received, Server, pattern
 
-SILENCE = 0.2  # seconds that a client waits for the next piece
+SILENCE = 0.2  # the read timeout of the client, in seconds
 DRIPPED = b"abcdefghij"
 CHUNKED = "503~chunked~size=200000~piece=9000"
 KEY = {"Idempotency-Key": "k"}
@@ -36,7 +36,7 @@ def policy(**options: Any) -> Retry:
 def streamed(
     name: str, server: Server, script: str, layer: Layer | None = None, method: str = "GET", **options: Any
 ) -> tuple[Seen, list[Received]]:
-    """Iterate over the body of a response; return the caller's result, and the requests received."""
+    """Iterate over the body of a response, and return the result and the received requests."""
     url = server.url(script)
     with client(name, layer or policy(), **options.pop("of_client", {})) as http:
         seen = http.request(method, url, stream=True, **options)
@@ -75,7 +75,7 @@ def test_lf_adr_05_before_any_chunk(name: str, server: Server) -> None:
 def test_lf_adr_05_after_a_chunk(
     name: str, server: Server, script: str, method: str, options: dict[str, Any]
 ) -> None:
-    """LF-ADR-05: after one it is raised at once, for every request."""
+    """LF-ADR-05: after a chunk an error is raised at once, for every request."""
     seen, received = streamed(name, server, script, method=method, **options)
     check_committed(seen, received)
     assert events(seen) <= 1
@@ -85,7 +85,7 @@ def test_lf_adr_05_after_a_chunk(
 
 
 def test_hw_st_01(name: str, server: Server) -> None:
-    """HW-ST-01: a stream is retried as anything else is (httpware: it is not); a last 503 can be read."""
+    """HW-ST-01: a stream is retried like other requests (not in httpware); a final 503 can be read."""
     seen, received = streamed(name, server, "503,200")
     assert (seen.status, len(received)) == (200, 2)
     seen, received = streamed(name, server, "503~body=sorry")
@@ -98,7 +98,7 @@ def test_hw_st_01(name: str, server: Server) -> None:
 
 @pytest.mark.parametrize("inside", [False, True])
 def test_stream_commit_points_first_byte(name: str, server: Server, inside: bool) -> None:
-    """stream.commit_points: once a byte is out nothing is retried; a breaker has seen what failed before."""
+    """stream.commit_points: after the first byte nothing is retried, with a breaker inside or outside."""
     breaker = CircuitBreaker(failures=9)
     layer = policy() | breaker if inside else breaker | policy()
     seen, received = streamed(name, server, "503,sse~cut=2,sse", layer)
@@ -107,7 +107,7 @@ def test_stream_commit_points_first_byte(name: str, server: Server, inside: bool
 
 
 def test_stream_commit_points_head(name: str, server: Server) -> None:
-    """stream.commit_points: a body that breaks before its first byte restarts (gRPC: the head commits)."""
+    """stream.commit_points: a body that breaks before its first byte restarts (in gRPC the head commits)."""
     seen, received = streamed(name, server, "sse~cut=0,200~chunked~cut=0,sse")
     assert (seen.error, events(seen), len(received)) == (None, 4, 3)
     assert seen.report().attempts == 3
@@ -117,7 +117,7 @@ def test_stream_commit_points_head(name: str, server: Server) -> None:
 
 
 def test_stream_commit_points_mid_way(name: str, server: Server) -> None:
-    """stream.commit_points: a break is raised; a call that reads the whole body is restarted."""
+    """stream.commit_points: a break is raised, but a call that reads the whole body is restarted."""
     url = server.url("200~size=9000~cut=4000,200~size=9000")
     with client(name, policy()) as http:
         assert http.get(url).content == pattern(9000)
@@ -128,14 +128,14 @@ def test_stream_commit_points_mid_way(name: str, server: Server) -> None:
 
 @pytest.mark.quiet
 def test_stream_commit_points_time_after_commit(name: str, server: Server) -> None:
-    """stream.commit_points: the limit of an attempt that passes after the commit cuts nothing."""
+    """stream.commit_points: the limit of an attempt does not cancel it after the commit."""
     layer = policy(attempt_timeout=0.3, attempts=9)
     seen, _ = streamed(name, server, f"200~body={DRIPPED.decode()}~drip=0.06", layer)
     assert (seen.error, b"".join(seen.pieces)) == (None, DRIPPED)
 
 
 def test_stream_commit_points_one_shot(name: str, server: Server) -> None:
-    """stream.commit_points: with a body that is gone, the first failure surfaces."""
+    """stream.commit_points: with a one-shot body the first failure is returned."""
 
     def pieces() -> Generator[bytes]:
         yield b"a"
@@ -150,7 +150,7 @@ def test_stream_commit_points_one_shot(name: str, server: Server) -> None:
 
 @pytest.mark.parametrize("discarded", ["503", "503~size=200000", CHUNKED, "sse~cut=0"])
 def test_stream_commit_points_discarded(name: str, server: Server, discarded: str) -> None:
-    """stream.commit_points: a discarded response is closed first: a pool of one connection is enough."""
+    """stream.commit_points: a discarded response is closed, so a pool of one connection is enough."""
     if "trio" in name and discarded == CHUNKED:
         pytest.skip("httpcore leaves to Trio an iterator that was begun, and Trio complains")
     url = server.url(f"{discarded},{discarded},{discarded},200")

@@ -35,7 +35,7 @@ def server() -> Generator[Server]:
 
 @pytest.fixture(autouse=True)
 def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """Have everything logged: what httpware has four loggers for goes to `redouble`."""
+    """Log everything: httpware has four loggers, here there is one, `redouble`."""
     caplog.set_level(logging.DEBUG, "redouble")
     with logs.instrument():
         yield caplog
@@ -66,7 +66,7 @@ def test_hw_obs_01_a_warning_for_each_call_given_up(
     server: Server,
     logged: pytest.LogCaptureFixture,
 ) -> None:
-    """HW-OBS-01: with attempts, status, error and reason; without the method."""
+    """HW-OBS-01: with attempts, status, error and reason, but without the method."""
     with client(name, httpware()) as http:
         seen = http.request(method, server.url(script), body=once(name) if body else None)
     warnings: list[Any] = [record for record in logged.records if record.levelno >= logging.WARNING]
@@ -78,7 +78,7 @@ def test_hw_obs_01_a_warning_for_each_call_given_up(
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_hw_rt_18_refused_by_the_budget(name: str, server: Server, logged: pytest.LogCaptureFixture) -> None:
-    """HW-OBS-01, HW-RT-18: `retry.budget_refused` is a call that was given up, with that reason."""
+    """HW-OBS-01, HW-RT-18: `retry.budget_refused` is a call given up with the reason ``budget`` here."""
     with client(name, httpware(budget=RetryBudget(ratio=0, per_second=0))) as http:
         http.get(server.url("503"))
     [one] = [vars(record) for record in logged.records if record.levelno >= logging.WARNING]
@@ -89,7 +89,7 @@ def test_hw_rt_18_refused_by_the_budget(name: str, server: Server, logged: pytes
 def test_hw_obs_01_a_retry_that_is_taken_deviates(
     name: str, server: Server, logged: pytest.LogCaptureFixture
 ) -> None:
-    """HW-OBS-01, HW-RT-02: httpware does not log it; here its level is INFO."""
+    """HW-OBS-01, HW-RT-02: httpware does not log it; here it is logged at the level INFO."""
     with client(name, httpware()) as http:
         http.get(server.url("503,200"))
     told: list[Any] = [record for record in logged.records if record.levelno >= logging.INFO]
@@ -100,7 +100,7 @@ def test_hw_obs_01_a_retry_that_is_taken_deviates(
 
 @every_colour
 def test_hw_obs_01_a_circuit(colour: str, logged: pytest.LogCaptureFixture) -> None:
-    """HW-OBS-01, HW-CB-07: opened, rejected, half open and closed; some of it a breaker logs itself."""
+    """HW-OBS-01, HW-CB-07: opened, rejected, half open and closed; some messages the breaker logs itself."""
     script = "500 500 later:10 rejected:20 rejected:20 later:20 200 closed"
     circuits.run(colour, script, failures=2, cooldown=30, name="users")
     counted = "further rejections are counted, and not logged"
@@ -116,7 +116,7 @@ def test_hw_obs_01_a_circuit(colour: str, logged: pytest.LogCaptureFixture) -> N
 
 @every_colour
 def test_hw_obs_01_a_bulkhead(colour: str, logged: pytest.LogCaptureFixture) -> None:
-    """HW-OBS-01: rejected; its caller has the error, so it is logged only at the level DEBUG."""
+    """HW-OBS-01: a rejection is logged at the level DEBUG, because the caller has the error."""
     bulkhead, script = Bulkhead(1, wait=0, name="pool"), Script(ok())
     with bulkhead, pytest.raises(errors.BulkheadFull):
         in_colour(colour, bulkhead(script), bulkhead(script.aio))
@@ -125,7 +125,7 @@ def test_hw_obs_01_a_bulkhead(colour: str, logged: pytest.LogCaptureFixture) -> 
 
 @pytest.mark.parametrize("colour", ["sync", *ASYNC])
 def test_hw_obs_01_a_limit(colour: str, logged: pytest.LogCaptureFixture) -> None:
-    """HW-OBS-01, HW-TO-01: `timeout.exceeded`."""
+    """HW-OBS-01, HW-TO-01: it corresponds to `timeout.exceeded`."""
 
     def slow() -> None:
         SYSTEM.sleep(1)
@@ -145,7 +145,7 @@ def test_hw_obs_01_a_limit(colour: str, logged: pytest.LogCaptureFixture) -> Non
 def test_hw_obs_01_a_broken_span_never_breaks_the_call(
     colour: str, broken: str, times: int, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
 ) -> None:
-    """HW-OBS-01: it succeeds, or fails as it would have failed; the mistake is logged."""
+    """HW-OBS-01: the error of the span is logged."""
     touched: list[int] = []
 
     def breaking(*_: object) -> None:

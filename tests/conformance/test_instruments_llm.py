@@ -1,4 +1,4 @@
-"""What llm-fiber's decision record counts, measures and logs of each call of a language model."""
+"""Metrics and logs of calls of language models, according to llm-fiber's decision record."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.scripted import Virtual
 
 URL = "http://model.test/v1/chat?key=secret"
 LABELS = {"provider": "acme", "model": "small"}
-TAKES = 0.25  # seconds, each attempt
+TAKES = 0.25  # seconds for each attempt
 DELAYS = (0.5, 1.0)
 
 every_colour = pytest.mark.parametrize("colour", EVERY)
@@ -33,7 +33,7 @@ every_way = pytest.mark.parametrize("way", ["function", "client", "model"])
 
 
 class Model:
-    """A language model that answers with a status, or not at all, and the caller's policy."""
+    """A scripted language model, which responds with a status or not at all, and a policy for it."""
 
     def __init__(self, library: ModuleType, *answers: int | str) -> None:
         self.library: Any = library
@@ -42,7 +42,7 @@ class Model:
         self.policy = Retry(attempts=3, backoff=DELAYS, clock=self.clock, name="chat", labels=LABELS)
 
     def guarded(self) -> llm.Model:
-        """Return the same policy, as an `llm.Model` that has the labels."""
+        """Return an `llm.Model` with the same policy, which adds the labels."""
         return llm.Model("acme", "small", policy=replace(self.policy, labels={}), worker=None)
 
     def answer(self, request: Any) -> Any:
@@ -53,7 +53,7 @@ class Model:
         raise getattr(self.library, answer)("lost", request=request)
 
     def ask(self, colour: str, way: str) -> None:
-        """Call it: by a function that raises for an error status, or by a client whose transport retries.
+        """Call the model by a function that raises for a status, or by a client whose transport retries.
 
         The function may be called by a policy, or by an `llm.Model`.
         """
@@ -106,7 +106,7 @@ def test_lf_adr_07_retries(
     kind: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """LF-ADR-07: by provider, model and reason; the line of a log has the same, and more."""
+    """LF-ADR-07: counted by provider, model and reason, which are also in the log record."""
     caplog.set_level(logging.DEBUG, "redouble")
     with logs.instrument(), memory.instrument() as metrics:
         Model(library, answer, answer, 200).ask(colour, way)
@@ -134,9 +134,12 @@ def test_lf_adr_07_retries(
 def test_lf_adr_07_errors(
     colour: str, library: ModuleType, way: str, answer: int | str, attempts: int
 ) -> None:
-    """LF-ADR-07: by provider, model and code: the status, or else the type of the error."""
-    attempts = 3 if (answer, way) == (500, "model") else attempts  # its table has every 5xx
-    with memory.instrument() as metrics, suppress(library.HTTPError):  # a client of ours returns the answer
+    """LF-ADR-07: counted by provider, model and code, which is the status or the type of the error."""
+    attempts = 3 if (answer, way) == (500, "model") else attempts  # the table of a model retries every 5xx
+    with (
+        memory.instrument() as metrics,
+        suppress(library.HTTPError),
+    ):  # a client with redouble's transport returns the response
         Model(library, answer).ask(colour, way)
     assert metrics.series()["errors"] == {
         (("name", "chat"), ("code", str(answer)), ("provider", "acme"), ("model", "small")): 1
@@ -163,7 +166,7 @@ def test_lf_adr_07_latency(colour: str, library: ModuleType, way: str) -> None:
 @every_colour
 @pytest.mark.parametrize("way", ["function", "model"])
 def test_lf_adr_07_time_to_first_byte(colour: str, way: str) -> None:
-    """LF-ADR-07: of a stream, from the beginning of the call to its first chunk."""
+    """LF-ADR-07: of a stream, from the start of the call to the first chunk."""
     model = Model(httpx, 503, 200)
 
     def chunks() -> Generator[str]:

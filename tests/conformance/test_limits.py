@@ -1,4 +1,4 @@
-"""Limits that cut async code: qubit-retry (Q, N), smithy-kotlin (KT), Finagle."""
+"""Time limits that cancel async code: qubit-retry (Q, N), smithy-kotlin (KT), Finagle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def arbitrated(fact: str, limit: str, reason: Reason, attempts: int, **options: 
 UNJUDGED: dict[str, Any] = {"on": [answers({})]}
 
 FLOWS = [
-    # A rule that refuses everything refuses timeouts too (qubit: those are left to their own policy).
+    # A rule that stops at everything stops at timeouts too (in qubit they have their own policy).
     limited(
         "Q-B02-deviates",
         ok("late", takes=10),
@@ -98,7 +98,7 @@ FLOWS = [
         attempt_timeout=1,
         expected={"type": OVER, "reason": Reason.work_timeout, "limit": "work", "calls": 0, "last": None},
     ),
-    # Of an explicit "retry" and a hint the first decides, as everywhere (Q-X02); a hint alone is heeded.
+    # Of an explicit "retry" and a hint the first decides, as everywhere (Q-X02); a hint alone is used.
     limited(
         "Q-X03",
         ok("late", takes=100),
@@ -126,10 +126,10 @@ FLOWS = [
     arbitrated("N-10.5", "attempt", Reason.stopped, 1, attempt_timeout=5, total=5, **STOP),
     arbitrated("N-10.5-retried", "attempt", Reason.timeout, 1, attempt_timeout=5, total=5, **AGAIN),
     arbitrated("N-10.6", "attempt", Reason.attempts, 3, attempt_timeout=10, **AGAIN),
-    # Of qubit's two budgets that cut nothing, ours cuts: `work_timeout` is a limit like `timeout`.
+    # In qubit two time budgets cancel nothing; here `work_timeout` cancels like `timeout`.
     limited("N-06", ok("late", takes=500), give_up_after=10, expected={"ok": "late", "calls": 1}),
     arbitrated("N-06-deviates", "work", Reason.work_timeout, 1, work_timeout=10),
-    # The moment is fixed when the call begins: what an observer takes is missing at the end.
+    # The deadline is fixed when the call starts, so the time that an observer takes is missing at the end.
     limited(
         "N-23.fixed",
         LATE,
@@ -159,7 +159,7 @@ FLOWS = [
         budget=Bucket,
         expected={"type": OVER, "attempts": 1, "last": None, "cause": None, "trail": [], "now": 1},
     ),
-    # The error of the attempt before is the cause (smithy-kotlin raises it as it is).
+    # The error of the previous attempt is the cause (smithy-kotlin raises it unchanged).
     limited(
         "KT-TIME-02-deviates",
         fail("Flaky", takes=1, verdict=Verdict.retry(kind=Kind.client)),
@@ -180,7 +180,7 @@ FLOWS = [
     limited(
         "KT-TIME-04", ok("late", takes=0.3), attempts=3, total=0.2, expected={"type": OVER, "attempts": 1}
     ),
-    # The time left for each attempt; the first one of Finagle's takes 10 of its 100.
+    # The time left for each attempt; in Finagle's fact the first one takes 10 of 100.
     *(
         limited(
             f"timeout.deadline_math.{name}",
@@ -200,26 +200,26 @@ FLOWS = [
 
 @in_every_colour(FLOWS)
 def test_one_call(colour: str, row: Flow) -> None:
-    """The limit that fires, the decision about it, and the result."""
+    """The limit that is reached, the decision about it, and the result."""
     check(colour, row)
 
 
 @pytest.mark.parametrize("rules", [AGAIN, STOP], ids=["Q-R09.retry", "Q-R09.abort"])
-def test_what_blocks_cannot_be_limited(rules: dict[str, Any]) -> None:
-    """Q-R09, Q-V03: nothing is called, and the message names what can be limited."""
+def test_blocking_code_without_a_worker_cannot_be_limited(rules: dict[str, Any]) -> None:
+    """Q-R09, Q-V03: nothing is called, and the message names the alternatives."""
     calls: list[int] = []
     policy = Retry(on=rules["rules"], attempts=1, attempt_timeout=1)
     for way in (policy.call, policy.run, policy):
         with pytest.raises(
             TypeError, match=r"^attempt_timeout= cannot .*worker=Worker\(\).*policy\.acall\("
-        ) as said:
+        ) as raised:
             way(lambda: calls.append(1))
-        assert "timeout= and give_up_after=" in str(said.value)
+        assert "timeout= and give_up_after=" in str(raised.value)
     assert calls == []
 
 
-def test_what_is_written_about_limits() -> None:
-    """Q-D03, Q-D04, Q-B05, Q-V06: a limit of zero for an attempt is refused, and by default there is none."""
+def test_the_values_of_attempt_timeout() -> None:
+    """Q-D03, Q-D04, Q-B05, Q-V06: zero is refused, and by default there is no limit."""
     with pytest.raises(ValueError, match="attempt_timeout=0"):
         Retry(attempt_timeout=0)
     assert Retry().attempt_timeout is None

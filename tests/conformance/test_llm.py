@@ -1,6 +1,6 @@
-"""Calls of language models: llm-fiber's decision record and what its code does, through an `llm.Model`.
+"""Calls of language models through an `llm.Model`: llm-fiber's decision record and the facts of its code.
 
-What its metrics and logs are is in test_instruments_llm, what calls may spend in test_llm_spend.
+Metrics and logs are in test_instruments_llm, spending limits in test_llm_spend.
 """
 
 from __future__ import annotations
@@ -88,12 +88,12 @@ class Asked:
 
     def fails(self, colour: str, model: Model) -> Report:
         """Make a call, and return its error, which is the last error of the model."""
-        with pytest.raises(Exception) as caught:  # noqa: PT011  it is looked at
+        with pytest.raises(Exception) as caught:  # noqa: PT011  checked below
             self.call(colour, model)
         assert caught.value is self.raised
-        story = report(caught.value)
-        assert story is not None
-        return story
+        call_report = report(caught.value)
+        assert call_report is not None
+        return call_report
 
 
 class Streamed:
@@ -148,7 +148,7 @@ class Streamed:
     [(1.0, [0.2, 0.4, 0.8, 1.6, 2.0]), (0.5, [0.1, 0.2, 0.4, 0.8, 1.0]), (0.0, [])],
 )
 def test_lf_adr_01_full_jitter(colour: str, drawn: float, delays: list[float]) -> None:
-    """LF-ADR-01: between nothing and 200 ms, doubled for each attempt, up to 2000 ms."""
+    """LF-ADR-01: from zero up to 200 ms, doubled for each attempt, up to 2000 ms."""
     clock = Virtual()
     policy = presets.llm(attempts=6, timeout=None, clock=clock, random=Draws(drawn))
     Asked(RESET).fails(colour, model(policy))
@@ -162,8 +162,8 @@ def test_lf_adr_01_four_attempts_in_30_seconds(colour: str) -> None:
     assert usual.timeouts == Timeouts(connect=5, read=30, total=30)
     asked = Asked(RESET)
     with virtual_time():
-        story = asked.fails(colour, Model("acme", "small", worker=None))
-    assert (asked.calls, story.reason) == (4, Reason.attempts)
+        call_report = asked.fails(colour, Model("acme", "small", worker=None))
+    assert (asked.calls, call_report.reason) == (4, Reason.attempts)
 
 
 @every_colour
@@ -185,8 +185,8 @@ def test_lf_adr_01_four_attempts_in_30_seconds(colour: str) -> None:
     ],
     ids=repr,
 )
-def test_the_table_of_the_record(colour: str, error: Fault, again: bool) -> None:
-    """The classification table of LF-ADR-01's decision record: errors retried before a stream."""
+def test_the_classification_table_of_the_decision_record(colour: str, error: Fault, again: bool) -> None:
+    """Of LF-ADR-01: errors that are retried before a stream starts."""
     asked = Asked(error, "ok")
     if again:
         assert asked.call(colour, model()) == "ok"
@@ -252,9 +252,9 @@ def test_lf_adr_05_streams(
     else:
         with pytest.raises(error.kind) as caught:
             streamed.read(colour, guarded)
-        story = report(caught.value)
-        assert story is not None
-        assert story.reason == Reason.committed
+        call_report = report(caught.value)
+        assert call_report is not None
+        assert call_report.reason == Reason.committed
     assert (streamed.chunks, streamed.opened) == (chunks, 1 if error else 2)
 
 
@@ -267,13 +267,13 @@ def test_lf_adr_05_streams(
     ],
 )
 def test_lf_adr_05_limits(colour: str, stream: list[object], reason: str) -> None:
-    """LF-ADR-05: 30 s of silence, and 30 s in all, end a stream that has begun; it is not read again."""
+    """LF-ADR-05: 30 s of silence, or 30 s in all, end a stream that has started; it is not retried."""
     streamed = Streamed(stream, ["a", "b"])
     with pytest.raises(TimeoutError) as caught:
         streamed.read(colour, model(timeouts=Timeouts(connect=5, read=30, total=30.5)))
-    story = report(caught.value)
-    assert story is not None
-    assert (story.reason, story.labels) == (reason, {"provider": "acme", "model": "small"})
+    call_report = report(caught.value)
+    assert call_report is not None
+    assert (call_report.reason, call_report.labels) == (reason, {"provider": "acme", "model": "small"})
     assert (streamed.opened, streamed.log[-1]) == (1, "closed 1")
 
 
@@ -310,14 +310,14 @@ def test_commit_points(
 
 @every_async
 def test_commit_points_attempt_timeout(colour: str) -> None:
-    """stream.commit_points: the limit of an attempt ends with the first chunk, and cuts nothing after it."""
+    """stream.commit_points: the limit of an attempt ends with the first chunk."""
     streamed = Streamed([0.5, "a", 3.0, "b", 3.0, "c"])
     policy = Retry(backoff=[0], attempt_timeout=1)
     streamed.read(colour, model(policy))
     assert (streamed.chunks, streamed.opened) == (["a", "b", "c"], 1)
 
 
-# ------------------------------------------------------------------------ what its code does
+# ------------------------------------------------------------------ the behaviour of its code
 
 
 @pytest.mark.parametrize(
@@ -350,13 +350,13 @@ def test_lf_code_04_refused(make: Callable[[], object], named: str) -> None:
 
 
 def test_lf_code_04_total_below_connect_deviates(recwarn: pytest.WarningsRecorder) -> None:
-    """LF-CODE-04: no warning of a total below the other limits: it is the limit for them too."""
+    """LF-CODE-04: a total below the other limits causes no warning, because it limits them too."""
     limits = Timeouts(total=3)
     assert not recwarn.list
     assert limits.within(3)["connect"] == limits.within(3)["read"] == pytest.approx(3, abs=0.02)
 
 
-LIKE = {  # what here is like the errors there
+LIKE = {  # llm-fiber's errors, and the corresponding ones
     "FiberConnectionError": Fault(ConnectionError, "lost"),
     "FiberTimeoutError": Fault(TimeoutError, "late"),
     "FiberRateLimitError": answered(429),
@@ -391,7 +391,7 @@ def test_lf_code_03_statuses(colour: str, status: int) -> None:
 @every_colour
 @pytest.mark.parametrize("status", [408, 501, 520, 529])
 def test_lf_code_03_statuses_deviate(colour: str, status: int) -> None:
-    """LF-CODE-03: and so is every other 5xx, as the record has it, and 408, a request that timed out."""
+    """LF-CODE-03: so are all other 5xx, as in the decision record, and 408, a request timeout."""
     asked = Asked(answered(status), "ok")
     assert asked.call(colour, model()) == "ok"
 
@@ -399,7 +399,7 @@ def test_lf_code_03_statuses_deviate(colour: str, status: int) -> None:
 @every_colour
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 408, 429, 500, 529])
 def test_lf_code_05_statuses_deviate(colour: str, status: int) -> None:
-    """LF-CODE-05: no error of ours for a status: the client's own is raised, and metrics have the number."""
+    """LF-CODE-05: the client's own error is raised for a status, and metrics have the number."""
     with memory.instrument() as metrics:
         Asked(answered(status)).fails(colour, model())
     assert metrics.counter("errors", code=str(status), provider="acme", model="small") == 1
@@ -411,5 +411,5 @@ def test_lf_code_06_total(colour: str) -> None:
     clock = Virtual()
     asked = Asked(RESET)
     policy = Retry(attempts=5, backoff=Backoff.constant(0.2), clock=clock)
-    story = asked.fails(colour, model(policy, timeouts=0.5))
-    assert (asked.calls, clock.waits, story.reason) == (3, [0.2, 0.2], Reason.timeout)
+    call_report = asked.fails(colour, model(policy, timeouts=0.5))
+    assert (asked.calls, clock.waits, call_report.reason) == (3, [0.2, 0.2], Reason.timeout)

@@ -1,4 +1,4 @@
-"""What calls of a language model may spend: llm-fiber's budget, and what its decision record asks of one."""
+"""Spending limits of language model calls: llm-fiber's budget, and its decision record."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ LIMITS: list[dict[str, Any]] = [{"tokens": 10}, {"cost": 10}, {"requests": 10}]
         pytest.param(lambda: Spend(tokens=1, warn_at=0), "warn_at", id="LF-CODE-04.budget-threshold"),
     ],
 )
-def test_refused(make: Callable[[], object], named: str) -> None:
-    """Invalid options are rejected by the constructor, by name."""
+def test_invalid_options_are_rejected(make: Callable[[], object], named: str) -> None:
+    """The error names the option."""
     with pytest.raises(ValueError, match=f"^Spend {named}=.*: write "):
         make()
 
 
 def one_of(limit: Mapping[str, Any]) -> dict[str, int]:
-    """Return a function that spends one unit of the limit."""
+    """Return the arguments that reserve one unit of the limit."""
     return {"requests": 0, **dict.fromkeys(limit, 1)}
 
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_lf_code_07_up_to_the_limit(limit: dict[str, Any]) -> None:
-    """LF-CODE-07: all of it can be consumed, and not one more."""
+    """LF-CODE-07: the whole limit can be spent, and no unit more."""
     spend = Spend(**limit)
     for _ in range(10):
         spend.reserve(**one_of(limit)).commit()
@@ -49,7 +49,7 @@ def test_lf_code_07_up_to_the_limit(limit: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_lf_code_07_soft_limit(limit: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
-    """LF-CODE-07: a warning at 80 percent; here once."""
+    """LF-CODE-07: there is a warning at 80 percent; here only once."""
     spend, (what,) = Spend(**limit), limit
     warned: list[int] = []
     for _ in range(10):

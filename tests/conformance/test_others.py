@@ -17,7 +17,7 @@ CASCADE = Backoff.exponential(500).maximum(5000)
     [(1, 0, 0.75), (1, 0.4, 0.95), (1, 0.6, 1.05), (1, 1, 1.25), (3, 0.6, 3.15), (3, 1, 3.75)],
 )
 def test_jitter_polly_linear_constant(base: float, draw: float, expected: float) -> None:
-    """jitter.polly_linear_constant: a quarter up or down."""
+    """jitter.polly_linear_constant: 25 % up or down."""
     assert series(Backoff.constant(base).jitter(0.25), 1, draw) == pytest.approx([expected])
 
 
@@ -63,13 +63,13 @@ def exponential(base: float, cap: float) -> Backoff:
         pytest.param(CASCADE, [500, 1000, 2000, 4000] + [5000] * 6, id="backoff.cenkalti.intervals"),
     ],
 )
-def test_series(backoff: Backoff, delays: list[float]) -> None:
-    """Delays one after the other, with a chance of 0.5 where there is any."""
+def test_the_delays_of_each_series(backoff: Backoff, delays: list[float]) -> None:
+    """In order; the random source returns 0.5."""
     assert series(backoff, len(delays), 0.5) == pytest.approx(delays)
 
 
 def test_backoff_exponential_edges() -> None:
-    """backoff.exponential_edges: far out, delays are finite, inside the cap, and never negative."""
+    """backoff.exponential_edges: after many attempts delays are finite, within the cap, not negative."""
     day = series(Backoff.exponential(DAY), 1001)
     assert 0 < day[1000] < float("inf")
     assert series(exponential(DAY, 2 * DAY), 1001)[1000] == 2 * DAY
@@ -84,14 +84,14 @@ def test_backoff_resilience4j_interval_exponential_cap() -> None:
 
 
 def test_backoff_smithy_kotlin_jitter() -> None:
-    """backoff.smithy_kotlin with jitter 0.6, [0.4 x, x]: a recipe around the middle of that, 0.7 x."""
+    """backoff.smithy_kotlin with jitter 0.6, [0.4 x, x]: a backoff with jitter around the middle, 0.7 x."""
     backoff = Backoff.exponential(7).jitter(3 / 7)
     assert series(backoff, 6, 0) == pytest.approx([4, 8, 16, 32, 64, 128])
     assert series(backoff, 6, 1) == pytest.approx([10, 20, 40, 80, 160, 320])
 
 
 def test_backoff_cenkalti_randomized() -> None:
-    """backoff.cenkalti: a tenth up or down of each interval."""
+    """backoff.cenkalti: each interval varies by 10 % up or down."""
     assert series(CASCADE.jitter(0.1), 5, 0) == pytest.approx([450, 900, 1800, 3600, 4500])
     assert series(CASCADE.jitter(0.1), 5, 1) == pytest.approx([550, 1100, 2200, 4400, 5500])
 
@@ -114,7 +114,7 @@ def test_backoff_envoy_full_jitter(base: int, cap: int, numbers: list[int], expe
     ("asked", "number", "delay"), [(500, 22, 522), (2000, 190, 2190), (5000, 2190, 7190)]
 )
 def test_backoff_envoy_lower_bound(asked: int, number: int, delay: int) -> None:
-    """backoff.envoy_lower_bound: a hint is spread upwards by half of itself."""
+    """backoff.envoy_lower_bound: a hint is lengthened by up to half of itself."""
     draw = number % (asked // 2) / (asked / 2)
     rules, hints = [answers({"*": asked})], Hints(spread=0.5)
     row = flow("", fail(), ok(), rules=rules, hints=hints, random=(draw,), expected={"sleeps": [delay]})
@@ -122,7 +122,7 @@ def test_backoff_envoy_lower_bound(asked: int, number: int, delay: int) -> None:
 
 
 def test_backoff_failsafe_random() -> None:
-    """backoff.failsafe_random: a range (there cut to whole numbers) and a factor (there drawn downwards)."""
+    """backoff.failsafe_random: a range (there in whole numbers) and a factor (there only downwards)."""
     draws = (0, 0.25, 0.5, 0.75, 1)
     assert [int(delay) for delay in series(Backoff.random(10, 100), 5, *draws)] == [10, 32, 55, 77, 100]
     mirrored = [1 - draw for draw in draws[:4]]
@@ -194,6 +194,6 @@ FLOWS = [
 
 
 @in_every_colour(FLOWS)
-def test_waiting(colour: str, row: Flow) -> None:
-    """Delays, and retries refused because they could not end in time."""
+def test_delays_and_refused_retries(colour: str, row: Flow) -> None:
+    """A retry is refused if its delay does not fit the time limit."""
     check(colour, row)

@@ -33,7 +33,7 @@ def retry() -> Retry:
 
 
 def limit(seconds: float) -> Timeout:
-    return Timeout(seconds, worker=Worker())  # for blocking code; async code has no use for it
+    return Timeout(seconds, worker=Worker())  # the worker is for blocking code
 
 
 class Order(NamedTuple):
@@ -45,7 +45,7 @@ class Order(NamedTuple):
     objections: list[str]
 
 
-# Where they have a rate limit, there is a bulkhead here; where they hedge, a retry.
+# A rate limit of others is a bulkhead here, and a hedge is a retry.
 ORDERS = [
     Order(
         "pipeline.dotnet_standard",
@@ -65,7 +65,7 @@ ORDERS = [
         "Fallback Retry CircuitBreaker Timeout",
         [],
     ),
-    # Requeues are for what never got to the other side; all else is for the retry further out.
+    # Finagle requeues requests that were not sent; the outer retry handles all other failures.
     Order(
         "pipeline.orders.finagle",
         lambda: limit(30) | retry() | limit(2) | CircuitBreaker() | presets.finagle(on=ConnectionError),
@@ -78,8 +78,8 @@ every_order = pytest.mark.parametrize("order", ORDERS, ids=[order.fact for order
 
 
 @every_order
-def test_an_order(order: Order) -> None:
-    """It can be built, has that order in its repr, and `check` warns of known mistakes."""
+def test_an_order_can_be_built_and_is_checked(order: Order) -> None:
+    """`explain` shows the layers in this order, and `check` warns of known mistakes."""
     pipeline = order.make()
     drawn = pipeline.explain().replace("└─", "").splitlines()
     assert [line.split()[0] for line in drawn[: len(pipeline.layers)]] == order.names.split()
@@ -89,7 +89,7 @@ def test_an_order(order: Order) -> None:
 
 @every_order
 @pytest.mark.parametrize("colour", EVERY)
-def test_a_call_goes_through_all_of_it(colour: str, order: Order) -> None:
+def test_a_call_passes_through_all_layers(colour: str, order: Order) -> None:
     """Two failures, then a success: the result is that of the third attempt."""
     pipeline, script = order.make(), Script(ScriptedError("1"), ScriptedError("2"), ok("done"))
     assert in_colour(colour, pipeline(script), pipeline(script.aio)) == "done"
@@ -98,7 +98,7 @@ def test_a_call_goes_through_all_of_it(colour: str, order: Order) -> None:
 
 @pytest.mark.parametrize("colour", EVERY)
 def test_pipeline_orders_failsafe_go_docs_the_fallback_is_last(colour: str) -> None:
-    """pipeline.orders: all attempts first, and something else instead when none is left."""
+    """pipeline.orders: the fallback value is returned after the last attempt."""
     pipeline, script = ORDERS[2].make(), Script(*[ScriptedError] * 3)
     assert in_colour(colour, pipeline(script), pipeline(script.aio)) == "instead"
     assert len(script.calls) == 3
@@ -115,8 +115,8 @@ def test_pipeline_kevlar_validation_retry_and_fallback_deviates(colour: str) -> 
 
 
 @pytest.mark.parametrize("layer", [CircuitBreaker(), Bulkhead(3)], ids=["breaker", "bulkhead"])
-def test_pipeline_kevlar_validation_the_same_twice_deviates(layer: Layer) -> None:
-    """pipeline.kevlar_validation: a breaker or a limit counts each call twice; Kevlar refuses it too."""
+def test_pipeline_kevlar_validation_the_same_layer_twice_deviates(layer: Layer) -> None:
+    """pipeline.kevlar_validation: it would count each call twice; Kevlar rejects it, here `check` warns."""
     assert any("twice" in said for said in (layer | layer).check())
     assert any("twice" in said for said in (layer | Timeout(2) | layer).check())
     assert (CircuitBreaker() | CircuitBreaker()).check() == []

@@ -1,4 +1,4 @@
-"""Presets: the numbers of the systems that they are named after, and calls with them.
+"""Presets: the values of the systems after which they are named, and calls with them.
 
 Random numbers are the highest, so that the delays are the longest that the preset allows.
 """
@@ -49,7 +49,7 @@ FLOWS = [
     preset("HW-RT-03.preset", HTTPWARE, E, reason=ATTEMPTS, calls=3, sleeps=[0.1, 0.2]),
     preset("HW-RT-20.preset", HTTPWARE, E, E, OK, ok="ok", credits=1, granted=2),
     preset("HW-RT-23.preset", HTTPWARE, E, attempts=9, sleeps=[0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5]),
-    # Its answer to Retry-After: instead of the delay, up to the longest delay.
+    # httpware's treatment of Retry-After: it replaces the delay, up to the longest delay.
     preset("HW-RT-23.preset-hint", HTTPWARE, failed(after=0.01), OK, ok="ok", sleeps=[0.01]),
     preset("HW-RT-23.preset-long-hint", HTTPWARE, failed(after=6), reason=Reason.hint_too_long, sleeps=[]),
     preset("budget.finagle.preset", FINAGLE, E, attempts=121, calls=102, granted=101, sleeps=[]),
@@ -71,16 +71,16 @@ def test_one_call(colour: str, row: Flow) -> None:
         pytest.param(LLM, 4, id="LF-ADR-05"),
     ],
 )
-def test_attempts(make: Callable[[], Retry], attempts: int) -> None:
-    """As many as they make."""
+def test_the_number_of_attempts(make: Callable[[], Retry], attempts: int) -> None:
+    """Of each preset."""
     assert make().attempts == attempts
 
 
 @pytest.mark.parametrize(
     "make", [pytest.param(HTTPWARE, id="HW-BG-01"), pytest.param(FINAGLE, id="budget.finagle.defaults")]
 )
-def test_a_budget_by_requests(make: Callable[[], Retry]) -> None:
-    """A fifth of the requests and 10 a second, over 10 s: 100 retries without any requests."""
+def test_the_budget_credits_requests(make: Callable[[], Retry]) -> None:
+    """20 % of the requests and 10 per second, over 10 s: 100 retries without any requests."""
     budget = make().budget
     assert isinstance(budget, RetryBudget)
     assert (budget.ratio, budget.per_second, budget.window) == (0.2, 10, 10)
@@ -105,10 +105,10 @@ def test_hw_rt_23_the_budget_is_per_instance(make: Callable[[], Retry]) -> None:
         pytest.param(2, 0.5, 10.0, 1.5, [0.5], id="LF-CODE-01.aggressive"),
     ],
 )
-def test_lf_code_01_their_policies_deviates(
+def test_lf_code_01_policies_of_llm_fiber_deviate(
     attempts: int, base: float, cap: float, factor: float, delays: list[float]
 ) -> None:
-    """LF-CODE-01: the preset has the numbers of their decision record; those of their code can be given."""
+    """LF-CODE-01: the preset has the values of the decision record; those of the code may be options."""
     backoff = Backoff.exponential(base, factor).maximum(cap).jitter(0.25)
     policy = LLM(attempts=attempts, backoff=backoff, timeout=None)
     assert (policy.attempts, policy.timeout, policy.backoff) == (attempts, None, backoff)

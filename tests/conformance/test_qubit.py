@@ -1,7 +1,7 @@
 """qubit-retry 0.9: one call, its limits, hints and observers.
 
-Its budget for the operation is our ``work_timeout``, its total budget our ``timeout`` or
-``give_up_after``; a hint there replaces the backoff, which here is ``Hints(mode="instead")``.
+qubit's budget for the operation is ``work_timeout`` here, its total budget ``timeout`` or ``give_up_after``.
+In qubit a hint replaces the backoff, which here is ``Hints(mode="instead")``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""qubit-retry 0.19: the author's own redesign, which Redouble mostly follows."""
+"""qubit-retry 0.19, a redesign of 0.9 that Redouble mostly follows."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ FLOWS = [
         observers={"before_attempt": takes(1000, attempt=2)},
         expected={"reason": Reason.timeout, "attempts": 1, "calls": 1, "raises": "first", "same": True},
     ),
-    # qubit stops at a callback that fails; here an observer breaks nothing, and is logged.
+    # qubit stops at a callback that fails; here the error of an observer is logged and changes nothing.
     *(
         flow(
             f"N-03.{hook}-deviates",
@@ -90,7 +90,7 @@ FLOWS = [
         )
         for hook in ("before_attempt", "on_failure", "on_retry")
     ),
-    # qubit sleeps up to the limit and times out there; here a delay that does not fit is refused at once.
+    # qubit sleeps up to the limit and times out; here a delay that does not fit ends the call at once.
     flow(
         "N-11-deviates",
         fail(),
@@ -116,7 +116,7 @@ def test_one_call(colour: str, row: Flow) -> None:
 
 
 class Counted:
-    """A rule that counts how often it is asked."""
+    """A rule that counts its calls."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -137,10 +137,10 @@ class Counted:
         pytest.param(None, False, Reason.stopped, [1, 1], id="N-02.2"),
     ],
 )
-def test_the_first_answer_decides(
+def test_the_first_rule_with_an_opinion_decides(
     colour: str, first: Any, second: Any, reason: Reason, asked: list[int]
 ) -> None:
-    """Asking ends with the first rule that has an opinion."""
+    """Later rules are not called."""
     rules = [Counted(first), Counted(second)]
     words = drive(colour, flow("N-02", fail(), attempts=1, rules=rules, expected={})).words()
     assert words["reason"] == reason
@@ -149,8 +149,8 @@ def test_the_first_answer_decides(
 
 @pytest.mark.parametrize("colour", EVERY)
 @pytest.mark.parametrize("fact", ["N-03.rule", "Q-R07"])
-def test_a_rule_that_raises_loses_nothing(colour: str, fact: str) -> None:
-    """Its error is raised, with the operation's as context; later rules are not called."""
+def test_the_error_of_a_rule_is_raised(colour: str, fact: str) -> None:
+    """With the error of the operation as its context; later rules are not called."""
     rules = [Counted(LookupError("rule")), Counted(True)]
     words = drive(colour, flow(fact, fail("matrix"), attempts=2, rules=rules, expected={})).words()
     assert (words["type"], words["context"]) == (LookupError, "matrix")
@@ -160,7 +160,7 @@ def test_a_rule_that_raises_loses_nothing(colour: str, fact: str) -> None:
 
 @pytest.mark.parametrize("colour", EVERY)
 def test_n_14_time_is_read_again_between_the_phases(colour: str) -> None:
-    """N-14: rule, failure and retry each take 1000 of 3000. Ours calls the rule before the observer."""
+    """N-14: rule, failure and retry each take 1000 of 3000. Here the rule is called before the observer."""
     clocks: list[Virtual] = []
     seen_by_rule: list[float] = []
 
@@ -190,7 +190,7 @@ def test_n_14_time_is_read_again_between_the_phases(colour: str) -> None:
 
 
 def test_n_14_a_slow_rule_leaves_less_time_for_the_delay() -> None:
-    """N-14: without observers too, no delay begins that cannot end in time."""
+    """N-14: without observers too, a delay that does not fit ends the call."""
     clock = Virtual()
 
     def slow(error: Exception) -> bool:

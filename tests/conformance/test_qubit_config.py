@@ -1,4 +1,4 @@
-"""qubit-retry 0.9: its settings by their own names, inheritance, and errors with their keys."""
+"""qubit-retry 0.9: its settings by name, inheritance, and errors with their keys."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def millis(seconds: Any) -> float | None:
 
 
 def words(policy: Retry) -> dict[str, object]:
-    """Return a policy by the keys of the facts; delays come from the backoff."""
+    """Return the options of a policy by the keys of the facts; the delays are drawn from the backoff."""
     return {
         "max_attempts": policy.attempts,
         "max_operation_elapsed": millis(policy.work_timeout),
@@ -170,10 +170,10 @@ ABORTING = {"attempt_timeout_millis": 1000, "attempt_timeout_policy": "abort"}
         ),
     ],
 )
-def test_settings(
+def test_given_inherited_and_default_settings(
     values: Mapping[str, object], defaults: Mapping[str, object], expected: dict[str, object]
 ) -> None:
-    """Given values, inherited values and defaults."""
+    """Of a policy."""
     made = from_qubit(values, defaults=from_qubit(defaults))
     found = words(made)
     assert {word: found[word] for word in expected} == expected
@@ -223,8 +223,8 @@ REFUSED: list[Any] = [
 
 
 @pytest.mark.parametrize(("values", "path", "mentions"), REFUSED)
-def test_refused(values: Mapping[str, object], path: str, mentions: list[str]) -> None:
-    """An error has its key, with the given prefix."""
+def test_invalid_settings_are_rejected(values: Mapping[str, object], path: str, mentions: list[str]) -> None:
+    """The error has the key, with the given prefix."""
     with pytest.raises(ConfigError) as told:
         from_qubit(values)
     assert told.value.path == path

@@ -1,4 +1,4 @@
-"""qubit-retry 0.9: which delay is chosen, what fits, isolation, and reuse of one policy."""
+"""qubit-retry 0.9: the choice of the delay, delays that do not fit, and independent calls of one policy."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ TIME = [
 
 
 @in_every_colour(TIME)
-def test_time_and_isolation(colour: str, row: Flow) -> None:
-    """Which delay is chosen, which does not fit, and that an observer cannot spoil anything."""
+def test_the_delay_of_a_retry(colour: str, row: Flow) -> None:
+    """The chosen delay, one that does not fit, and observers that do not affect it."""
     check(colour, row)
 
 
 @pytest.mark.parametrize("threads", [1, 8], ids=["Q-X12.alone", "Q-X12.together"])
-def test_a_policy_keeps_nothing_between_calls(threads: int) -> None:
-    """Attempt counters, delays and limits begin afresh with every call."""
+def test_a_policy_keeps_no_state_between_calls(threads: int) -> None:
+    """Attempts, delays and limits restart with every call."""
     policy = Retry(on=OSError, attempts=3, backoff=[0, 0, 0], give_up_after=100, clock=Virtual())
 
     def twice_failing() -> int:
@@ -86,8 +86,8 @@ def test_a_policy_keeps_nothing_between_calls(threads: int) -> None:
         assert [future.result() for future in [pool.submit(twice_failing) for _ in range(20)]] == [3] * 20
 
 
-def test_q_v01_what_an_event_says() -> None:
-    """Q-V01: the number of the attempt counts from 1; what does not apply is None, and no time has passed."""
+def test_q_v01_the_fields_of_an_event() -> None:
+    """Q-V01: attempts count from 1, fields that do not apply are None, and the elapsed time is zero."""
     told = drive("sync", flow("Q-V01", fail(), attempts=2, expected={})).told
     said = [(event.attempt, event.elapsed, event.attempt_elapsed, event.delay, event.hint) for event in told]
     first = [(1, 0, None, None, None), (1, 0, 0, None, None), (1, 0, 0, 0, None)]

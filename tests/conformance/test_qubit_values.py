@@ -33,8 +33,8 @@ HUGE = 20_000_000_000_000
         pytest.param(Backoff.exponential(10).maximum(80), 1, [10, 20, 40, 80, 80], id="Q-B05.exponential"),
     ],
 )
-def test_delays(backoff: Backoff, first: int, delays: list[float]) -> None:
-    """The delays from the retry after attempt ``first`` on."""
+def test_delays_from_a_given_attempt_on(backoff: Backoff, first: int, delays: list[float]) -> None:
+    """From the retry after attempt ``first`` on."""
     assert series(backoff, first - 1 + len(delays))[first - 1 :] == pytest.approx(delays)
 
 
@@ -55,12 +55,12 @@ def test_random_delays_stay_between_their_bounds() -> None:
         pytest.param(0.2, 50, -1, 40, id="Q-J01.lowest-of-50"),
         pytest.param(0.2, 50, 1, 60, id="Q-J01.highest-of-50"),
         pytest.param(1, 100, -1, 0, id="Q-J01.whole"),
-        # Beyond 2^64 ns qubit no longer jitters; a float has no such edge.
+        # Beyond 2^64 ns qubit adds no jitter; a float has no such limit.
         pytest.param(0.5, HUGE, 1, 1.5 * HUGE, id="Q-J01.huge-deviates"),
     ],
 )
-def test_jitter(factor: float, base: float, u: float, expected: float) -> None:
-    """A draw ``u`` of [-1, 1] moves the delay by its share of the factor."""
+def test_jitter_moves_a_delay(factor: float, base: float, u: float, expected: float) -> None:
+    """A random number ``u`` in [-1, 1] moves the delay by ``u`` times the factor."""
     assert series(Backoff.constant(base).jitter(factor), 1, (u + 1) / 2) == pytest.approx([expected])
 
 
@@ -85,8 +85,8 @@ def test_jitter(factor: float, base: float, u: float, expected: float) -> None:
         pytest.param(lambda: NONE.jitter(1.1), "jitter", id="N-09.jitter-high"),
     ],
 )
-def test_refused(make: Callable[[], object], named: str) -> None:
-    """Invalid options are rejected by the constructor, by name."""
+def test_invalid_options_are_rejected(make: Callable[[], object], named: str) -> None:
+    """The error names the option."""
     with pytest.raises(ValueError, match=named):
         make()
 
@@ -103,8 +103,8 @@ def test_refused(make: Callable[[], object], named: str) -> None:
         pytest.param(lambda: Backoff.constant(0), id="N-09.fixed-0"),
     ],
 )
-def test_accepted(make: Callable[[], object]) -> None:
-    """Unusual values that are valid."""
+def test_unusual_values_are_accepted(make: Callable[[], object]) -> None:
+    """They are valid."""
     make()
 
 
@@ -128,12 +128,12 @@ AT_LEAST, PREFER, IGNORE = Hints(spread=0), Hints(mode="instead", spread=0), Hin
         hinted("N-07.shorter-preferred", PREFER, 200, 200),
         hinted("N-07.ignored", IGNORE, 3000, 1000),
         hinted("N-07.none", AT_LEAST, None, 1000),
-        # qubit may jitter the merged delay down to 1500; here a hint is never undercut.
+        # In qubit jitter may shorten the merged delay to 1500; here it is never shorter than the hint.
         hinted("N-07.jittered-deviates", AT_LEAST, 3000, 3000, 0.5),
     ]
 )
-def test_hints(colour: str, row: Flow) -> None:
-    """A delay asked for by the other side, in each mode."""
+def test_hints_in_each_mode(colour: str, row: Flow) -> None:
+    """A hint is a delay that the other side requests."""
     check(colour, row)
 
 
@@ -166,8 +166,8 @@ def test_hints(colour: str, row: Flow) -> None:
         ),
     ],
 )
-def test_errors_of_our_own_say_why(row: Flow, said: list[str]) -> None:
-    """The reason, the number of attempts, and the last error if there was one."""
+def test_errors_of_redouble_name_the_reason(row: Flow, said: list[str]) -> None:
+    """With the number of attempts, and the last error if there was one."""
     error = drive("sync", row).error
     assert isinstance(error, errors.RetryError)
     assert [words for words in said if words not in str(error)] == []
@@ -175,7 +175,7 @@ def test_errors_of_our_own_say_why(row: Flow, said: list[str]) -> None:
 
 @pytest.mark.parametrize("colour", EVERY)
 def test_q_v04_the_cause_chain(colour: str) -> None:
-    """Q-V04: a wrapped error names its cause, and has none where nothing failed."""
+    """Q-V04: a wrapping error has its cause, or none if nothing failed."""
     wrapped = drive(colour, flow("", fail("source"), expected={}, attempts=1, wrap=True))
     assert wrapped.words()["cause"] == "source"
     assert str(wrapped.words()["last"]) == "source"
@@ -185,7 +185,7 @@ def test_q_v04_the_cause_chain(colour: str) -> None:
 
 
 def test_q_v02_a_record_keeps_the_text() -> None:
-    """Q-V02: a failure is shown by its text."""
+    """Q-V02: a record of a failure has the text of the error."""
     error = drive("sync", flow("", fail("operation failed"), expected={}, attempts=1)).error
     assert error is not None
     said = report(error)
@@ -205,6 +205,6 @@ def test_q_v02_a_record_keeps_the_text() -> None:
         ),
     ],
 )
-def test_config_errors(error: errors.ConfigError, said: str) -> None:
-    """The path comes first, if there is one."""
+def test_a_config_error_begins_with_its_path(error: errors.ConfigError, said: str) -> None:
+    """If it has a path."""
     assert str(error) == said

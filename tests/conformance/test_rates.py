@@ -1,6 +1,6 @@
-"""Rate limits: the adaptive mode of the AWS SDKs, failsafe-go's smooth limiter, and waiters for a permit.
+"""Rate limits: the adaptive mode of the AWS SDKs, failsafe-go's smooth limiter, and the queue of waiters.
 
-Calls are made one after the other in every colour, and side by side in async code, all in virtual time.
+Calls are made one after the other in every colour, and concurrently in async code, all in virtual time.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from tests.support.scripted import ScriptedError
 
 Gate = AdaptiveRate | RateLimit
 Call = Callable[[], Awaitable[None]]
-Arrival = tuple[float, type[Exception] | None]  # when, and how it ends
+Arrival = tuple[float, type[Exception] | None]  # the time of a call, and its error
 
-THROTTLED, UNHEARD = ScriptedError, errors.Rejected  # one without a verdict does not change the rate
+THROTTLED, IGNORED = ScriptedError, errors.Rejected  # an ignored error does not change the rate
 
 
 def in_turn(
     colour: str, make: Callable[[], Gate], arrivals: Sequence[Arrival]
 ) -> tuple[list[float], Mapping[str, float | None]]:
-    """Make calls one after the other, none before its time; return when each began and how it ended."""
+    """Make calls one after the other, none before its time; return their start times and the snapshot."""
     began: list[float] = []
 
     def fetch(clock: VirtualClock, ends: type[Exception] | None) -> None:
@@ -45,7 +45,7 @@ def in_turn(
             gate = make()
             for moment, ends in arrivals:
                 SYSTEM.sleep(max(0.0, moment - clock.now()))
-                with suppress(THROTTLED, UNHEARD):
+                with suppress(THROTTLED, IGNORED):
                     gate.call(fetch, clock, ends)
             return gate.snapshot()
 
@@ -54,7 +54,7 @@ def in_turn(
             gate = make()
             for moment, ends in arrivals:
                 await SYSTEM.asleep(max(0.0, moment - clock.now()))
-                with suppress(THROTTLED, UNHEARD):
+                with suppress(THROTTLED, IGNORED):
                     await gate.call(afetch, clock, ends)
             return gate.snapshot()
 
@@ -62,7 +62,7 @@ def in_turn(
 
 
 def side_by_side(colour: str, scene: Callable[[VirtualClock], Sequence[Call]]) -> None:
-    """Run all that there is in a scene at the same time."""
+    """Run all calls of a scene concurrently."""
 
     async def waiting() -> None:
         with virtual_time() as clock:
@@ -77,7 +77,7 @@ def side_by_side(colour: str, scene: Callable[[VirtualClock], Sequence[Call]]) -
 
 
 async def given_up_after(seconds: float, colour: str, call: Call) -> None:
-    """Wait for a call for so long, and cancel it then."""
+    """Make a call, and cancel it after some seconds."""
     if colour == "trio":
         with trio.move_on_after(seconds):
             await call()
@@ -100,8 +100,8 @@ async def given_up_after(seconds: float, colour: str, call: Call) -> None:
     ],
 )
 @pytest.mark.parametrize("colour", EVERY)
-def test_what_is_measured(colour: str, records: list[float], last: float) -> None:
-    """Answers per second, in halves of a second, smoothed."""
+def test_the_measured_rate(colour: str, records: list[float], last: float) -> None:
+    """Responses per second, measured in slices of half a second, and smoothed."""
     _, seen = in_turn(colour, AdaptiveRate, [(t, None) for t in records])
     assert seen["measured"] == pytest.approx(last, abs=1e-7)
 
@@ -110,18 +110,18 @@ def test_what_is_measured(colour: str, records: list[float], last: float) -> Non
     ("least", "arrivals", "began"),
     [
         # Once throttled, the rate is the minimum, and the bucket holds the tokens of one second.
-        pytest.param(10, [(2.0, UNHEARD)] * 11, [2.0] * 10 + [2.1], id="KT-RL-02"),
-        # A call takes one token; where smithy takes five at once, five calls take one each.
-        pytest.param(1, [(0.0, UNHEARD)] * 5, [1, 2, 3, 4, 5], id="KT-RL-03"),
-        pytest.param(0.2, [(60.0, UNHEARD)] * 2, [60, 65], id="aws.adaptive.clamps.min_rate"),
+        pytest.param(10, [(2.0, IGNORED)] * 11, [2.0] * 10 + [2.1], id="KT-RL-02"),
+        # A call takes one token; five tokens at once in smithy are five calls here.
+        pytest.param(1, [(0.0, IGNORED)] * 5, [1, 2, 3, 4, 5], id="KT-RL-03"),
+        pytest.param(0.2, [(60.0, IGNORED)] * 2, [60, 65], id="aws.adaptive.clamps.min_rate"),
     ],
 )
 @pytest.mark.parametrize("colour", EVERY)
-def test_who_waits_once_throttled(
+def test_after_throttling_calls_wait_for_the_rate(
     colour: str, least: float, arrivals: list[Arrival], began: list[float]
 ) -> None:
-    """No wait before the first throttling; then each call waits for the rate."""
-    unlimited: list[Arrival] = [(0.0, UNHEARD)] * 20
+    """Before the first throttling no call waits."""
+    unlimited: list[Arrival] = [(0.0, IGNORED)] * 20
     gate = partial(AdaptiveRate, on=THROTTLED, least=least)
     made, _ = in_turn(colour, gate, [*unlimited, (0.0, THROTTLED), *arrivals])
     assert made == pytest.approx([0.0] * 21 + began)
@@ -132,27 +132,29 @@ def test_who_waits_once_throttled(
     [
         pytest.param(0.5, [0.0] * 7 + [11.0], [0, 0.5, 1, 1.5, 2, 2.5, 3, 11], id="ratelimit.smooth.500"),
         pytest.param(0.1, [0.0, 0.15], [0, 0.15], id="ratelimit.smooth.100"),
-        # failsafe-go admits the third one at 0.2 and 0.3: half an interval too early.
+        # failsafe-go admits the third call at 0.2 and 0.3, half an interval too early.
         pytest.param(0.1, [0.0, 0.15, 0.2], [0, 0.15, 0.25], id="ratelimit.smooth.100-deviates.200"),
         pytest.param(0.1, [0.0, 0.25, 0.25], [0, 0.25, 0.35], id="ratelimit.smooth.100-deviates.300"),
     ],
 )
 @pytest.mark.parametrize("colour", EVERY)
-def test_one_after_the_other(colour: str, interval: float, arrivals: list[float], began: list[float]) -> None:
-    """A call begins an interval after the one before, or at once if that is over."""
+def test_sequential_calls_keep_the_interval(
+    colour: str, interval: float, arrivals: list[float], began: list[float]
+) -> None:
+    """A call starts one interval after the previous one, or at once if the interval has passed."""
     made, _ = in_turn(colour, lambda: RateLimit(1, per=interval), [(moment, None) for moment in arrivals])
     assert made == pytest.approx(began)
 
 
-# When how many come at once, how long the last of them waits, and when the next one could begin.
+# A time, the number of calls that arrive then, the wait of the last one, and the earliest next start.
 SMOOTH = [(0.0, 7, 3.0, 3.5), (0.8, 3, 3.7, 5.0), (2.3, 1, 2.7, 5.5), (3.5, 3, 3.0, 7.0)]
 
 
 @pytest.mark.parametrize(
-    ("interval", "crowds"),
+    ("interval", "groups"),
     [
         pytest.param(0.5, [*SMOOTH, (11.0, 1, 0, 11.5)], id="ratelimit.smooth.500"),
-        # After a rest failsafe-go goes on in multiples of the interval: 0.9 s and 10.5 s, 0.05 s and 0.4 s.
+        # After a pause failsafe-go uses multiples of the interval: 0.9 s and 10.5 s, 0.05 s and 0.4 s.
         pytest.param(
             0.5, [*SMOOTH, (9.1, 3, 1.0, 10.6), (11.0, 1, 0, 11.5)], id="ratelimit.smooth.500-deviates"
         ),
@@ -164,35 +166,37 @@ SMOOTH = [(0.0, 7, 3.0, 3.5), (0.8, 3, 3.7, 5.0), (2.3, 1, 2.7, 5.5), (3.5, 3, 3
     ],
 )
 @pytest.mark.parametrize("colour", ASYNC)
-def test_many_at_once(colour: str, interval: float, crowds: list[tuple[float, int, float, float]]) -> None:
-    """Waiters queue, and later calls wait for them too."""
+def test_concurrent_calls_queue(
+    colour: str, interval: float, groups: list[tuple[float, int, float, float]]
+) -> None:
+    """Later calls wait behind them."""
     limit = RateLimit(1, per=interval)
     longest, free = dict[float, float](), dict[float, float]()
 
     async def nothing() -> None: ...
 
     def scene(clock: VirtualClock) -> list[Call]:
-        async def come(moment: float) -> None:
+        async def arrive(moment: float) -> None:
             await SYSTEM.asleep(moment)
             await limit.call(nothing)
             longest[moment] = clock.now() - moment
 
-        async def look(moment: float) -> None:
+        async def measure(moment: float) -> None:
             await SYSTEM.asleep(moment + 0.001)
             free[moment] = clock.now() + limit.snapshot()["retry_after"]
 
-        looks: list[Call] = [partial(look, moment) for moment, *_ in crowds]
-        return looks + [partial(come, moment) for moment, many, *_ in crowds for _ in range(many)]
+        looks: list[Call] = [partial(measure, moment) for moment, *_ in groups]
+        return looks + [partial(arrive, moment) for moment, many, *_ in groups for _ in range(many)]
 
     side_by_side(colour, scene)
-    assert longest == pytest.approx({moment: wait for moment, _, wait, _ in crowds})
-    assert free == pytest.approx({moment: following for moment, *_, following in crowds})
+    assert longest == pytest.approx({moment: wait for moment, _, wait, _ in groups})
+    assert free == pytest.approx({moment: following for moment, *_, following in groups})
 
 
 @pytest.mark.parametrize("colour", ASYNC)
 @pytest.mark.parametrize("gone", [(1,), (3,), (5,), (1, 2), (2, 4), (1, 2, 3, 4)])
-def test_ratelimit_semantics_the_queue_closes_up(colour: str, gone: tuple[int, ...]) -> None:
-    """ratelimit.semantics: if one of five waiters leaves, first, middle or last, the later ones advance."""
+def test_ratelimit_semantics_later_waiters_advance(colour: str, gone: tuple[int, ...]) -> None:
+    """ratelimit.semantics: if the first, middle or last of five waiters is cancelled."""
     limit, began = RateLimit(1), list[tuple[int, float]]()
 
     def scene(clock: VirtualClock) -> list[Call]:
@@ -201,12 +205,12 @@ def test_ratelimit_semantics_the_queue_closes_up(colour: str, gone: tuple[int, .
         async def fetch(number: int) -> None:
             began.append((number, clock.now()))
 
-        async def come(number: int) -> None:
+        async def arrive(number: int) -> None:
             await SYSTEM.asleep(number / 100)
             patience = 0.5 if number in gone else 60
             await given_up_after(patience, colour, partial(limit(fetch), number))
 
-        return [partial(come, number) for number in range(1, 6)]
+        return [partial(arrive, number) for number in range(1, 6)]
 
     side_by_side(colour, scene)
     left = [number for number in range(1, 6) if number not in gone]
@@ -218,15 +222,15 @@ def test_ratelimit_semantics_the_queue_closes_up(colour: str, gone: tuple[int, .
 @pytest.mark.parametrize(
     ("leaves", "next_begins"),
     [
-        pytest.param([0.3, 0.6, 0.9, 0.9], 1.0, id="no-phantom-debt"),  # none of them had its permit
-        pytest.param([1.5], 2.0, id="inside"),  # it had, and has used one
-        pytest.param([1.0], None, id="in-that-moment"),  # one or the other
+        pytest.param([0.3, 0.6, 0.9, 0.9], 1.0, id="no-phantom-debt"),  # none of them was admitted
+        pytest.param([1.5], 2.0, id="inside"),  # it was admitted, and used a permit
+        pytest.param([1.0], None, id="in-that-moment"),  # either of the two
     ],
 )
-def test_ratelimit_semantics_a_permit_is_whose_call_began(
+def test_ratelimit_semantics_only_an_admitted_call_uses_a_permit(
     colour: str, leaves: list[float], next_begins: float | None
 ) -> None:
-    """ratelimit.semantics: a waiter that leaves has consumed nothing, and an admitted call one permit."""
+    """ratelimit.semantics: a cancelled waiter uses none."""
     limit, began = RateLimit(1), list[float]()
 
     def scene(clock: VirtualClock) -> list[Call]:

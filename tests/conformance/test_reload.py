@@ -1,4 +1,4 @@
-"""New options while calls run: what Kevlar does with a configuration that is read again."""
+"""Reloading a configuration while calls run: the facts about Kevlar."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def document(attempts: int, version: str) -> dict[str, Any]:
 
 
 class Caller:
-    """A function that always fails, by the policy `users`: the first time something happens in the middle."""
+    """A failing function with the policy `users`; its first call runs ``meanwhile`` between two attempts."""
 
     def __init__(self, colour: str, meanwhile: Callable[[], object]) -> None:
         self.colour = colour
@@ -61,7 +61,7 @@ class Caller:
         self.fail()
 
     def attempts(self) -> int:
-        """Make a call, and return how often it was attempted."""
+        """Make a call, and return the number of attempts."""
         self.calls = 0
         with pytest.raises(LookupError):
             in_colour(self.colour, self.blocking, self.waiting)
@@ -73,14 +73,14 @@ class Caller:
 def test_pipeline_kevlar_validation_an_invalid_reload(
     colour: str, wrong: Any, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """pipeline.kevlar_validation: the last valid one stays, for calls in flight and later; it is logged."""
+    """pipeline.kevlar_validation: the last valid one stays for all calls, and the error is logged."""
     load(document(3, "good"), environ=None)
-    told: list[Any] = []
-    caller = Caller(colour, lambda: told.append(reload(wrong)))
+    results: list[Any] = []
+    caller = Caller(colour, lambda: results.append(reload(wrong)))
     with memory.instrument() as metrics:
         assert [caller.attempts(), caller.attempts()] == [3, 3]
     assert metrics.counter("attempts") == metrics.counter("attempts", version="good") == 6
-    [[changed, error]] = told
+    [[changed, error]] = results
     assert (changed, error.path) == ((), path)
     [record] = caplog.records
     assert (record.name, record.levelno) == ("redouble", logging.ERROR)
@@ -99,8 +99,8 @@ def test_pipeline_kevlar_validation_calls_in_flight(colour: str) -> None:
 
 
 @every_colour
-def test_pipeline_kevlar_validation_a_good_one_after_a_bad_one(colour: str) -> None:
-    """pipeline.kevlar_validation: nothing of the bad one is left."""
+def test_pipeline_kevlar_validation_a_valid_reload_after_an_invalid_one(colour: str) -> None:
+    """pipeline.kevlar_validation: nothing of the invalid one is left."""
     load(document(3, "old"), environ=None)
 
     def twice() -> None:

@@ -116,7 +116,7 @@ FLOWS = [
     y2026("KT-26-07", E400, ok(), ok="ok", calls=2, sleeps=[1], quota=[495, 500]),
     y2026("KT-26-08", asked("E500", 1.5), ok(), ok="ok", calls=2, sleeps=[1.5], quota=[486, 500]),
     y2026("KT-26-09", asked("E500", 0), ok(), ok="ok", calls=2, sleeps=[0.05], quota=[486, 500]),
-    # A header that cannot be read is no hint.
+    # A header that cannot be parsed is no hint.
     y2026("KT-26-11", E500, ok(), ok="ok", calls=2, sleeps=[0.05], quota=[486, 500]),
     # smithy may sleep once more before it raises, for long polling; here there is no such wait.
     y2026("KT-LP-02-deviates", E400, tokens=0, raises="E400", calls=1, sleeps=[], quota=[0]),
@@ -127,13 +127,13 @@ FLOWS = [
 
 @in_every_colour(FLOWS)
 def test_one_call(colour: str, row: Flow) -> None:
-    """Verdicts on errors and on results, delays by kind, and the budget's tokens after every attempt."""
+    """Verdicts on errors and results, delays by kind, and the tokens after every attempt."""
     check(colour, row)
 
 
 @pytest.mark.parametrize("colour", EVERY)
-def test_kt_loop_10_the_note_says_that_the_budget_refused(colour: str) -> None:
-    """KT-LOOP-10: which attempt, and why no other followed."""
+def test_kt_loop_10_the_note_names_the_budget(colour: str) -> None:
+    """KT-LOOP-10: and the number of attempts."""
     error = drive(colour, y2026("KT-LOOP-10", E500, tokens=0)).error
     notes: list[str] = getattr(error, "__notes__", [])
     assert len(notes) == 1
@@ -151,8 +151,8 @@ def test_kt_loop_10_the_note_says_that_the_budget_refused(colour: str) -> None:
         pytest.param(None, 0.05, id="KT-BO-06.none"),
     ],
 )
-def test_a_hint_adds_at_most_so_much(colour: str, after: float | None, delay: float) -> None:
-    """``Hints(over=5)`` is smithy's clamp of a hint to [backoff, backoff + 5 s]."""
+def test_a_hint_lengthens_the_delay_by_at_most_over(colour: str, after: float | None, delay: float) -> None:
+    """``Hints(over=5)`` corresponds to smithy, which clamps a hint to [backoff, backoff + 5 s]."""
     row = flow(
         "KT-BO-06",
         fail(),
@@ -175,8 +175,8 @@ CAP_100 = Backoff.exponential(0.01).maximum(0.1)
         pytest.param(Backoff.exponential(1.0), [1, 2, 4], id="KT-BO-04"),
     ],
 )
-def test_backoff(backoff: Backoff, delays: list[float]) -> None:
-    """smithy-kotlin's series."""
+def test_the_delays_of_smithy_kotlin(backoff: Backoff, delays: list[float]) -> None:
+    """In order."""
     assert series(backoff, len(delays)) == delays
 
 
@@ -212,15 +212,15 @@ def exponential(base: float, cap: float) -> Backoff:
         ),
     ],
 )
-def test_python_backoff(backoff: Backoff, delays: list[float]) -> None:
-    """With a chance of 0.5; the first entry, no delay before the first try, is left out."""
+def test_the_delays_of_smithy_python(backoff: Backoff, delays: list[float]) -> None:
+    """With a random source of 0.5; smithy's first entry, the delay before the first attempt, is left out."""
     assert series(backoff, len(delays), 0.5) == pytest.approx(delays)
 
 
 @pytest.mark.parametrize("colour", EVERY)
 @pytest.mark.parametrize("attempts", [2, 3, 10])
 def test_py_std_02_attempts_count_the_first(colour: str, attempts: int) -> None:
-    """PY-STD-02: one retry less than attempts."""
+    """PY-STD-02: there is one retry less than attempts."""
     row = flow(
         "PY-STD-02", fail(), attempts=attempts, expected={"calls": attempts, "retried": [*range(1, attempts)]}
     )
@@ -228,8 +228,8 @@ def test_py_std_02_attempts_count_the_first(colour: str, attempts: int) -> None:
 
 
 @pytest.mark.parametrize("colour", EVERY)
-def test_py_std_01_what_nobody_calls_transient_is_not_retried(colour: str) -> None:
-    """PY-STD-01: no response, so stop."""
+def test_py_std_01_an_unclassified_error_is_not_retried(colour: str) -> None:
+    """PY-STD-01: there is no response from which a verdict could be derived."""
     nobody: list[Callable[[Exception], None]] = [lambda _: None]
     check(colour, flow("PY-STD-01", fail(), on=nobody, expected={"calls": 1, "reason": Reason.stopped}))
 

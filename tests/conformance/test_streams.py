@@ -1,4 +1,4 @@
-"""llm-fiber, gRPC and others agree: a stream is retried until its first item, and never after it."""
+"""Streams: llm-fiber, gRPC and others agree to retry before the first item, and never after it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Steps: TypeAlias = Sequence[str | float | Exception]
 
 
 class Unavailable(Exception):
-    """503, or a trailer instead of a first frame."""
+    """A status 503, or trailers instead of a first frame."""
 
 
 class Silence(TimeoutError):
-    """Nothing was read for longer than the client waits for the next piece."""
+    """The read timeout of the client."""
 
 
 class Server:
-    """Answers each request with a stream: pieces of text, pauses in seconds, and errors."""
+    """Responds to each request with a stream of pieces of text, pauses in seconds, and errors."""
 
     def __init__(self, *streams: Steps) -> None:
         self.streams = streams
@@ -63,7 +63,7 @@ class Server:
 
 
 class Watching(Gate):
-    """A breaker or a limiter, as far as streams go: it sees how each one ended."""
+    """A gate that records how each stream ended."""
 
     def __init__(self) -> None:
         self.seen: list[BaseException | None] = []
@@ -75,7 +75,7 @@ class Watching(Gate):
 
 
 def in_colour(colour: str, blocking: Callable[[], object], waiting: Callable[[], Awaitable[object]]) -> Any:
-    """Run one of the two."""
+    """Run ``blocking`` or ``waiting``."""
 
     async def main() -> object:
         return await waiting()
@@ -95,7 +95,7 @@ def in_colour(colour: str, blocking: Callable[[], object], waiting: Callable[[],
 def read(
     colour: str, server: Server, layer: Layer, key: str | None = None
 ) -> tuple[list[str], Exception | None]:
-    """Read a stream to its end; return the pieces, and the error if it ended with one."""
+    """Read a stream to its end, and return the pieces and the error, if any."""
     pieces: list[str] = []
 
     def blocking() -> None:
@@ -141,7 +141,7 @@ def test_lf_adr_05(
 @EVERY_COLOUR
 @pytest.mark.parametrize("inside", [False, True])
 def test_stream_commit_points_first_item(colour: str, inside: bool) -> None:
-    """stream.commit_points: once an item is out nothing is retried, and a breaker sees the final outcome."""
+    """stream.commit_points: after the first item nothing is retried; a gate receives the final outcome."""
     server, watching = Server([Unavailable("x")], ["a", "b", RESET], ["a"]), Watching()
     policy = server.policy()
     pieces, error = read(colour, server, policy | watching if inside else watching | policy)
@@ -156,7 +156,7 @@ def test_stream_commit_points_first_item(colour: str, inside: bool) -> None:
 
 @EVERY_COLOUR
 def test_stream_commit_points_trailers_only(colour: str) -> None:
-    """stream.commit_points: a first frame that is an error is looked at before anything is committed."""
+    """stream.commit_points: an error instead of the first frame does not commit."""
     server = Server([0.5, Unavailable()], [0.5, Unavailable()], ["a"])
     assert read(colour, server, server.policy()) == (["a"], None)
     assert server.requests == 3
@@ -164,7 +164,7 @@ def test_stream_commit_points_trailers_only(colour: str) -> None:
 
 @EVERY_COLOUR
 def test_stream_commit_points_mid_way(colour: str) -> None:
-    """stream.commit_points: a break surfaces, unless there is a function that resumes after an item."""
+    """stream.commit_points: a break is raised, unless there is a function that resumes after an item."""
     server = Server(["a", "b", RESET], ["c", "d"])
     assert read(colour, server, server.policy()) == (["a", "b"], RESET)
     server = Server(["a", "b", RESET], ["c", "d"])
@@ -191,7 +191,7 @@ def test_stream_commit_points_mid_way(colour: str) -> None:
 @EVERY_COLOUR
 @pytest.mark.parametrize("limit", ["timeout", "give_up_after", "work_timeout"])
 def test_stream_commit_points_time_after_commit(colour: str, limit: str) -> None:
-    """stream.commit_points: a limit that passes after the commit cuts nothing that is being read."""
+    """stream.commit_points: a limit that passes after the commit does not cancel the stream."""
     server = Server(["a", 60.0, "b", 60.0, "c"])
     assert read(colour, server, server.policy(**{limit: 10})) == (["a", "b", "c"], None)
     assert server.log == ["request", "closed"]

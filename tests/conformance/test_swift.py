@@ -1,4 +1,4 @@
-"""Swift Async Algorithms, Retry & Backoff: the loop, and recipes whose modifiers apply in order."""
+"""Swift Async Algorithms, Retry & Backoff: the loop, and backoffs whose modifiers apply in order."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_one_call(colour: str, row: Flow) -> None:
 
 
 class Counting:
-    """Delays that count how many iterators were made and how many delays drawn."""
+    """Delays that count the iterators created and the delays drawn."""
 
     def __init__(self) -> None:
         self.iterators = self.drawn = 0
@@ -103,7 +103,7 @@ class Counting:
 
 @pytest.mark.parametrize("colour", EVERY)
 def test_s_06_no_delay_is_drawn_after_the_last_attempt(colour: str) -> None:
-    """S-06: four attempts draw three delays. The rule is asked four times here, three times in Swift."""
+    """S-06: four attempts draw three delays. Here the rule is called four times, in Swift three times."""
     delays, asked = Counting(), list[Exception]()
     rules: list[Callable[[Exception], bool | None]] = [asked.append]
     drive(colour, flow("S-06", fail(), attempts=4, backoff=delays, rules=rules, expected={}))
@@ -112,7 +112,7 @@ def test_s_06_no_delay_is_drawn_after_the_last_attempt(colour: str) -> None:
 
 
 def test_s_15_each_call_starts_afresh() -> None:
-    """S-15: one recipe, two calls, the same delays."""
+    """S-15: two calls with one backoff have the same delays."""
     delays, clock = Counting(), Virtual()
     policy = Retry(on=OSError, attempts=3, backoff=delays, give_up_after=None, clock=clock)
 
@@ -120,7 +120,7 @@ def test_s_15_each_call_starts_afresh() -> None:
         raise OSError
 
     for _ in range(2):
-        with pytest.raises(OSError):  # noqa: PT011  it has no text
+        with pytest.raises(OSError):  # noqa: PT011  the error has no text
             policy.call(fails)
     assert clock.waits == [100, 200, 100, 200]
     assert delays.iterators == 2
@@ -139,8 +139,8 @@ def test_s_15_each_call_starts_afresh() -> None:
         pytest.param(Backoff.exponential(1).maximum(5), [1, 2, 4, 5], id="backoff.swift.maximum"),
     ],
 )
-def test_recipes(backoff: Backoff, delays: list[float]) -> None:
-    """Series and bounds; of two bounds the later one wins."""
+def test_the_delays_of_backoffs_with_modifiers(backoff: Backoff, delays: list[float]) -> None:
+    """Of two bounds the later one wins."""
     assert series(backoff, len(delays)) == delays
 
 
@@ -164,8 +164,8 @@ def test_recipes(backoff: Backoff, delays: list[float]) -> None:
         ),
     ],
 )
-def test_swifts_own_numbers(backoff: Backoff, attoseconds: list[int]) -> None:
-    """The same generator, seed and order of modifiers give the same delays, as exactly as a float can."""
+def test_the_random_delays_equal_those_of_swift(backoff: Backoff, attoseconds: list[int]) -> None:
+    """With the same generator, seed and order of modifiers, up to the precision of a float."""
     delays = islice(backoff.delays(SplitMix64(42)), 4)
     assert list(delays) == pytest.approx([number / 1e18 for number in attoseconds], rel=1e-15)
 
@@ -178,8 +178,8 @@ def test_swifts_own_numbers(backoff: Backoff, attoseconds: list[int]) -> None:
         pytest.param(Backoff.fibonacci(1e308), id="S-25.fibonacci"),
     ],
 )
-def test_s_25_too_large_stays_at_the_largest(backoff: Backoff) -> None:
-    """S-25: saturation sticks. Swift's limit is 127 bits of attoseconds, ours the largest float."""
+def test_s_25_delays_saturate(backoff: Backoff) -> None:
+    """S-25: Swift's limit is 127 bits of attoseconds; here it is the largest float."""
     delays = series(backoff, 1100)
     assert delays == sorted(delays)
     assert delays[-1] == delays[-2] == sys.float_info.max
@@ -200,8 +200,8 @@ def test_s_25_too_large_stays_at_the_largest(backoff: Backoff) -> None:
         pytest.param(lambda: Backoff.constant(math.nan), "constant", id="S-27.constant-nan"),
     ],
 )
-def test_refused(make: Callable[[], object], named: str) -> None:
-    """Swift ends the process; here a ValueError names the argument."""
+def test_invalid_options_are_rejected(make: Callable[[], object], named: str) -> None:
+    """Swift aborts the process; here a ValueError names the argument."""
     with pytest.raises(ValueError, match=named):
         make()
 
@@ -214,6 +214,6 @@ def test_refused(make: Callable[[], object], named: str) -> None:
         pytest.param(Backoff.exponential(1, 1), id="S-27.exponential-1"),
     ],
 )
-def test_accepted(backoff: Backoff) -> None:
-    """And these are fine."""
+def test_unusual_backoffs_are_accepted(backoff: Backoff) -> None:
+    """They are valid."""
     assert series(backoff, 1) == [1]

@@ -1,4 +1,4 @@
-"""What turns calls away, or forbids retries, while too many fail: failsafe-go, Envoy, Finagle, gRPC."""
+"""Rejecting calls or retries while too many fail: failsafe-go, Envoy, Finagle, gRPC."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.scripted import Draws, Operation, ScriptedError, Step, Virtua
 
 
 def called(colour: str, guarded: Layer, *script: Step) -> Operation:
-    """Make a call for each step of a script; return the calls that were admitted."""
+    """Make a call for each step of a script, and return the operation, which counts the admitted calls."""
     operation = Operation(script or [ok()], Virtual())
 
     def blocking() -> None:
@@ -47,9 +47,9 @@ def called(colour: str, guarded: Layer, *script: Step) -> Operation:
         pytest.param(95, 100, 0.95, 0.8, 0.0, 0.01, id="throttle.envoy_admission.95-0.95"),
         pytest.param(75, 100, 0.95, 0.8, 0.2, 0.011, id="throttle.envoy_admission.75-0.95"),
         pytest.param(80, 100, 1.0, 0.1, 0.1, 0.01, id="throttle.envoy_admission.most"),
-        # Envoy has an exponent, and turns 22 % away; here it is as in Google's book.
+        # Envoy has an exponent, and rejects 22 %; here the formula is that of Google's SRE book.
         pytest.param(95, 100, 1.0, 0.8, 0.05, 0.01, id="throttle.envoy_admission.aggression-2-deviates"),
-        # Of the last two minutes; Finagle's is an average that fades over them.
+        # Counted over the last two minutes; Finagle has a moving average over them.
         pytest.param(100, 100, 0.5, 0.75, 0.0, 0.005, id="limit.finagle_nack_admission.1.0"),
         pytest.param(50, 100, 0.5, 0.75, 0.0, 0.006, id="limit.finagle_nack_admission.0.5"),
         pytest.param(40, 100, 0.5, 0.75, 0.2, 0.006, id="limit.finagle_nack_admission.0.4"),
@@ -58,23 +58,23 @@ def called(colour: str, guarded: Layer, *script: Step) -> Operation:
     ],
 )
 @pytest.mark.parametrize("colour", EVERY)
-def test_the_share_that_is_turned_away(
+def test_the_share_of_rejected_calls(
     colour: str, accepts: int, requests: int, threshold: float, most: float, share: float, within: float
 ) -> None:
-    """From the recently accepted calls; a call is rejected if the random number is below the share."""
+    """Computed from recent calls; a call is rejected if the random number is below the share."""
     draws = Draws(1.0)
     throttle = Throttle(1 / threshold, most=most, random=draws)
     called(colour, throttle, *[ok()] * accepts, *[fail()] * (requests - accepts))
-    said = throttle.snapshot()
-    assert said == {"share": pytest.approx(share, abs=within), "requests": requests, "accepts": accepts}
-    draws.draws = (said["share"],)
+    snapshot = throttle.snapshot()
+    assert snapshot == {"share": pytest.approx(share, abs=within), "requests": requests, "accepts": accepts}
+    draws.draws = (snapshot["share"],)
     assert called(colour, throttle, ok()).calls == 1
     draws.draws = (max(0.0, throttle.snapshot()["share"] - 1e-9),)
     assert called(colour, throttle, ok()).calls == (0 if share else 1)
 
 
 @pytest.mark.parametrize("colour", EVERY)
-def test_throttle_envoy_admission_what_is_refused_counts_deviates(colour: str) -> None:
+def test_throttle_envoy_admission_rejected_calls_count_deviates(colour: str) -> None:
     """throttle.envoy_admission: Envoy samples admitted calls only; here a rejected call counts as a request.
 
     So the share grows while nothing is accepted, and shrinks as soon as a call is.
@@ -91,14 +91,14 @@ def test_throttle_envoy_admission_what_is_refused_counts_deviates(colour: str) -
 
 @pytest.mark.parametrize("colour", EVERY)
 def test_throttle_envoy_admission_a_minimum_deviates(colour: str) -> None:
-    """throttle.envoy_admission: Envoy rejects nothing below a rate; here, below a number in the window."""
+    """throttle.envoy_admission: Envoy rejects nothing below a rate; here, below a number of calls."""
     throttle = Throttle(1, minimum=10, random=Draws(0.0))
     assert called(colour, throttle, *[fail()] * 12).calls == 10
 
 
 @pytest.mark.parametrize("colour", EVERY)
 def test_limit_finagle_nack_admission_retried_deviates(colour: str) -> None:
-    """limit.finagle_nack_admission: a call that Finagle drops is not retried; a policy here may do so."""
+    """limit.finagle_nack_admission: Finagle does not retry a rejected call; here a policy may retry it."""
     throttle = Throttle(1, random=Draws(0.0, 1.0))
     throttle.ended(None, ScriptedError(), SYSTEM.now())
     assert called(colour, Retry(clock=Virtual()) | throttle, ok()).calls == 1
@@ -111,7 +111,7 @@ GRPC = (
 
 
 def test_budget_grpc_throttle() -> None:
-    """budget.grpc_throttle: failures take tokens, successes bring some; retries are for the upper half."""
+    """budget.grpc_throttle: failures take tokens, successes add some; retries need more than half of them."""
     bucket = TokenBucket.grpc(4, 0.8)
     assert bucket.spend() is not None
     for what, above, tokens in (step.split() for step in GRPC.split(", ")):
@@ -125,13 +125,13 @@ def test_budget_grpc_throttle() -> None:
     [
         pytest.param(True, 2, id="budget.grpc_throttle_attribution.retriable"),
         pytest.param(False, 3, id="budget.grpc_throttle_attribution.non_retriable"),
-        # gRPC takes a token for this too; but a server that answers "do not retry" needs no protection.
+        # gRPC takes a token for this too; but a server that responds "do not retry" needs no protection.
         pytest.param(Verdict.stop(), 3, id="budget.grpc_throttle_attribution.do_not_retry-deviates"),
     ],
 )
 @pytest.mark.parametrize("colour", EVERY)
-def test_who_pays_a_token(colour: str, again: Answer, tokens: float) -> None:
-    """From 3 of 4 tokens; with 2 no call retries."""
+def test_failures_that_take_a_token(colour: str, again: Answer, tokens: float) -> None:
+    """The bucket starts with 3 of 4 tokens; with 2 no call is retried."""
     bucket = TokenBucket.grpc(4, 0.8)
     bucket.failed()
     policy = Retry(on=lambda _: again, budget=bucket, clock=Virtual())
@@ -156,7 +156,7 @@ FLOWS = [
         random=(0.5,),
         expected={"sleeps": [0.1, 0.2, 0.4], "calls": 4, "reason": Reason.attempts},
     ),
-    # As often as in the service config, or until half of the tokens are gone.
+    # Up to the attempts of the service config, or until half of the tokens are taken.
     flow(
         "pushback.grpc.preset-throttled",
         fail(),
@@ -180,5 +180,5 @@ FLOWS = [
 
 @in_every_colour(FLOWS)
 def test_one_call(colour: str, row: Flow) -> None:
-    """As a gRPC client does it."""
+    """With the retries of a gRPC client."""
     check(colour, row)

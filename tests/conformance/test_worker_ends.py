@@ -64,8 +64,8 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 )
 @pytest.mark.usefixtures(no_threads.__name__)
-def test_threads_run_out(colour: str, row: Flow) -> None:
-    """N-19: an attempt whose thread cannot start has failed: it ends the call, unless a rule retries it."""
+def test_a_worker_that_cannot_start(colour: str, row: Flow) -> None:
+    """N-19: the attempt has failed, and ends the call unless a rule retries it."""
     check(colour, row)
 
 
@@ -81,15 +81,15 @@ def test_threads_run_out(colour: str, row: Flow) -> None:
         pytest.param(STUCK, id="N-18.3-deviates"),
     ],
 )
-def test_the_caller_is_cancelled(colour: str, step: Step) -> None:
-    """The worker is cancelled and not waited for; its result is discarded, without a rule being called."""
-    operation, told = Operation([step], Virtual()), list[str]()
+def test_cancelling_the_caller_cancels_the_worker(colour: str, step: Step) -> None:
+    """It is not waited for; its result is discarded, and no rule is called."""
+    operation, seen = Operation([step], Virtual()), list[str]()
 
     def rule(error: Exception) -> bool:
-        told.append("rule")
+        seen.append("rule")
         return True
 
-    policy = Retry(on=rule, on_failure=lambda _: told.append("failed"))
+    policy = Retry(on=rule, on_failure=lambda _: seen.append("failed"))
 
     async def main() -> str:
         ended = await cancelled_while(operation, policy)
@@ -100,7 +100,7 @@ def test_the_caller_is_cancelled(colour: str, step: Step) -> None:
         assert asyncio.run(main()) == "cancelled"
     else:
         assert trio.run(main) == "cancelled"
-    assert (operation.calls, operation.told, told) == (1, [True], [])
+    assert (operation.calls, operation.told, seen) == (1, [True], [])
 
 
 async def cancelled_while(operation: Operation, policy: Retry) -> str:
@@ -128,19 +128,19 @@ async def cancelled_while(operation: Operation, policy: Retry) -> str:
     return ended[0]
 
 
-def test_n_21_whether_an_attempt_is_over() -> None:
-    """N-21: False, then True, for the operation and its callees only. It is polled, not awaited."""
-    told, over = list[bool](), Event()
+def test_n_21_cancelled_is_true_after_the_limit() -> None:
+    """N-21: for the operation and its callees only. It is polled, not awaited."""
+    seen, over = list[bool](), Event()
 
     def operation() -> None:
-        told.append(cancelled())
+        seen.append(cancelled())
         while not cancelled() and not over.is_set():
             over.wait(MS)
-        told.extend((cancelled(), cancelled(), copy_context().run(cancelled)))
+        seen.extend((cancelled(), cancelled(), copy_context().run(cancelled)))
 
     assert not cancelled()
     with pytest.raises(errors.AttemptTimeout):
         Retry(attempts=1, attempt_timeout=5 * MS, worker=Worker(grace=60)).call(operation)
-    assert told == [False, True, True, True]
+    assert seen == [False, True, True, True]
     assert not cancelled()
     assert not Retry(worker=Worker()).call(cancelled)

@@ -1,4 +1,4 @@
-"""Blocking code on workers: qubit-retry 0.9 (Q) and 0.19 (N), whose workers are threads like ours."""
+"""Blocking code on workers: qubit-retry 0.9 (Q) and 0.19 (N), whose workers are threads too."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ FLOWS = [
         **STOP,
         expected={"limit": "attempt", "cuts": [("attempt", 20 * MS)]},
     ),
-    # A crash is never judged, on a worker either (qubit: a rule may retry it).
+    # Rules are never called for a BaseException, nor on a worker (in qubit a rule may retry it).
     *(
         worked(
             fact,
@@ -149,7 +149,7 @@ FLOWS = [
     stuck("Q-W09.4", Reason.timeout, CUT, 10, attempts=3, total=9 * MS, **OWN, **AGAIN),
     stuck("Q-W09.5", STILL, LEFT, 10, attempts=3, rules=[answers({"*": True})], **OWN),
     stuck("N-18.1", STILL, LEFT, 1, attempts=3, grace=0, attempt_timeout=1 * MS),
-    # A call ended by a limit is reported as such (qubit 0.19: as a worker still running).
+    # The reason of a call that a limit ended is the limit (qubit 0.19: a worker that is still running).
     stuck("N-18.2-deviates", Reason.timeout, OVER, 1, attempts=3, grace=0, total=1 * MS),
 ]
 
@@ -161,8 +161,8 @@ def test_one_call(colour: str, row: Flow) -> None:
 
 
 @pytest.mark.parametrize("colour", WORKERS)
-def test_q_w07_an_attempt_that_was_told_to_stop_is_retried(colour: str) -> None:
-    """Q-W07: the number of attempts that a slow thread start costs is unknown."""
+def test_q_w07_a_cancelled_attempt_is_retried(colour: str) -> None:
+    """Q-W07: the number of attempts is not compared, because a thread may start too slowly."""
     script = [Step(error="cancelled", stops="when told"), ok("done")]
     row = limited(
         "", *script, attempts=None, total=60, attempt_timeout=50 * MS, worker=Worker(grace=60), expected={}
@@ -173,8 +173,8 @@ def test_q_w07_an_attempt_that_was_told_to_stop_is_retried(colour: str) -> None:
 
 
 @pytest.mark.parametrize("colour", WORKERS)
-def test_q_w10_a_result_that_comes_too_late_is_thrown_away(colour: str) -> None:
-    """Q-W10: the attempt stays a timeout, and its whole duration is working time."""
+def test_q_w10_a_late_result_is_discarded(colour: str) -> None:
+    """Q-W10: the attempt is a timeout, and its whole duration counts as work."""
     script = [ok("too-late", takes=60), ok("second")]
     worker = Worker(grace=100)
     words = drive(
@@ -195,10 +195,10 @@ def test_q_w10_a_result_that_comes_too_late_is_thrown_away(colour: str) -> None:
         pytest.param(250, 5, [100, 100, 0], [100, 100, 40], id="timeout.deadline_math.derived-worker"),
     ],
 )
-def test_what_is_left_for_each_attempt(
+def test_the_time_left_for_each_attempt(
     total: float, delay: float, taken: list[float], budgets: list[float]
 ) -> None:
-    """The operation can read it: its limit is the deadline of its callees."""
+    """The operation can read it with `remaining`."""
     seen: list[float | None] = []
 
     def operation() -> None:
@@ -220,14 +220,14 @@ def test_what_is_left_for_each_attempt(
     assert seen == budgets
 
 
-def test_q_v03_what_is_said_of_a_worker_still_running() -> None:
-    """Q-V02, Q-V03: the error has the running worker, the number of attempts, and the last error."""
+def test_q_v03_the_error_of_a_worker_still_running() -> None:
+    """Q-V02, Q-V03: it names the running worker, the number of attempts, and the last error."""
     error = drive("worker", stuck("", STILL, LEFT, 1, attempts=3, grace=0, attempt_timeout=MS)).error
     named = ("1 attempt ", "its worker is still running", "took longer than 0.001 s")
     assert [words for words in named if words not in str(error)] == []
 
 
 def test_q_d04_the_grace_of_a_worker() -> None:
-    """Q-D03, Q-D04, Q-B05: a tenth of a second by default; none if it is 0."""
+    """Q-D03, Q-D04, Q-B05: 0.1 s by default, and none if it is 0."""
     assert Worker().grace == 0.1
     assert Worker(grace=0).grace == 0

@@ -29,7 +29,7 @@ from tests.support.drivers.limited_calls import (
 from tests.support.fakes import Boom
 from tests.support.virtual_time import in_virtual_time, unwaiting
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = [pytest.mark.stress, pytest.mark.usefixtures(unwaiting.__name__)]
 
 SWALLOWED = [name for name in EVERY_ASYNC_SHAPE if name != "enter"]
 LIMITS = pytest.mark.parametrize("limit", ["timeout", "attempt_timeout", "work_timeout"])

@@ -1,4 +1,4 @@
-"""Calls of `grpc.aio` under a policy: all that can be asked of one, and written to one."""
+"""Calls of `grpc.aio` under a policy: the methods of the call object."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Talk = Callable[[Any, Call], Coroutine[Any, Any, None]]
 
 
 def called(remote: Server, shape: str, script: str, talk: Talk, policy: Layer | None = None) -> None:
-    """Make a call, and talk to it."""
+    """Make a call, and pass it to ``talk``."""
 
     async def main() -> None:
         known, metadata = remote.script(script)
@@ -34,7 +34,7 @@ def read(call: Any, shape: str) -> Any:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_call_that_succeeds(remote: Server, shape: str) -> None:
+def test_the_call_object_of_a_success(remote: Server, shape: str) -> None:
     async def talk(call: Any, known: Call) -> None:
         ended: list[object] = []
         call.add_done_callback(ended.append)
@@ -56,14 +56,14 @@ def test_a_call_that_succeeds(remote: Server, shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_call_that_fails(remote: Server, shape: str) -> None:
+def test_the_call_object_of_a_failure(remote: Server, shape: str) -> None:
     async def talk(call: Any, known: Call) -> None:
         ended: list[object] = []
         call.add_done_callback(ended.append)
         assert (await call.code(), await call.details()) == (grpc.StatusCode.NOT_FOUND, "as the script says")
         assert "as the script says" in await call.debug_error_string()
         assert dict(await call.trailing_metadata()) == {"grpc-retry-pushback-ms": "7"}
-        # gRPC does not wait for the head of a call that has failed.
+        # gRPC does not wait for the initial metadata of a call that has failed.
         assert dict(await call.initial_metadata()) in ({}, {"head": "1"})
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await read(call, shape)
@@ -75,7 +75,7 @@ def test_a_call_that_fails(remote: Server, shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_call_that_the_server_cancels(remote: Server, shape: str) -> None:
+def test_the_call_object_after_the_server_cancelled(remote: Server, shape: str) -> None:
     async def talk(call: Any, known: Call) -> None:
         assert await call.code() is grpc.StatusCode.CANCELLED
         assert call.cancelled()
@@ -84,8 +84,8 @@ def test_a_call_that_the_server_cancels(remote: Server, shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_call_that_comes_out_otherwise(remote: Server, shape: str) -> None:
-    """By a fallback, for which there is no call of gRPC's."""
+def test_the_call_object_of_a_fallback(remote: Server, shape: str) -> None:
+    """There is no call of gRPC for its value."""
 
     async def talk(call: Any, known: Call) -> None:
         assert await read(call, shape) == b"x"
@@ -101,8 +101,8 @@ def test_a_call_that_comes_out_otherwise(remote: Server, shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["up", "down", "both"])
-def test_a_policy_that_fails(remote: Server, shape: str) -> None:
-    """A rule of it, for instance: then there is no error of gRPC's to be asked."""
+def test_the_call_object_after_an_error_in_a_rule(remote: Server, shape: str) -> None:
+    """There is no error of gRPC with a status."""
 
     def rule(_: Exception) -> bool:
         raise ZeroDivisionError
@@ -133,7 +133,7 @@ def test_a_fallback_may_be_an_async_stream(remote: Server, shape: str) -> None:
 
 @pytest.mark.parametrize("script", ["a OK", "UNAVAILABLE, a OK"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_connection_can_be_waited_for(remote: Server, shape: str, script: str) -> None:
+def test_wait_for_connection_returns(remote: Server, shape: str, script: str) -> None:
     async def talk(call: Any, known: Call) -> None:
         await call.wait_for_connection()
         assert await read(call, shape) == b"a"
@@ -143,8 +143,8 @@ def test_a_connection_can_be_waited_for(remote: Server, shape: str, script: str)
 
 
 @pytest.mark.parametrize("shape", ["up", "down", "both"])
-def test_there_is_no_connection(remote: Server, shape: str) -> None:
-    """Each attempt waits for a connection; the last error is raised."""
+def test_wait_for_connection_raises_the_last_error(remote: Server, shape: str) -> None:
+    """Each attempt waits for a connection."""
 
     async def main() -> None:
         retries: list[object] = []
@@ -160,8 +160,8 @@ def test_there_is_no_connection(remote: Server, shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["up", "down", "both"])
-def test_a_delay_is_not_spent_looking_again_and_again(remote: Server, shape: str) -> None:
-    """A read of the initial metadata between two attempts sleeps until the next one starts."""
+def test_initial_metadata_sleeps_during_a_delay(remote: Server, shape: str) -> None:
+    """It waits until the next attempt starts, without polling."""
 
     def waiting_tasks() -> set[object]:
         return {task for task in asyncio.all_tasks() if task.get_name() == "attempt started"}
@@ -185,8 +185,8 @@ def test_a_delay_is_not_spent_looking_again_and_again(remote: Server, shape: str
     called(remote, shape, "UNAVAILABLE", talk, policy)
 
 
-def test_a_rule_for_results_of_an_async_call(remote: Server) -> None:
-    """A response that is refused is followed by a delay, too, and the head is that of the next attempt."""
+def test_until_may_reject_the_response_of_an_async_call(remote: Server) -> None:
+    """The initial metadata are those of the next attempt."""
 
     async def talk(call: Any, known: Call) -> None:
         await asyncio.to_thread(waits.wait, FOREVER)
@@ -199,8 +199,8 @@ def test_a_rule_for_results_of_an_async_call(remote: Server) -> None:
 
 
 @pytest.mark.parametrize("shape", ["up", "both"])
-def test_what_grpc_itself_does_not_do_is_refused(remote: Server, shape: str) -> None:
-    """An iterator passes on what a caller writes, so no caller writes to our call."""
+def test_the_inner_call_refuses_writes(remote: Server, shape: str) -> None:
+    """The caller's writes reach the interceptors as an iterator."""
 
     async def talk(call: Any, known: Call) -> None:
         inner = await call._interceptors_task
@@ -216,7 +216,7 @@ def test_what_grpc_itself_does_not_do_is_refused(remote: Server, shape: str) -> 
 
 @pytest.mark.parametrize("shape", ["down", "both"])
 def test_an_interceptor_may_read_the_call_it_receives(remote: Server, shape: str) -> None:
-    """An interceptor before ours, for instance."""
+    """One that is before redouble's."""
 
     async def talk(call: Any, known: Call) -> None:
         inner = await call._interceptors_task

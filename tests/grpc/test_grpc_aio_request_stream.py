@@ -1,4 +1,4 @@
-"""Requests that are written to a call of `grpc.aio`, one by one: each goes to one attempt; none is lost."""
+"""Requests written to a call of `grpc.aio` one by one: each goes to one attempt, and none is lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Talk = Callable[[Any, Call], Coroutine[Any, Any, None]]
 
 
 def called(remote: Server, shape: str, script: str, talk: Talk, **options: Any) -> None:
-    """Make a call without requests, and talk to it."""
+    """Make a call without requests, and pass it to ``talk``."""
 
     async def main() -> None:
         known, metadata = remote.script(script)
@@ -26,7 +26,7 @@ def called(remote: Server, shape: str, script: str, talk: Talk, **options: Any) 
     asyncio.run(main())
 
 
-def test_a_conversation(remote: Server) -> None:
+def test_requests_and_responses_may_alternate(remote: Server) -> None:
     async def talk(call: Any, known: Call) -> None:
         for word in (b"x", b"y", b"z"):
             await call.write(word)
@@ -41,7 +41,7 @@ def test_a_conversation(remote: Server) -> None:
     called(remote, "both", "deaf echo OK", talk)
 
 
-def test_one_response_to_all_that_was_written(remote: Server) -> None:
+def test_a_stream_of_written_requests_gets_one_response(remote: Server) -> None:
     async def talk(call: Any, known: Call) -> None:
         await call.write(b"x")
         await call.write(b"y")
@@ -53,7 +53,7 @@ def test_one_response_to_all_that_was_written(remote: Server) -> None:
 
 
 @pytest.mark.parametrize("shape", ["up", "both"])
-def test_what_is_written_after_a_failure_goes_to_the_next_attempt(remote: Server, shape: str) -> None:
+def test_a_request_written_after_a_failure_goes_to_the_next_attempt(remote: Server, shape: str) -> None:
     async def talk(call: Any, known: Call) -> None:
         await asyncio.to_thread(until, lambda: retries)
         await call.write(b"x")
@@ -66,7 +66,7 @@ def test_what_is_written_after_a_failure_goes_to_the_next_attempt(remote: Server
 
 
 @pytest.mark.parametrize("shape", ["up", "both"])
-def test_what_was_written_before_a_failure_is_gone(remote: Server, shape: str) -> None:
+def test_after_a_written_request_a_failure_is_not_retried(remote: Server, shape: str) -> None:
     async def talk(call: Any, known: Call) -> None:
         await call.write(b"x")
         await call.done_writing()
@@ -80,7 +80,7 @@ def test_what_was_written_before_a_failure_is_gone(remote: Server, shape: str) -
     called(remote, shape, "UNAVAILABLE, a OK", talk)
 
 
-def test_a_channel_that_is_closed_in_the_middle(remote: Server) -> None:
+def test_closing_the_channel_cancels_the_call(remote: Server) -> None:
     async def main() -> None:
         known, metadata = remote.script("deaf echo OK")
         async with achannel_of(remote, retry(on=Exception)) as channel:

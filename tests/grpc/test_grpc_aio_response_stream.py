@@ -21,7 +21,7 @@ Talk = Callable[[Any, Call], Awaitable[None]]
 
 
 def handed(remote: Server, shape: str, script: str, talk: Talk, policy: Layer | None = None) -> None:
-    """Make a call, and talk to what an interceptor before ours is handed."""
+    """Make a call, and pass to ``talk`` the call object that an interceptor before redouble's receives."""
 
     async def main() -> None:
         kept: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -44,7 +44,7 @@ def next_of(call: Any, how: str) -> Awaitable[Any]:
 
 
 async def raises_each_time(call: Any, how: str, kind: type[BaseException]) -> list[Any]:
-    """Continue to read; return the errors raised."""
+    """Read three times, and return the errors."""
     errors: list[Any] = []
     for _ in range(3):
         with pytest.raises(kind) as caught:
@@ -55,7 +55,7 @@ async def raises_each_time(call: Any, how: str, kind: type[BaseException]) -> li
 
 @HOW
 @STREAMS
-def test_a_stream_that_breaks(remote: Server, shape: str, how: str) -> None:
+def test_a_broken_stream_raises_at_every_read(remote: Server, shape: str, how: str) -> None:
     async def talk(call: Any, known: Call) -> None:
         assert await next_of(call, how) == b"a"
         errors = await raises_each_time(call, how, grpc.aio.AioRpcError)
@@ -66,7 +66,7 @@ def test_a_stream_that_breaks(remote: Server, shape: str, how: str) -> None:
 
 @HOW
 @STREAMS
-def test_a_stream_that_fails_before_its_first_message(remote: Server, shape: str, how: str) -> None:
+def test_a_failed_stream_raises_at_every_read(remote: Server, shape: str, how: str) -> None:
     async def talk(call: Any, known: Call) -> None:
         errors = await raises_each_time(call, how, grpc.aio.AioRpcError)
         assert {error.code() for error in errors} == {grpc.StatusCode.NOT_FOUND}
@@ -78,7 +78,7 @@ def test_a_stream_that_fails_before_its_first_message(remote: Server, shape: str
 @HOW
 @STREAMS
 @pytest.mark.parametrize("first", [True, False])
-def test_a_stream_that_is_cancelled(remote: Server, shape: str, how: str, first: bool) -> None:
+def test_a_cancelled_stream_raises_at_every_read(remote: Server, shape: str, how: str, first: bool) -> None:
     async def talk(call: Any, known: Call) -> None:
         if first:
             assert await next_of(call, how) == b"a"
@@ -91,7 +91,7 @@ def test_a_stream_that_is_cancelled(remote: Server, shape: str, how: str, first:
 @HOW
 @STREAMS
 @pytest.mark.parametrize("script", ["a hang OK", "hang OK"])
-def test_a_reader_that_is_cancelled(remote: Server, shape: str, how: str, script: str) -> None:
+def test_cancelling_a_reader_cancels_the_stream(remote: Server, shape: str, how: str, script: str) -> None:
     async def talk(call: Any, known: Call) -> None:
         if script != "hang OK":
             assert await next_of(call, how) == b"a"
@@ -109,7 +109,7 @@ def test_a_reader_that_is_cancelled(remote: Server, shape: str, how: str, script
 
 @STREAMS
 @pytest.mark.parametrize("script", ["a OK", "OK"])
-def test_a_stream_that_ends_goes_on_being_at_its_end(remote: Server, shape: str, script: str) -> None:
+def test_an_ended_stream_stays_at_its_end(remote: Server, shape: str, script: str) -> None:
     async def talk(call: Any, known: Call) -> None:
         assert [message async for message in call] == ([b"a"] if script == "a OK" else [])
         for _ in range(3):
@@ -120,8 +120,8 @@ def test_a_stream_that_ends_goes_on_being_at_its_end(remote: Server, shape: str,
 
 
 @STREAMS
-def test_a_fallback_ends_too(remote: Server, shape: str) -> None:
-    """It has no call that could be asked how."""
+def test_the_stream_of_a_fallback_ends(remote: Server, shape: str) -> None:
+    """There is no call of gRPC for it."""
 
     async def items() -> AsyncIterator[bytes]:
         yield b"x"
@@ -135,8 +135,8 @@ def test_a_fallback_ends_too(remote: Server, shape: str) -> None:
 
 
 @STREAMS
-def test_a_call_without_metadata(remote: Server, shape: str) -> None:
-    """Of a call that was cancelled or refused, or has another response, they are empty, and not None."""
+def test_missing_metadata_are_empty(remote: Server, shape: str) -> None:
+    """Not None, for calls that were cancelled, rejected, or replaced by a fallback."""
     breaker = CircuitBreaker(failures=1)
     breaker.isolate()
     policies = {

@@ -25,7 +25,7 @@ from tests.support.grpc.server import Server
         ("UNKNOWN, a OK", {"on": Exception}, (b"a", "OK", 2, None)),
         ("head UNAVAILABLE, a OK", {}, (b"a", "OK", 2, None)),
         ("UNAVAILABLE", {"backoff": [0]}, (b"", "UNAVAILABLE", 2, "backoff_ended")),
-        # A pushback that is not a duration forbids a retry, also one that the policy would make.
+        # A pushback that is not a duration forbids a retry, even one that the policy would make.
         ("@-1 UNAVAILABLE, a OK", {}, (b"", "UNAVAILABLE", 1, "stopped")),
         ("@soon UNAVAILABLE, a OK", {"on": Exception}, (b"", "UNAVAILABLE", 1, "stopped")),
         ("@ UNAVAILABLE, a OK", {"on": Exception}, (b"", "UNAVAILABLE", 1, "stopped")),
@@ -33,7 +33,7 @@ from tests.support.grpc.server import Server
     ],
 )
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_one_call(
+def test_attempts_result_and_reason_of_a_call(
     remote: Server,
     colour: str,
     shape: str,
@@ -76,6 +76,6 @@ def test_the_error_is_the_one_of_the_last_attempt(remote: Server, colour: str, s
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_a_policy_that_has_a_name_keeps_it(remote: Server, colour: str, shape: str) -> None:
+def test_the_report_has_name_and_labels_of_the_policy(remote: Server, colour: str, shape: str) -> None:
     seen = dial(remote, colour, shape, "UNAVAILABLE", Retry(attempts=1, name="echo", labels={"team": "a"}))
     assert (seen.report.name, seen.report.labels) == ("echo", {"team": "a"})

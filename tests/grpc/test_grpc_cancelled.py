@@ -1,4 +1,4 @@
-"""Calls over gRPC that their caller cancels: during an attempt, and while a delay is waited for."""
+"""Calls over gRPC that their caller cancels: during an attempt, and during a delay."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BLOCKING = [("future", "unary"), ("future", "up"), ("stream", "down"), ("stream"
 
 
 class Waiting:
-    """A policy that waits for ever before its second attempt, and an event that is set before."""
+    """A policy with an endless delay before its second attempt, and an event that is set before that."""
 
     def __init__(self, **options: Any) -> None:
         self.waits = Event()
@@ -40,7 +40,7 @@ class Waiting:
 
 
 def begun(remote: Server, colour: str, shape: str, script: str, policy: Retry) -> tuple[Any, Call]:
-    """Start a blocking call and a thread that waits for it."""
+    """Start a call, and return its call object and what the server knows of it."""
     call, metadata = remote.script(script)
     stub = stub_of(channel_of(remote, policy), shape)
     make = stub.future if colour == "future" else stub
@@ -130,7 +130,7 @@ def test_cancelling_a_future_while_it_succeeds_counts_as_cancelled(remote: Serve
 
 
 def assert_cancelled(colour: str, call: Any, error: Any) -> None:
-    """See that it has ended as a call of gRPC's own would have."""
+    """Assert that the call behaves like a cancelled call of gRPC itself."""
     assert call.code() is grpc.StatusCode.CANCELLED
     assert not call.is_active()
     assert not call.cancel()
@@ -151,7 +151,7 @@ def assert_cancelled(colour: str, call: Any, error: Any) -> None:
 
 @pytest.mark.parametrize("shape", ["down", "both"])
 @pytest.mark.parametrize("eager", [True, False])
-def test_a_stream_that_is_cancelled_before_it_is_read(remote: Server, shape: str, eager: bool) -> None:
+def test_cancelling_a_stream_before_it_is_read(remote: Server, shape: str, eager: bool) -> None:
     policy: Any = retry(on=Exception) if eager else Bulkhead(1) | retry(on=Exception)
     known, metadata = remote.script("hang OK")
     call = stub_of(channel_of(remote, policy), shape)(request_of(shape), metadata=metadata)
@@ -164,7 +164,7 @@ def test_a_stream_that_is_cancelled_before_it_is_read(remote: Server, shape: str
 
 
 @pytest.mark.parametrize("shape", ["down", "both"])
-def test_a_stream_that_is_cancelled_after_its_first_message(remote: Server, shape: str) -> None:
+def test_cancelling_a_stream_after_its_first_message(remote: Server, shape: str) -> None:
     call, known = begun(remote, "stream", shape, "a hang OK", retry(on=Exception))
     assert next(call) == b"a"
     assert call.cancel()
@@ -178,7 +178,7 @@ def test_a_stream_that_is_cancelled_after_its_first_message(remote: Server, shap
 @pytest.mark.parametrize("when", ["during an attempt", "during a delay"])
 @pytest.mark.parametrize("how", ["the call", "the task"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_async_calls(remote: Server, shape: str, how: str, when: str) -> None:
+def test_cancelling_an_async_call_or_its_task(remote: Server, shape: str, how: str, when: str) -> None:
     async def main() -> None:
         waiting = Waiting(on=Exception)
         known, metadata = remote.script("hang OK" if when == "during an attempt" else "UNAVAILABLE")
@@ -207,7 +207,7 @@ def test_async_calls(remote: Server, shape: str, how: str, when: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["down", "both"])
-def test_an_async_stream_that_is_cancelled_after_its_first_message(remote: Server, shape: str) -> None:
+def test_cancelling_an_async_stream_after_its_first_message(remote: Server, shape: str) -> None:
     async def main() -> None:
         known, metadata = remote.script("a hang OK")
         async with achannel_of(remote, retry(on=Exception)) as channel:
@@ -224,7 +224,7 @@ def test_an_async_stream_that_is_cancelled_after_its_first_message(remote: Serve
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_an_async_call_that_is_cancelled_at_once(remote: Server, shape: str) -> None:
+def test_an_async_call_cancelled_at_once_makes_no_attempt(remote: Server, shape: str) -> None:
     async def main() -> None:
         known, metadata = remote.script("hang OK")
         async with achannel_of(remote, retry(on=Exception)) as channel:

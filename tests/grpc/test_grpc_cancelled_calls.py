@@ -1,4 +1,4 @@
-"""Blocking calls that their caller cancels: no layer counts them, and all waiters are woken at once."""
+"""Blocking calls that their caller cancels: no layer counts them, and all waiting threads are woken."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def begun(
 
 
 def read(colour: str, call: Any) -> None:
-    """Wait for it to be cancelled."""
+    """Read a call that is being cancelled."""
     kind: type[Exception] = grpc.FutureCancelledError if colour == "future" else grpc.RpcError
     with pytest.raises(kind) as caught:
         call.result() if colour == "future" else next(call)
@@ -64,17 +64,17 @@ GATES: dict[str, Callable[[CircuitBreaker, Retry], Layer]] = {
 def test_a_breaker_does_not_count_a_call_that_was_cancelled(
     remote: Server, colour: str, shape: str, gate: str
 ) -> None:
-    told: list[object] = []
+    events: list[object] = []
     breaker = CircuitBreaker(failures=1)
-    policy = GATES[gate](breaker, retry(on=Exception, on_failure=told.append, on_give_up=told.append))
+    policy = GATES[gate](breaker, retry(on=Exception, on_failure=events.append, on_give_up=events.append))
     call, known = begun(remote, colour, shape, "hang OK", policy)
     cancelled(colour, call, partial(until, lambda: known.attempts))
-    assert (breaker.state, told, len(known.attempts)) == ("closed", [], 1)
+    assert (breaker.state, events, len(known.attempts)) == ("closed", [], 1)
 
 
 @BLOCKING
-def test_nor_one_that_was_cancelled_during_a_delay(remote: Server, colour: str, shape: str) -> None:
-    """The token spent for the retry is refunded."""
+def test_cancelling_during_a_delay_counts_nowhere(remote: Server, colour: str, shape: str) -> None:
+    """The grant of the retry is refunded."""
     waits, bucket, breaker = Event(), TokenBucket(20), CircuitBreaker(failures=1)
     policy = Retry(
         backoff=[FOREVER], give_up_after=None, on_retry=lambda _: waits.set(), budget=bucket, attempts=9
@@ -86,7 +86,7 @@ def test_nor_one_that_was_cancelled_during_a_delay(remote: Server, colour: str, 
 
 
 @BLOCKING
-def test_nothing_begins_once_it_was_cancelled(remote: Server, colour: str, shape: str) -> None:
+def test_no_attempt_starts_after_cancel(remote: Server, colour: str, shape: str) -> None:
     calls: list[Any] = []
 
     def cancels(_: object) -> None:
@@ -109,8 +109,8 @@ def test_a_fallback_does_not_replace_a_cancellation(remote: Server, colour: str,
 
 
 @pytest.mark.parametrize("shape", ["unary", "up"])
-def test_a_future_is_cancelled_as_soon_as_it_was(remote: Server, shape: str) -> None:
-    """Though its thread may take a moment to see it."""
+def test_a_future_is_done_as_soon_as_cancel_returns(remote: Server, shape: str) -> None:
+    """Although its thread is still running."""
     goes, waits = Event(), Event()
 
     def holds(_: object) -> None:
@@ -143,15 +143,15 @@ def test_a_future_is_cancelled_as_soon_as_it_was(remote: Server, shape: str) -> 
 def test_cancelling_an_unread_stream_runs_the_callbacks(remote: Server, shape: str, eager: bool) -> None:
     bulkhead = Bulkhead(1)
     call, known = begun(remote, "stream", shape, "hang OK", retry() if eager else bulkhead | retry())
-    told: list[object] = []
-    call.add_done_callback(told.append)
-    assert call.add_callback(lambda: told.append((call.code(), call.cancel())))
+    called: list[object] = []
+    call.add_done_callback(called.append)
+    assert call.add_callback(lambda: called.append((call.code(), call.cancel())))
     assert (call.done(), call.running(), call.cancelled()) == (False, True, False)
     assert call.cancel()
-    assert told == [call, (grpc.StatusCode.CANCELLED, False)]
+    assert called == [call, (grpc.StatusCode.CANCELLED, False)]
     assert (call.done(), call.running(), call.cancelled(), call.cancel()) == (True, False, True, False)
-    call.add_done_callback(told.append)
-    assert told[2:] == [call]
+    call.add_done_callback(called.append)
+    assert called[2:] == [call]
     for ask in (call.result, call.exception, call.traceback):
         with pytest.raises(grpc.FutureCancelledError):
             ask()
@@ -172,7 +172,7 @@ def test_a_callback_runs_at_the_end_of_a_stream(remote: Server, shape: str) -> N
 
 @STREAMS
 def test_a_stream_is_a_future_too(remote: Server, shape: str) -> None:
-    """As gRPC's own are, for the interceptors before ours."""
+    """Like the streams of gRPC itself: interceptors before redouble's may use it as one."""
     call, _ = begun(remote, "stream", shape, "UNAVAILABLE, a OK", retry())
     assert list(call) == [b"a"]
     assert (call.result(), call.exception(), call.traceback()) == (None, None, None)
@@ -188,7 +188,7 @@ def test_a_stream_is_a_future_too(remote: Server, shape: str) -> None:
 
 
 @STREAMS
-def test_a_stream_whose_time_is_up_is_not_active(remote: Server, shape: str) -> None:
+def test_a_timed_out_stream_is_not_active(remote: Server, shape: str) -> None:
     call, _ = begun(remote, "stream", shape, "hang OK", retry(), timeout=0.05)
     until(lambda: not call.is_active())
     assert call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -196,7 +196,7 @@ def test_a_stream_whose_time_is_up_is_not_active(remote: Server, shape: str) -> 
 
 
 @STREAMS
-def test_what_has_begun_ends_if_there_is_no_time_to_go_on_with_it(remote: Server, shape: str) -> None:
+def test_reading_after_the_deadline_cancels_the_running_attempt(remote: Server, shape: str) -> None:
     call, known = begun(remote, "stream", shape, "hang OK", retry())
     until(lambda: known.attempts)
     with redouble.deadline(0), pytest.raises(redouble.errors.DeadlineExceeded):
@@ -225,7 +225,7 @@ class Watched:
 
 
 @STREAMS
-def test_a_stream_that_two_threads_wait_for(remote: Server, shape: str) -> None:
+def test_cancel_wakes_both_threads_that_read_a_stream(remote: Server, shape: str) -> None:
     call, known = begun(remote, "stream", shape, "hang OK", retry())
     call._opening = watched = Watched(call._opening)
     readers = [Thread(target=partial(read, "stream", call)) for _ in range(2)]

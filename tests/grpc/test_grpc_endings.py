@@ -139,7 +139,7 @@ def test_requests_that_fail_after_the_call_log_nothing(remote: Server, shape: st
 
 
 def never_retrieved(main: Callable[[], Coroutine[Any, Any, None]]) -> list[Any]:
-    """Run it; return asyncio's messages about errors that were never retrieved."""
+    """Run ``main``, and return asyncio's messages about errors that were never retrieved."""
     trouble: list[dict[str, Any]] = []
     with asyncio.Runner() as runner:
         runner.get_loop().set_exception_handler(lambda _, said: trouble.append(said))
@@ -148,12 +148,14 @@ def never_retrieved(main: Callable[[], Coroutine[Any, Any, None]]) -> list[Any]:
     return [said for said in trouble if "never retrieved" in said["message"]]
 
 
-# ------------------------------------------------------------------ a channel that is closed
+# ------------------------------------------------------------------ closed channels
 
 
 @pytest.mark.parametrize(("colour", "shape"), [("future", "unary"), ("future", "up"), ("stream", "down")])
-def test_a_channel_that_is_closed_during_a_delay(remote: Server, colour: str, shape: str) -> None:
-    """The next attempt finds it closed, as the next call would."""
+def test_closing_the_channel_during_a_delay_fails_the_next_attempt(
+    remote: Server, colour: str, shape: str
+) -> None:
+    """With the error that a new call would raise."""
     waits, closed = Event(), Event()
 
     def closing(_: object) -> None:
@@ -177,8 +179,8 @@ def test_a_channel_that_is_closed_during_a_delay(remote: Server, colour: str, sh
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_an_async_channel_that_is_closed_during_a_delay(remote: Server, shape: str) -> None:
-    """It cancels its calls."""
+def test_closing_an_async_channel_during_a_delay_cancels_the_call(remote: Server, shape: str) -> None:
+    """As gRPC itself does."""
 
     async def main() -> None:
         waits = Event()
@@ -194,7 +196,7 @@ def test_an_async_channel_that_is_closed_during_a_delay(remote: Server, shape: s
     asyncio.run(main())
 
 
-# ------------------------------------------------------------------------------ elsewhere
+# ------------------------------------------------------------------------------ threads and loops
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -1,4 +1,4 @@
-"""Errors of ours that come out of a call over gRPC: they are gRPC's too, and answer as those do."""
+"""Errors of redouble that a call over gRPC raises: they are errors of gRPC too, with its methods."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_an_error_that_wraps_the_last_one_has_its_code(remote: Server, colour: s
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_an_error_of_ours_is_ours_alone_in_another_process(remote: Server, colour: str, shape: str) -> None:
+def test_a_pickled_error_is_an_error_of_redouble_alone(remote: Server, colour: str, shape: str) -> None:
     seen = dial(remote, colour, shape, "UNAVAILABLE", retry(attempts=2, wrap=True))
     copy = pickle.loads(pickle.dumps(seen.error))
     assert type(copy) is errors.AttemptsExhausted
@@ -49,8 +49,8 @@ def test_an_error_of_ours_is_ours_alone_in_another_process(remote: Server, colou
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_the_time_of_the_call(remote: Server, colour: str, shape: str) -> None:
-    """Without an attempt there is no error of gRPC's to ask."""
+def test_a_call_without_time_has_the_code_deadline_exceeded(remote: Server, colour: str, shape: str) -> None:
+    """No attempt was made, so its metadata are empty."""
     error = dial(remote, colour, shape, "a OK", retry(), timeout=0).error
     assert issubclass(type(error), errors.DeadlineExceeded)
     assert (error.code(), dict(error.initial_metadata()), dict(error.trailing_metadata())) == (
@@ -61,7 +61,7 @@ def test_the_time_of_the_call(remote: Server, colour: str, shape: str) -> None:
 
 
 @pytest.mark.parametrize(("colour", "shape"), UNARY)
-def test_a_response_that_is_refused(remote: Server, colour: str, shape: str) -> None:
+def test_until_may_reject_a_response(remote: Server, colour: str, shape: str) -> None:
     seen = dial(remote, colour, shape, "a OK, b OK, c OK", retry(until=b"b".__eq__))
     assert (seen.got, len(seen.attempts)) == ([b"b"], 2)
     seen = dial(remote, colour, shape, "a OK", retry(attempts=3, until=b"b".__eq__))
@@ -70,8 +70,8 @@ def test_a_response_that_is_refused(remote: Server, colour: str, shape: str) -> 
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_what_is_no_error_of_grpcs_comes_out_as_it_is(remote: Server, colour: str, shape: str) -> None:
-    """From a rule, for instance."""
+def test_an_error_of_a_rule_is_raised_unchanged(remote: Server, colour: str, shape: str) -> None:
+    """It is no error of gRPC."""
 
     def rule(_: Exception) -> bool:
         raise ZeroDivisionError
@@ -143,8 +143,8 @@ class Bare(grpc.RpcError):
         return super().__getattribute__(name)
 
 
-def test_an_error_that_takes_no_marks(remote: Server) -> None:
-    """An error of a third-party interceptor: the veto applies when the next attempt begins."""
+def test_an_error_that_cannot_be_stamped_is_guarded(remote: Server) -> None:
+    """It comes from another interceptor; the veto applies when the next attempt begins."""
     calls: list[object] = []
 
     def fails(*said: object) -> object:
@@ -159,12 +159,12 @@ def test_an_error_that_takes_no_marks(remote: Server) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_error_is_a_call_that_has_failed(kind: type[Exception]) -> None:
-    """Other interceptors are handed it as that."""
+def test_an_error_has_the_methods_of_a_failed_call(kind: type[Exception]) -> None:
+    """Other interceptors receive it as the call object."""
     error: Any = SYNC[kind].__new__(SYNC[kind], "words")
-    told: list[object] = []
-    error.add_done_callback(told.append)
-    assert told == [error]
+    called_back: list[object] = []
+    error.add_done_callback(called_back.append)
+    assert called_back == [error]
     assert error.exception() is error
     assert error.traceback() is None
     assert (error.add_callback(print), error.cancel(), error.cancelled()) == (False, False, False)

@@ -1,4 +1,4 @@
-"""What ``stub.Method.future(...)`` returns: a call in a thread of its own, with the face of gRPC's."""
+"""``stub.Method.future(...)`` returns a call in its own thread, with the methods of gRPC's future."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def begun(
 
 
 @UP
-def test_a_future_that_succeeds(remote: Server, shape: str) -> None:
+def test_the_methods_of_a_successful_future(remote: Server, shape: str) -> None:
     future, known = begun(remote, shape, "UNAVAILABLE, head a @7 OK", timeout=FOREVER)
     assert future.result(FOREVER) == b"a"
     assert (future.exception(), future.traceback()) == (None, None)
@@ -41,7 +41,7 @@ def test_a_future_that_succeeds(remote: Server, shape: str) -> None:
 
 
 @UP
-def test_a_future_that_fails(remote: Server, shape: str) -> None:
+def test_the_methods_of_a_failed_future(remote: Server, shape: str) -> None:
     future, known = begun(remote, shape, "UNAVAILABLE", retry(attempts=3))
     error = future.exception()
     assert error.code() is future.code() is grpc.StatusCode.UNAVAILABLE
@@ -56,7 +56,7 @@ def test_a_future_that_fails(remote: Server, shape: str) -> None:
 
 
 @UP
-def test_a_future_that_is_not_over(remote: Server, shape: str) -> None:
+def test_the_methods_of_a_running_future(remote: Server, shape: str) -> None:
     future, known = begun(remote, shape, "hang OK")
     with pytest.raises(grpc.FutureTimeoutError):
         future.result(0)
@@ -74,33 +74,33 @@ def test_a_future_that_is_not_over(remote: Server, shape: str) -> None:
 
 
 @UP
-def test_a_done_callback_is_called_once(remote: Server, shape: str) -> None:
-    """A callback runs at the end in the thread of the call, or at once after it; its error is logged."""
+def test_each_callback_is_called_once(remote: Server, shape: str) -> None:
+    """At the end of the call, in its thread; if the call has ended, at once. The error of one is logged."""
     future, known = begun(remote, shape, "hang OK")
-    told: list[tuple[str, int]] = []
+    called: list[tuple[str, int]] = []
     over = Event()
 
-    def tells(name: str) -> Callable[..., None]:
-        return lambda *_: told.append((name, get_ident()))
+    def recorder(name: str) -> Callable[..., None]:
+        return lambda *_: called.append((name, get_ident()))
 
-    future.add_done_callback(tells("done"))
+    future.add_done_callback(recorder("done"))
     assert future.add_callback(lambda: 1 / 0)
-    assert future.add_callback(tells("callback"))
+    assert future.add_callback(recorder("callback"))
     assert future.add_callback(over.set)
     until(lambda: known.attempts)
     known.attempts[0].cut.set()
     assert over.wait(FOREVER)
-    assert [name for name, _ in told] == ["done", "callback"]
-    assert get_ident() not in [ident for _, ident in told]
+    assert [name for name, _ in called] == ["done", "callback"]
+    assert get_ident() not in [ident for _, ident in called]
     seen: list[object] = []
     future.add_done_callback(seen.append)
     assert seen == [future]
-    assert not future.add_callback(tells("late"))
-    assert [name for name, _ in told] == ["done", "callback"]
+    assert not future.add_callback(recorder("late"))
+    assert [name for name, _ in called] == ["done", "callback"]
 
 
 @UP
-def test_a_fallback(remote: Server, shape: str) -> None:
+def test_the_value_of_a_fallback_is_the_result(remote: Server, shape: str) -> None:
     policy = Fallback(value=b"x", on=grpc.RpcError) | retry(attempts=2)
     future, known = begun(remote, shape, "UNAVAILABLE", policy)
     assert (future.result(), future.code(), future.details(), len(known.attempts)) == (
@@ -113,7 +113,7 @@ def test_a_fallback(remote: Server, shape: str) -> None:
 
 
 @UP
-def test_a_gate_that_is_shut(remote: Server, shape: str) -> None:
+def test_a_rejection_by_a_breaker_is_raised(remote: Server, shape: str) -> None:
     breaker = CircuitBreaker(failures=1)
     with pytest.raises(ValueError, match="no"), breaker:
         raise ValueError("no")
@@ -124,7 +124,7 @@ def test_a_gate_that_is_shut(remote: Server, shape: str) -> None:
 
 
 @UP
-def test_deadlines_and_other_context_go_along(remote: Server, shape: str) -> None:
+def test_a_future_keeps_the_deadline_of_its_context(remote: Server, shape: str) -> None:
     with redouble.deadline(60):
         future, known = begun(remote, shape, "a OK")
     assert future.result() == b"a"
@@ -132,11 +132,11 @@ def test_deadlines_and_other_context_go_along(remote: Server, shape: str) -> Non
 
 
 class Ended(BaseException):
-    """Something that is no Exception."""
+    """An error that is no Exception."""
 
 
 class Ends(Layer):
-    """A layer in which that comes up."""
+    """A layer that raises it."""
 
     def around(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
         def ended(*_: object) -> None:
@@ -145,7 +145,7 @@ class Ends(Layer):
         return ended
 
 
-def test_a_thread_that_is_ended_wakes_all_waiters(remote: Server) -> None:
+def test_a_base_exception_in_the_thread_fails_the_future(remote: Server) -> None:
     future, _ = begun(remote, "unary", "a OK", Ends())
     with pytest.raises(redouble.errors.Stopped, match="was ended"):
         future.result()

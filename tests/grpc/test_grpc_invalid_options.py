@@ -23,15 +23,17 @@ def words(message: Any) -> str:
 
 @ONE_MESSAGE
 @UP
-def test_one_message_in_place_of_a_stream(remote: Server, shape: str, message: Any) -> None:
+def test_a_single_message_instead_of_a_request_stream_raises(
+    remote: Server, shape: str, message: Any
+) -> None:
     stub = stub_of(channel_of(remote, retry()), shape)
-    with pytest.raises(TypeError) as caught:  # gRPC itself keeps the error of a stream until it is read
+    with pytest.raises(TypeError) as caught:  # gRPC itself would raise only when the stream is read
         stub(message) if shape == "up" else next(iter(stub(message)))
     assert str(caught.value) == words(message)
 
 
 @ONE_MESSAGE
-def test_one_message_for_a_future(remote: Server, message: Any) -> None:
+def test_a_single_message_for_a_future_raises(remote: Server, message: Any) -> None:
     with pytest.raises(TypeError) as caught:
         stub_of(channel_of(remote, retry()), "up").future(message).result()
     assert str(caught.value) == words(message)
@@ -39,7 +41,7 @@ def test_one_message_for_a_future(remote: Server, message: Any) -> None:
 
 @ONE_MESSAGE
 @UP
-def test_one_message_in_async_code(remote: Server, shape: str, message: Any) -> None:
+def test_a_single_message_in_async_code_raises(remote: Server, shape: str, message: Any) -> None:
     async def main() -> None:
         async with achannel_of(remote, retry()) as channel:
             call = stub_of(channel, shape)(message)
@@ -63,15 +65,15 @@ def decorated() -> None:
 
 @pytest.mark.parametrize("make", [redouble.grpc.interceptors, redouble.grpc.aio_interceptors])
 @pytest.mark.parametrize("policy", [redouble.retry, decorated, print, int, lambda: None])
-def test_what_is_no_policy(make: Any, policy: Any) -> None:
+def test_a_wrong_policy_raises(make: Any, policy: Any) -> None:
     with pytest.raises(TypeError) as caught:
         make(policy)
     fix = " is no layer: write a redouble.Retry or a pipeline, or None for presets.grpc()"
     assert str(caught.value) == f"policy={policy!r}{fix}"
 
 
-def test_interceptors_of_the_other_colour(remote: Server) -> None:
-    """The message is gRPC's own, as the documentation quotes it."""
+def test_interceptors_of_the_other_colour_raise(remote: Server) -> None:
+    """With gRPC's own message, which the documentation quotes."""
     blocking: Any = redouble.grpc.interceptors(Retry())
     other: Any = redouble.grpc.aio_interceptors()
     for wrong in ([blocking], other):

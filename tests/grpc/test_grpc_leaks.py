@@ -1,4 +1,4 @@
-"""A server that goes away, or is not there at all."""
+"""A server that stops, or does not listen at all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.grpc.server import Server
 
 @contextmanager
 def another() -> Generator[tuple[Server, Any]]:
-    """Run a server that may be stopped at any time."""
+    """Run another server, which a test may stop."""
     remote, pool = Server(), ThreadPoolExecutor(8)
     running = grpc.server(pool)
     running.add_generic_rpc_handlers((remote,))
@@ -31,7 +31,7 @@ def another() -> Generator[tuple[Server, Any]]:
 
 
 @pytest.mark.parametrize("shape", ["down", "both"])
-def test_a_server_that_stops_in_the_middle_of_a_stream(shape: str) -> None:
+def test_a_server_that_stops_during_a_stream_ends_it(shape: str) -> None:
     with another() as (remote, running):
         _, metadata = remote.script("a hang OK")
         stream = stub_of(channel_of(remote, retry(on=Exception)), shape)(request_of(shape), metadata=metadata)
@@ -43,14 +43,14 @@ def test_a_server_that_stops_in_the_middle_of_a_stream(shape: str) -> None:
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_no_server_listens(colour: str, shape: str) -> None:
+def test_a_refused_connection_is_retried(colour: str, shape: str) -> None:
     seen = dial(Server("127.0.0.1:1"), colour, shape, "a OK", retry(attempts=2))
     assert (seen.code, seen.reason, seen.report.attempts) == ("UNAVAILABLE", "attempts", 2)
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 def test_waiting_for_a_server_ends_at_the_deadline(colour: str, shape: str) -> None:
-    """With ``wait_for_ready`` there is one attempt, which lasts."""
+    """With ``wait_for_ready`` there is one attempt, which lasts until then."""
     seen = dial(
         Server("127.0.0.1:1"), colour, shape, "a OK", retry(attempts=9), wait_for_ready=True, timeout=0.1
     )

@@ -1,4 +1,4 @@
-"""Interceptors of others on one channel with ours: before ours they see a call once, behind each attempt."""
+"""Other interceptors on the same channel: before redouble's they see one call, behind it each attempt."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.grpc.server import Server
 
 
 class Details(NamedTuple):
-    """As many write them: with less than gRPC's own have."""
+    """Call details with fewer fields than gRPC's own, as many interceptors create them."""
 
     method: str
     timeout: float | None
@@ -75,7 +75,7 @@ def read(call: Any, shape: str) -> Any:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_before_and_behind(remote: Server, shape: str) -> None:
+def test_an_interceptor_before_sees_one_call_and_one_behind_all_attempts(remote: Server, shape: str) -> None:
     before, behind = Adding("before"), Adding("behind")
     known, metadata = remote.script("UNAVAILABLE, UNAVAILABLE, a OK")
     stub = stub_between(remote, shape, before, behind)
@@ -86,7 +86,7 @@ def test_before_and_behind(remote: Server, shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ONE)
-def test_a_future_before_and_behind(remote: Server, shape: str) -> None:
+def test_interceptors_before_and_behind_a_future(remote: Server, shape: str) -> None:
     before, behind = Adding("before"), Adding("behind")
     known, metadata = remote.script("UNAVAILABLE, a OK")
     stub = stub_between(remote, shape, before, behind)
@@ -96,7 +96,7 @@ def test_a_future_before_and_behind(remote: Server, shape: str) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("timeout", [None, 0])
-def test_one_before_is_handed_what_failed_as_a_call(
+def test_an_interceptor_before_receives_a_failed_call(
     remote: Server, shape: str, timeout: float | None
 ) -> None:
     before = Adding("before")
@@ -112,7 +112,7 @@ def test_one_before_is_handed_what_failed_as_a_call(
 
 @pytest.mark.parametrize("script", ["UNAVAILABLE, UNAVAILABLE, a OK", "UNAVAILABLE"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_before_and_behind_in_async_code(remote: Server, shape: str, script: str) -> None:
+def test_interceptors_before_and_behind_in_async_code(remote: Server, shape: str, script: str) -> None:
     async def main() -> None:
         before, behind = Adding("before"), Adding("behind")
         known, metadata = remote.script(script)
@@ -127,24 +127,24 @@ def test_before_and_behind_in_async_code(remote: Server, shape: str, script: str
                 assert await (call if shape in ONE else call.read()) == b"a"
         assert (len(behind.calls), len(known.attempts)) == (3, 3)
         assert [attempt.earlier for attempt in known.attempts] == [None, "1", "2"]
-        # If nothing streams, its `await continuation()` raises the error.
+        # Without streams, its `await continuation()` raises the error.
         assert len(before.calls) == (0 if shape == "unary" and script == "UNAVAILABLE" else 1)
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_two_of_ours_multiply(remote: Server, shape: str) -> None:
+def test_attempts_of_two_redouble_interceptors_multiply(remote: Server, shape: str) -> None:
     known, metadata = remote.script("UNAVAILABLE")
     twice, thrice = (redouble.grpc.interceptors(retry(attempts=count)) for count in (2, 3))
     stub = stub_of(grpc.intercept_channel(base(remote.target), *thrice, *twice), shape)
     with pytest.raises(grpc.RpcError):
         read(stub(request_of(shape), metadata=metadata), shape)
-    # The inner one receives requests as an iterator, which cannot be sent again.
+    # The inner one receives the requests as an iterator, which cannot be resent.
     assert len(known.attempts) == (3 if shape in ("up", "both") else 6)
 
 
-def test_one_behind_that_gives_a_plain_iterator(remote: Server) -> None:
+def test_an_interceptor_behind_may_return_a_plain_iterator(remote: Server) -> None:
     def cached(*_: object) -> Any:
         return iter([b"cached"])
 
@@ -152,8 +152,8 @@ def test_one_behind_that_gives_a_plain_iterator(remote: Server) -> None:
     assert list(stream) == [b"cached"]
 
 
-def test_one_behind_that_takes_longer_than_an_attempt_may(remote: Server) -> None:
-    """An RPC that is attached after the cancellation is cancelled at once."""
+def test_an_rpc_that_an_interceptor_starts_too_late_is_cancelled(remote: Server) -> None:
+    """The attempt has timed out before the interceptor starts the RPC."""
 
     def does(continuation: Any, said: Any, request: Any) -> Any:
         until(lambda: not any(isinstance(thread, Timer) for thread in enumerate_threads()))
@@ -162,7 +162,9 @@ def test_one_behind_that_takes_longer_than_an_attempt_may(remote: Server) -> Non
 
     calls: list[Any] = []
     _, metadata = remote.script("hang OK")
-    policy = Bulkhead(1) | retry(attempt_timeout=0.01, attempts=1)  # a gate, so that nothing begins early
+    policy = Bulkhead(1) | retry(
+        attempt_timeout=0.01, attempts=1
+    )  # a gate, so that no attempt starts before the stream is read
     channel = grpc.intercept_channel(
         base(remote.target), *redouble.grpc.interceptors(policy), Bystander(does)
     )
@@ -171,7 +173,7 @@ def test_one_behind_that_takes_longer_than_an_attempt_may(remote: Server) -> Non
     assert calls[0].code() is grpc.StatusCode.CANCELLED
 
 
-def test_a_limit_that_comes_too_late_cuts_nothing(remote: Server) -> None:
+def test_a_timer_that_fires_after_the_attempt_cancels_nothing(remote: Server) -> None:
     call = Cancelled()
     guard: Any = SimpleNamespace(current=call)
     with AttemptTimer(guard, 3600.0) as cut:
@@ -181,7 +183,7 @@ def test_a_limit_that_comes_too_late_cuts_nothing(remote: Server) -> None:
 
 
 class Cancelled:
-    """A call that knows whether it was cancelled."""
+    """A call that records whether it was cancelled."""
 
     cancelled = False
 
@@ -225,7 +227,7 @@ def test_initial_metadata_of_a_failed_attempt_come_from_the_next_one(remote: Ser
     assert got == [b"a"]
 
 
-def test_details_with_less_in_them() -> None:
+def test_details_with_fewer_fields_are_accepted() -> None:
     details: Any = details_of(Details("/a/b", None, None), 5.0, 1)
     assert (details.method, details.timeout) == ("/a/b", 5.0)
     assert details.metadata == (("grpc-previous-rpc-attempts", "1"),)

@@ -1,4 +1,4 @@
-"""What may be the policy of a channel over gRPC: any layer or pipeline, by value or by name."""
+"""The policy of a gRPC channel: any layer or pipeline, by value or by name."""
 
 from __future__ import annotations
 
@@ -59,20 +59,20 @@ def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_layers_and_pipelines(remote: Server, colour: str, shape: str, policy: Layer) -> None:
+def test_any_layer_or_pipeline_is_accepted(remote: Server, colour: str, shape: str, policy: Layer) -> None:
     assert seen_of(dial(remote, colour, shape, "UNAVAILABLE, a OK", policy))[:3] == (b"a", "OK", 2)
     seen = dial(remote, colour, shape, "UNAVAILABLE", policy)
     assert (seen.code, len(seen.attempts), seen.error.details()) == ("UNAVAILABLE", 2, "as the script says")
 
 
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[1] in ONE])
-def test_a_fallback_is_a_response(remote: Server, colour: str, shape: str) -> None:
+def test_the_value_of_a_fallback_is_the_response(remote: Server, colour: str, shape: str) -> None:
     policy = Fallback(value=b"x", on=grpc.RpcError) | retry(attempts=2)
     assert seen_of(dial(remote, colour, shape, "UNAVAILABLE", policy)) == (b"x", "OK", 2, None)
 
 
 @pytest.mark.parametrize("shape", ONE)
-def test_a_fallback_has_the_face_of_a_call(remote: Server, shape: str) -> None:
+def test_the_call_object_of_a_fallback(remote: Server, shape: str) -> None:
     policy = Fallback(value=b"x", on=grpc.RpcError) | retry(attempts=1)
     _, metadata = remote.script("UNAVAILABLE")
     response, call = stub_of(channel_of(remote, policy), shape).with_call(
@@ -87,13 +87,13 @@ def test_a_fallback_has_the_face_of_a_call(remote: Server, shape: str) -> None:
         None,
         False,
     )
-    told: list[object] = []
-    call.add_done_callback(told.append)
-    assert told == [call]
+    called: list[object] = []
+    call.add_done_callback(called.append)
+    assert called == [call]
 
 
 @pytest.mark.parametrize("shape", ONE)
-def test_the_call_that_has_succeeded_is_grpcs_own(remote: Server, shape: str) -> None:
+def test_the_call_object_is_that_of_the_last_attempt(remote: Server, shape: str) -> None:
     _, metadata = remote.script("UNAVAILABLE, head a @7 OK")
     response, call = stub_of(channel_of(remote, retry()), shape).with_call(
         request_of(shape), metadata=metadata
@@ -104,7 +104,7 @@ def test_the_call_that_has_succeeded_is_grpcs_own(remote: Server, shape: str) ->
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_a_gate_that_is_shut_lets_nothing_through(remote: Server, colour: str, shape: str) -> None:
+def test_an_open_breaker_rejects_before_anything_is_sent(remote: Server, colour: str, shape: str) -> None:
     breaker = CircuitBreaker(failures=2)
     policy = breaker | retry(attempts=1)
     assert dial(remote, colour, shape, "UNAVAILABLE", policy).code == "UNAVAILABLE"
@@ -114,14 +114,14 @@ def test_a_gate_that_is_shut_lets_nothing_through(remote: Server, colour: str, s
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_a_gate_inside_is_asked_for_each_attempt(remote: Server, colour: str, shape: str) -> None:
+def test_a_breaker_inside_admits_each_attempt(remote: Server, colour: str, shape: str) -> None:
     breaker = CircuitBreaker(failures=2)
     seen = dial(remote, colour, shape, "UNAVAILABLE", retry(attempts=3) | breaker)
     assert (type(seen.error), len(seen.attempts)) == (CircuitOpen, 2)
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_a_place_is_given_back(remote: Server, colour: str, shape: str) -> None:
+def test_a_bulkhead_gets_its_slot_back_after_each_call(remote: Server, colour: str, shape: str) -> None:
     bulkhead = Bulkhead(1, wait=0)
     for script in ("a OK", "NOT_FOUND", "a OK"):
         dial(remote, colour, shape, script, bulkhead | retry())
@@ -146,7 +146,7 @@ def test_tokens_are_shared_by_all_calls_of_a_policy(remote: Server, colour: str,
 
 @MAKE
 def test_each_channel_has_its_own_tokens(make: Callable[[], Sequence[Any]]) -> None:
-    """Those of one policy that was made for it."""
+    """Each call of `interceptors` without a policy creates a policy."""
     first, second = make()[0]._channel_policy(), make()[0]._channel_policy()
     assert first._layers[0].budget is not second._layers[0].budget
     assert len({id(interceptor._channel_policy()) for interceptor in make()}) == len(
@@ -162,13 +162,13 @@ def load(**options: object) -> None:
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_a_policy_by_name(remote: Server, colour: str, shape: str) -> None:
+def test_a_policy_may_be_given_by_name(remote: Server, colour: str, shape: str) -> None:
     load(attempts=2)
     seen = dial(remote, colour, shape, "UNAVAILABLE", policies("orders"))
     assert (seen.code, len(seen.attempts), seen.report.name) == ("UNAVAILABLE", 2, "orders")
 
 
-def test_a_channel_follows_what_has_the_name(remote: Server) -> None:
+def test_a_channel_follows_reloads_of_its_named_policy(remote: Server) -> None:
     stub = stub_of(channel_of(remote, policies("orders")), "unary")
     with pytest.raises(ConfigError, match="no configuration is loaded yet"):
         stub(b"one")
@@ -180,7 +180,7 @@ def test_a_channel_follows_what_has_the_name(remote: Server) -> None:
         assert len(known.attempts) == most
 
 
-def test_an_async_channel_follows_what_has_the_name(remote: Server) -> None:
+def test_an_async_channel_follows_reloads_of_its_named_policy(remote: Server) -> None:
     async def main() -> None:
         async with achannel_of(remote, policies("orders")) as channel:
             for shape in SHAPES:
@@ -203,7 +203,7 @@ def test_a_configuration_that_a_channel_cannot_use_is_invalid(make: Any) -> None
     hedged = {"pipelines": {"orders": {"layers": [{"type": "hedge", "delay": 1}]}}}
     with pytest.raises(ConfigError, match=r"cannot be applied to redouble\.grpc, which uses it"):
         config.load(hedged, environ=None)
-    assert ours  # alive until here: a configuration is not validated for a channel that is gone
+    assert ours  # still referenced: a configuration is not validated for a channel that was freed
 
 
 # ------------------------------------------------------------------------------ mistakes
@@ -225,15 +225,13 @@ def test_a_name_inside_a_pipeline_is_refused(make: Any) -> None:
         (5, TypeError, "write a redouble.Retry or a pipeline"),
     ],
 )
-def test_what_is_no_policy_is_refused_at_once(
-    make: Any, policy: Any, error: type[Exception], words: str
-) -> None:
+def test_a_wrong_policy_raises_at_once(make: Any, policy: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         make(policy)
 
 
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] in ("sync", "aio")])
-def test_switches_of_tests_hold(remote: Server, colour: str, shape: str) -> None:
+def test_no_retries_and_attempts_of_the_testing_module_apply(remote: Server, colour: str, shape: str) -> None:
     with no_retries():
         assert len(dial(remote, colour, shape, "UNAVAILABLE", retry()).attempts) == 1
     with attempts(2):

@@ -1,4 +1,4 @@
-"""Streams of requests over gRPC: iterables are sent again, and no item of an iterator is lost silently."""
+"""Request streams over gRPC: iterables are resent, and no item of an iterator is lost silently."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ BLOCKING = [(colour, shape) for colour, shape in UP if colour != "aio"]
 WHOLE = [b"one", b"two"]
 
 
-class Anew:
+class Reiterable:
     """Requests that can be iterated again."""
 
     def __iter__(self) -> Iterator[bytes]:
         yield from WHOLE
 
 
-class AsyncAnew:
-    """The same in async code."""
+class AsyncReiterable:
+    """Async requests that can be iterated again."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for request in WHOLE:
@@ -38,7 +38,7 @@ class AsyncAnew:
 
 
 def setter_of(event: Event | asyncio.Event) -> Callable[[object], None]:
-    """Return an observer that sets an event at a failure."""
+    """Return an observer that sets an event."""
     return lambda _: event.set()
 
 
@@ -51,17 +51,19 @@ async def aonce() -> AsyncIterator[bytes]:
         yield request
 
 
-@pytest.mark.parametrize("requests", [list(WHOLE), tuple(WHOLE), Anew()], ids=["list", "tuple", "object"])
+@pytest.mark.parametrize(
+    "requests", [list(WHOLE), tuple(WHOLE), Reiterable()], ids=["list", "tuple", "object"]
+)
 @pytest.mark.parametrize(("colour", "shape"), UP)
-def test_iterable_requests_are_sent_again(remote: Server, colour: str, shape: str, requests: Any) -> None:
+def test_iterable_requests_are_resent(remote: Server, colour: str, shape: str, requests: Any) -> None:
     seen = dial(remote, colour, shape, "UNAVAILABLE, UNAVAILABLE, a OK", retry(), requests=requests)
     assert seen_of(seen) == (b"a", "OK", 3, None)
     assert [attempt.requests for attempt in seen.attempts] == [WHOLE] * 3
 
 
 @pytest.mark.parametrize(("colour", "shape"), AIO)
-def test_async_iterable_requests_are_sent_again(remote: Server, colour: str, shape: str) -> None:
-    requests: Any = AsyncAnew()
+def test_async_iterable_requests_are_resent(remote: Server, colour: str, shape: str) -> None:
+    requests: Any = AsyncReiterable()
     seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", retry(), requests=requests)
     assert seen_of(seen) == (b"a", "OK", 2, None)
     assert [attempt.requests for attempt in seen.attempts] == [WHOLE] * 2
@@ -70,7 +72,7 @@ def test_async_iterable_requests_are_sent_again(remote: Server, colour: str, sha
 @pytest.mark.parametrize("on", [None, Exception])
 @pytest.mark.parametrize("make", [once, lambda: iter(WHOLE)], ids=["generator", "iterator"])
 @pytest.mark.parametrize(("colour", "shape"), UP)
-def test_what_was_taken_is_gone(
+def test_an_iterator_that_was_read_is_not_resent(
     remote: Server, colour: str, shape: str, make: Callable[[], Any], on: Any
 ) -> None:
     policy = retry() if on is None else retry(on=on)
@@ -82,7 +84,7 @@ def test_what_was_taken_is_gone(
 
 
 @pytest.mark.parametrize(("colour", "shape"), AIO)
-def test_what_was_taken_from_an_async_generator_is_gone(remote: Server, colour: str, shape: str) -> None:
+def test_an_async_generator_that_was_read_is_not_resent(remote: Server, colour: str, shape: str) -> None:
     requests: Any = aonce()
     seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", retry(), requests=requests)
     assert seen_of(seen) == (b"", "UNAVAILABLE", 1, "not_replayable")
@@ -92,18 +94,20 @@ def test_what_was_taken_from_an_async_generator_is_gone(remote: Server, colour: 
 
 
 @pytest.mark.parametrize(("colour", "shape"), UP)
-def test_an_empty_generator_can_be_sent_again(remote: Server, colour: str, shape: str) -> None:
+def test_an_empty_iterator_can_be_resent(remote: Server, colour: str, shape: str) -> None:
     requests: Iterator[bytes] = iter(())
     seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", retry(), requests=requests)
     assert seen_of(seen) == (b"a", "OK", 2, None)
 
 
-# ------------------------------------------------------------------------- taken too late
+# ------------------------------------------------- items read after their attempt failed
 
 
 @pytest.mark.parametrize(("colour", "shape"), BLOCKING)
-def test_what_an_attempt_takes_too_late_is_for_the_next_one(remote: Server, colour: str, shape: str) -> None:
-    """The first attempt fails while gRPC waits for the first request, which the next attempt receives."""
+def test_an_item_read_after_the_failure_goes_to_the_next_attempt(
+    remote: Server, colour: str, shape: str
+) -> None:
+    """The first attempt fails while gRPC waits for the first request."""
     failed = Event()
 
     def slow() -> Iterator[bytes]:
@@ -117,7 +121,9 @@ def test_what_an_attempt_takes_too_late_is_for_the_next_one(remote: Server, colo
 
 
 @pytest.mark.parametrize(("colour", "shape"), AIO)
-def test_the_same_in_async_code(remote: Server, colour: str, shape: str) -> None:
+def test_an_item_read_after_the_failure_goes_to_the_next_async_attempt(
+    remote: Server, colour: str, shape: str
+) -> None:
     failed = asyncio.Event()
 
     async def slow() -> AsyncIterator[bytes]:
@@ -134,12 +140,12 @@ def test_the_same_in_async_code(remote: Server, colour: str, shape: str) -> None
 
 @pytest.mark.parametrize("shape", ["up", "both"])
 def test_a_late_read_of_a_failed_attempt_gets_no_item(remote: Server, shape: str) -> None:
-    """An attempt that is over leaves the requests to the next, though gRPC may ask for more."""
+    """After an attempt has ended gRPC may read on; the requests are left for the next attempt."""
     iterators: list[Any] = []
 
     def does(continuation: Any, said: Any, requests: Any) -> Any:
         iterators.append(requests)
-        return continuation(said, iter(()))  # so that they are left for us to take
+        return continuation(said, iter(()))  # leaves the requests unread
 
     ours = redouble.grpc.interceptors(retry())
     channel = grpc.intercept_channel(base(remote.target), *ours, Bystander(does))
@@ -148,7 +154,7 @@ def test_a_late_read_of_a_failed_attempt_gets_no_item(remote: Server, shape: str
     assert answer == b"a" if shape == "up" else list(answer) == [b"a"]
     first, second = iterators
     assert list(first) == []
-    assert list(second) == WHOLE  # the item that the first attempt read is still there
+    assert list(second) == WHOLE  # nothing was lost to the first attempt
 
 
 @pytest.mark.parametrize("shape", ["up", "both"])
@@ -171,12 +177,12 @@ def test_a_late_async_read_of_a_failed_attempt_gets_no_item(remote: Server, shap
     asyncio.run(main())
 
 
-# ------------------------------------------------------------------------- that fail
+# ------------------------------------------------------------------- requests that raise
 
 
 @pytest.mark.parametrize("good", [0, 1])
 @pytest.mark.parametrize(("colour", "shape"), BLOCKING)
-def test_requests_that_fail_are_not_taken_for_ended(
+def test_an_error_while_iterating_the_requests_fails_the_call(
     remote: Server, colour: str, shape: str, good: int
 ) -> None:
     def failing() -> Iterator[bytes]:
@@ -189,7 +195,9 @@ def test_requests_that_fail_are_not_taken_for_ended(
 
 
 @pytest.mark.parametrize(("colour", "shape"), BLOCKING)
-def test_requests_that_fail_too_late_fail_the_next_attempt(remote: Server, colour: str, shape: str) -> None:
+def test_an_error_after_the_failed_attempt_fails_the_next_one(
+    remote: Server, colour: str, shape: str
+) -> None:
     failed = Event()
 
     def failing() -> Iterator[bytes]:
@@ -204,13 +212,15 @@ def test_requests_that_fail_too_late_fail_the_next_attempt(remote: Server, colou
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("shape", ["up", "both"])
-def test_requests_that_fail_in_async_code_cancel_the_call(remote: Server, shape: str, late: bool) -> None:
-    """As they do with gRPC itself."""
+def test_an_error_while_iterating_async_requests_cancels_the_call(
+    remote: Server, shape: str, late: bool
+) -> None:
+    """As with gRPC itself."""
 
     async def main() -> None:
         failed = asyncio.Event()
-        trouble: list[Any] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, said: trouble.append(said))
+        reported: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
 
         async def failing() -> AsyncIterator[bytes]:
             if late:
@@ -227,14 +237,14 @@ def test_requests_that_fail_in_async_code_cancel_the_call(remote: Server, shape:
                 await (call if shape == "up" else call.read())
             assert await call.code() is grpc.StatusCode.CANCELLED
         gc.collect()
-        assert [said for said in trouble if "never retrieved" in said["message"]] == []
+        assert [context for context in reported if "never retrieved" in context["message"]] == []
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("colour", ["sync", "aio"])
 @pytest.mark.parametrize("shape", ["up", "both"])
-def test_what_is_no_stream_is_refused_by_grpc_itself(remote: Server, colour: str, shape: str) -> None:
+def test_requests_that_are_not_iterable_are_refused_by_grpc(remote: Server, colour: str, shape: str) -> None:
     requests: Any = 5
     if colour == "aio":
         with pytest.raises(asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""Streams of responses over gRPC: retried until the caller has seen something of them, and never after it."""
+"""Response streams over gRPC: retried before the caller has received anything, and never after it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_error_that_breaks_a_stream_has_a_report(remote: Server, colour: str
 
 
 @pytest.mark.parametrize("shape", ["down", "both"])
-def test_a_stream_whose_metadata_were_read_raises_its_error(remote: Server, shape: str) -> None:
+def test_a_stream_whose_metadata_were_read_is_not_retried(remote: Server, shape: str) -> None:
     call, metadata = remote.script("head hang UNAVAILABLE, a OK")
     stream = stub_of(channel_of(remote, retry()), shape)(request_of(shape), metadata=metadata)
     assert stream.initial_metadata() == (("head", "1"),)
@@ -69,7 +69,7 @@ def test_a_stream_whose_metadata_were_read_raises_its_error(remote: Server, shap
 
 
 @pytest.mark.parametrize("shape", ["down", "both"])
-def test_an_async_stream_whose_metadata_were_read_raises_its_error(remote: Server, shape: str) -> None:
+def test_an_async_stream_whose_metadata_were_read_is_not_retried(remote: Server, shape: str) -> None:
     async def main() -> None:
         call, metadata = remote.script("head hang UNAVAILABLE, a OK")
         async with achannel_of(remote, retry()) as channel:
@@ -85,18 +85,21 @@ def test_an_async_stream_whose_metadata_were_read_raises_its_error(remote: Serve
     asyncio.run(main())
 
 
-def test_a_head_without_anything_in_it_is_no_reason_to_stop(remote: Server) -> None:
+def test_reading_empty_metadata_does_not_commit_a_stream(remote: Server) -> None:
     call, metadata = remote.script("UNAVAILABLE, head a OK")
     stream = stub_of(channel_of(remote, retry()), "down")(b"one", metadata=metadata)
     until(lambda: call.attempts and call.attempts[0].cut.is_set())
     assert stream.is_active()
-    assert stream.initial_metadata() in ((), (("head", "1"),))  # that of the first is known before its end
+    assert stream.initial_metadata() in (
+        (),
+        (("head", "1"),),
+    )  # those of the first attempt may be known already
     assert list(stream) == [b"a"]
     assert stream.initial_metadata() == (("head", "1"),)
 
 
 @pytest.mark.parametrize("policy", [retry(), Timeout(60) | retry(), retry(timeout=60) | Timeout(50)])
-def test_a_stream_in_blocking_code_begins_at_once(remote: Server, policy: Layer) -> None:
+def test_a_blocking_stream_starts_before_it_is_read(remote: Server, policy: Layer) -> None:
     call, metadata = remote.script("a OK")
     stream = stub_of(channel_of(remote, policy), "down")(b"one", metadata=metadata)
     until(lambda: call.attempts)
@@ -105,7 +108,7 @@ def test_a_stream_in_blocking_code_begins_at_once(remote: Server, policy: Layer)
     assert not stream.is_active()
 
 
-def test_a_gate_is_asked_before_a_stream_begins(remote: Server) -> None:
+def test_a_stream_behind_a_gate_starts_when_it_is_read(remote: Server) -> None:
     call, metadata = remote.script("a OK")
     breaker = CircuitBreaker(failures=1)
     with pytest.raises(ValueError, match="no"), breaker:
@@ -118,7 +121,7 @@ def test_a_gate_is_asked_before_a_stream_begins(remote: Server) -> None:
     assert "open" in stream.details()
 
 
-def test_a_gate_that_is_open_lets_a_stream_through(remote: Server) -> None:
+def test_a_stream_behind_a_bulkhead_is_retried(remote: Server) -> None:
     call, metadata = remote.script("UNAVAILABLE, head a OK")
     stream = stub_of(channel_of(remote, Bulkhead(1) | retry()), "down")(b"one", metadata=metadata)
     assert stream.initial_metadata() == (("head", "1"),)
@@ -126,19 +129,19 @@ def test_a_gate_that_is_open_lets_a_stream_through(remote: Server) -> None:
 
 
 @pytest.mark.parametrize(("colour", "shape"), STREAMS)
-def test_a_fallback_is_a_stream_too(remote: Server, colour: str, shape: str) -> None:
+def test_a_fallback_replaces_a_stream(remote: Server, colour: str, shape: str) -> None:
     policy = Fallback(value=[b"x", b"y"], on=grpc.RpcError) | retry(attempts=2)
     assert seen_of(dial(remote, colour, shape, "UNAVAILABLE", policy)) == (b"x y", "OK", 2, None)
 
 
 @pytest.mark.parametrize(("colour", "shape"), STREAMS)
-def test_a_rule_for_results_is_not_for_streams(remote: Server, colour: str, shape: str) -> None:
+def test_until_with_a_stream_raises(remote: Server, colour: str, shape: str) -> None:
     seen = dial(remote, colour, shape, "a OK", retry(until=bool))
     assert isinstance(seen.error, TypeError)
     assert "until= judges one response" in str(seen.error)
 
 
-def test_a_stream_has_the_face_of_a_call(remote: Server) -> None:
+def test_a_stream_has_the_methods_of_a_call(remote: Server) -> None:
     _, metadata = remote.script("UNAVAILABLE, a @7 OK")
     ended: list[str] = []
     stub = stub_of(channel_of(remote, retry()), "down")

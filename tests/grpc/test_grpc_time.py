@@ -1,4 +1,4 @@
-"""The time of a call over gRPC: limits of the caller and of the policy become those of each attempt."""
+"""Time limits of calls over gRPC: those of the caller and of the policy apply to each attempt."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.support.grpc.calls import (
 from tests.support.grpc.interceptors import Bystander
 from tests.support.grpc.server import Server
 
-SHORT = 0.15  # second
+SHORT = 0.15  # seconds
 LONG = 60.0
 
 
@@ -59,19 +59,19 @@ def test_a_limit_ends_an_attempt_that_hangs(remote: Server, colour: str, shape: 
     seen = dial(remote, colour, shape, "hang OK", policy, **options)
     assert isinstance(seen.error, grpc.RpcError)
     assert (seen.got, seen.code, seen.report.attempts) == ([], "DEADLINE_EXCEEDED", 1)
-    assert all(attempt.cut.wait(LONG) for attempt in seen.attempts)  # nothing is left running
+    assert all(attempt.cut.wait(LONG) for attempt in seen.attempts)  # the server sees the cancellation
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_each_attempt_gets_what_is_left(remote: Server, colour: str, shape: str) -> None:
+def test_each_attempt_gets_the_time_left(remote: Server, colour: str, shape: str) -> None:
     seen = dial(remote, colour, shape, "UNAVAILABLE, UNAVAILABLE, a OK", retry(), timeout=LONG)
     assert seen.code == "OK"
     assert all(LONG / 2 < attempt.left < LONG + 1 for attempt in seen.attempts)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_delays_are_taken_off_the_time_of_the_call(remote: Server, shape: str) -> None:
-    """In blocking code: an event loop in virtual time would not wait for a server until the time is up."""
+def test_delays_count_for_the_timeout_of_the_call(remote: Server, shape: str) -> None:
+    """In blocking code: an event loop in virtual time would not wait for a real server."""
     with virtual_time():
         policy = retry(backoff=[10, 20, 15], give_up_after=None)
         seen = dial(remote, "sync", shape, "UNAVAILABLE", policy, timeout=40)
@@ -81,11 +81,11 @@ def test_delays_are_taken_off_the_time_of_the_call(remote: Server, shape: str) -
 
 @pytest.mark.quiet
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_delay_makes_the_next_attempt_shorter(remote: Server, shape: str) -> None:
+def test_a_delay_shortens_the_next_async_attempt(remote: Server, shape: str) -> None:
     """In async code, in real time; gRPC sends such timeouts in tenths of a second, rounded up."""
     seen = dial(remote, "aio", shape, "UNAVAILABLE, a OK", retry(backoff=[0.3]), timeout=9)
     first, second = (attempt.left for attempt in seen.attempts)
-    assert first - second > 0.1  # however busy the machine is
+    assert first - second > 0.1  # even on a busy machine
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
@@ -98,22 +98,22 @@ def test_limits_of_a_policy_are_limits_of_each_attempt(remote: Server, colour: s
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_no_delay_begins_that_does_not_fit(remote: Server, colour: str, shape: str) -> None:
+def test_a_delay_that_does_not_fit_ends_the_call(remote: Server, colour: str, shape: str) -> None:
     seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", retry(backoff=[LONG]), timeout=LONG / 4)
     assert seen_of(seen) == (b"", "UNAVAILABLE", 1, "timeout")
     assert seen.report.limit == "deadline"
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_a_deadline_around_the_call_is_one_of_each_attempt(remote: Server, colour: str, shape: str) -> None:
+def test_an_outer_deadline_applies_to_each_attempt(remote: Server, colour: str, shape: str) -> None:
     with redouble.deadline(LONG):
         seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", retry())
     within = [attempt.left < LONG + 1 for attempt in seen.attempts]
-    assert within == [colour != "thread"] * 2  # which has a context of its own
+    assert within == [colour != "thread"] * 2  # a thread has its own context
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_no_attempt_is_made_when_time_is_up(remote: Server, colour: str, shape: str) -> None:
+def test_no_attempt_is_made_after_the_deadline(remote: Server, colour: str, shape: str) -> None:
     seen = dial(remote, colour, shape, "a OK", retry(), timeout=0)
     assert isinstance(seen.error, grpc.RpcError)
     assert isinstance(seen.error, redouble.errors.DeadlineExceeded)
@@ -122,9 +122,7 @@ def test_no_attempt_is_made_when_time_is_up(remote: Server, colour: str, shape: 
 
 @pytest.mark.quiet
 @pytest.mark.parametrize(("colour", "shape"), STREAMS)
-def test_an_attempt_whose_first_message_is_late_is_one_that_failed(
-    remote: Server, colour: str, shape: str
-) -> None:
+def test_an_attempt_without_a_message_in_time_is_retried(remote: Server, colour: str, shape: str) -> None:
     seen = dial(remote, colour, shape, "hang OK, a OK", retry(attempt_timeout=SHORT, attempts=9))
     assert (seen.got, seen.code) == ([b"a"], "OK")
     assert all(attempt.cut.wait(LONG) for attempt in seen.attempts)
@@ -135,14 +133,14 @@ def test_limits_of_a_policy_end_at_the_first_message(remote: Server) -> None:
     policy = retry(attempt_timeout=LONG / 2, timeout=LONG)
     stream = stub_of(channel_of(remote, policy), "down")(b"one", metadata=metadata)
     assert next(stream) == b"a"
-    assert call.attempts[0].left > LONG * 2  # gRPC knows of none
+    assert call.attempts[0].left > LONG * 2  # no limit was passed to gRPC
     until(lambda: not any(isinstance(thread, Timer) for thread in enumerate_threads()))
     call.attempts[0].cut.set()
     assert list(stream) == [b"b"]
 
 
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] != "thread"])
-def test_a_pushback_is_waited_for_exactly(remote: Server, colour: str, shape: str) -> None:
+def test_the_delay_is_exactly_the_pushback(remote: Server, colour: str, shape: str) -> None:
     with virtual_time() as clock:
         seen = dial(remote, colour, shape, "@123 UNAVAILABLE, @4567000 ABORTED, a OK", presets.grpc())
         assert seen_of(seen) == (b"a", "OK", 3, None)
@@ -162,7 +160,7 @@ def never(_: Exception) -> bool:
 
 
 class Judges:
-    """A rule that wants to know more than the error."""
+    """A rule that uses the number of the attempt."""
 
     def judge(self, ended: Ended) -> Verdict | None:
         return Verdict.retry(after=7 if ended.attempt == 2 else None)
@@ -174,13 +172,13 @@ class Judges:
         (grpc.RpcError, Hints("instead", spread=0), [0.4, 0.5]),
         (always, Hints("instead", spread=0), [0.4, 0.5]),
         ([redouble.transient, internal], Hints("instead", spread=0), [0.4, 0.5]),
-        (Judges(), Hints("instead", spread=0), [0.4, 7]),  # a delay that the rule has set is kept
+        (Judges(), Hints("instead", spread=0), [0.4, 7]),  # the rule's own delay wins
         (grpc.RpcError, Hints("at_least", spread=0), [1, 1]),
         (grpc.RpcError, Hints("ignore"), [1, 1]),
     ],
 )
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] != "thread"])
-def test_a_pushback_is_obeyed_with_any_rule(
+def test_a_pushback_applies_with_any_rule(
     remote: Server, colour: str, shape: str, on: On, hints: Hints, delays: list[float]
 ) -> None:
     with virtual_time() as clock:
@@ -199,7 +197,9 @@ def test_a_pushback_causes_no_retry(remote: Server, colour: str, shape: str, on:
 
 @pytest.mark.parametrize("policy", [retry(timeout=30), Timeout(30) | retry()])
 @pytest.mark.parametrize("shape", ["down", "both"])
-def test_the_time_of_a_policy_begins_when_a_stream_is_read(remote: Server, shape: str, policy: Layer) -> None:
+def test_the_limits_of_a_policy_start_when_a_stream_is_read(
+    remote: Server, shape: str, policy: Layer
+) -> None:
     with virtual_time() as clock:
         call, metadata = remote.script("UNAVAILABLE, a OK")
         stream = stub_of(channel_of(remote, policy), shape)(request_of(shape), metadata=metadata)
@@ -209,7 +209,7 @@ def test_the_time_of_a_policy_begins_when_a_stream_is_read(remote: Server, shape
 
 
 @pytest.mark.parametrize("shape", ["down", "both"])
-def test_no_stream_begins_early_that_has_no_time(remote: Server, shape: str) -> None:
+def test_a_stream_without_time_is_not_started(remote: Server, shape: str) -> None:
     call, metadata = remote.script("a OK")
     stream = stub_of(channel_of(remote, retry(timeout=0)), shape)(request_of(shape), metadata=metadata)
     with pytest.raises(redouble.errors.DeadlineExceeded):
@@ -218,16 +218,14 @@ def test_no_stream_begins_early_that_has_no_time(remote: Server, shape: str) -> 
 
 
 class Late(grpc.RpcError):
-    """The error of a server that knows the deadline."""
+    """The error with which gRPC ends a call at its deadline."""
 
     def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 @pytest.mark.parametrize("shape", ["unary", "up"])
-def test_no_attempt_begins_in_the_last_moment_after_one_that_took_all_the_time(
-    remote: Server, shape: str
-) -> None:
+def test_no_attempt_follows_one_that_used_up_the_deadline(remote: Server, shape: str) -> None:
     calls: list[object] = []
 
     def late(*said: object) -> object:
@@ -244,7 +242,7 @@ def test_no_attempt_begins_in_the_last_moment_after_one_that_took_all_the_time(
 
 @pytest.mark.parametrize("classes", [SYNC, AIO])
 @pytest.mark.parametrize(("seconds", "said"), [(0.149987654, "0.15"), (12.0, "12"), (-0.001, "0")])
-def test_how_long_the_first_message_was_waited_for(classes: ErrorClasses, seconds: float, said: str) -> None:
+def test_the_timeout_error_says_how_long_it_waited(classes: ErrorClasses, seconds: float, said: str) -> None:
     assert str(expired(seconds, classes)) == f"no message within {said} s"
 
 
@@ -267,8 +265,10 @@ def test_a_deadline_applies_to_a_policy_of_gates_alone(remote: Server) -> None:
     ("late", "left", "expected"),
     [(True, 0, "timeout"), (True, 0.005, "timeout"), (True, 60, None), (False, 0, None)],
 )
-def test_no_attempt_follows_a_used_up_deadline(late: bool, left: float, expected: str | None) -> None:
-    """A few milliseconds, perhaps left by another clock, are too short for another attempt."""
+def test_the_guard_vetoes_an_attempt_after_the_deadline(
+    late: bool, left: float, expected: str | None
+) -> None:
+    """A few milliseconds may be left, because gRPC has another clock; they are too short for an attempt."""
     (ours,) = redouble.grpc.interceptors(retry())
     guard = RpcResendGuard(
         ours._channel_policy().plan("t.Service/Say", "unary"), print, SimpleNamespace(), RequestSource(b"")

@@ -54,7 +54,7 @@ def test_the_default_is_the_preset_and_loses_nothing() -> None:
     }
 
 
-def test_it_is_a_value_with_the_options_of_a_channel() -> None:
+def test_a_service_config_is_frozen_and_has_the_options_of_a_channel() -> None:
     config = service_config(native())
     assert config.options == [("grpc.service_config", config.json), ("grpc.enable_retries", 1)]
     assert json.loads(config.json) == config.mapping
@@ -64,8 +64,8 @@ def test_it_is_a_value_with_the_options_of_a_channel() -> None:
     assert ServiceConfig("{}").options[0] == ("grpc.service_config", "{}")
 
 
-def test_the_options_of_a_channel_leave_the_timeout_out() -> None:
-    """Grpcio would end calls before it: https://github.com/grpc/grpc/issues/34547."""
+def test_the_options_of_a_channel_have_no_timeout() -> None:
+    """With it grpcio would end calls too early: https://github.com/grpc/grpc/issues/34547."""
     limited, unlimited = service_config(native(timeout=0.5)), service_config(native())
     assert limited.options == unlimited.options
 
@@ -82,7 +82,7 @@ def test_the_options_of_a_channel_leave_the_timeout_out() -> None:
         (native(attempts=9, backoff=NATIVE.take(5)), 5, ["attempts=9: gRPC makes at most 5"]),
     ],
 )
-def test_attempts(policy: Retry, attempts: int, lost: list[str]) -> None:
+def test_attempts_are_exported_up_to_five(policy: Retry, attempts: int, lost: list[str]) -> None:
     config = service_config(policy)
     assert config.mapping["methodConfig"][0]["retryPolicy"]["maxAttempts"] == attempts
     assert list(config.lost) == lost
@@ -118,14 +118,14 @@ def test_a_single_attempt_has_no_retry_policy(policy: Retry) -> None:
         (native(attempts=1) | Timeout(1), "1s"),
     ],
 )
-def test_the_time_of_the_whole_call(policy: Layer, timeout: str) -> None:
+def test_the_timeout_of_the_call_is_exported(policy: Layer, timeout: str) -> None:
     config = service_config(policy)
     assert config.mapping["methodConfig"][0]["timeout"] == timeout
     (lost,) = config.lost
     assert re.fullmatch(r"timeout=(\S+): grpcio ends calls .*; pass timeout=\1 with calls", lost)
 
 
-def test_without_a_limit_there_is_none() -> None:
+def test_without_a_limit_there_is_no_timeout() -> None:
     assert "timeout" not in service_config(native()).mapping["methodConfig"][0]
 
 
@@ -152,13 +152,15 @@ def test_without_a_limit_there_is_none() -> None:
         ),
     ],
 )
-def test_the_budget(budget: Any, written: dict[str, float] | None, lost: list[str]) -> None:
+def test_the_grpc_token_bucket_is_exported(
+    budget: Any, written: dict[str, float] | None, lost: list[str]
+) -> None:
     config = service_config(native(budget=budget))
     assert config.mapping.get("retryThrottling") == written
     assert list(config.lost) == lost
 
 
-def test_a_whole_ratio_keeps_its_point_or_it_would_be_read_as_thousandths() -> None:
+def test_a_whole_ratio_keeps_its_decimal_point() -> None:
     assert '"tokenRatio": 2.0' in service_config(native(budget=TokenBucket.grpc(ratio=2))).json
 
 
@@ -200,16 +202,16 @@ def shown(event: object) -> None: ...
         ),
     ],
 )
-def test_other_options_are_lost(options: dict[str, Any], lost: str) -> None:
+def test_options_that_grpc_lacks_are_lost(options: dict[str, Any], lost: str) -> None:
     assert service_config(native(**options)).lost == (lost,)
 
 
 @pytest.mark.parametrize("options", [{"worker": Worker()}, {"nested": "stop"}, {"nested": "allow"}])
-def test_what_makes_no_difference_is_not_lost(options: dict[str, Any]) -> None:
+def test_options_without_effect_are_not_lost(options: dict[str, Any]) -> None:
     assert service_config(native(**options)).lost == ()
 
 
-def test_each_other_layer_is_lost() -> None:
+def test_other_layers_are_lost() -> None:
     inner = Retry(attempts=2, backoff=[1], give_up_after=None)
     pipeline = Bulkhead(3) | native() | CircuitBreaker() | Timeout(2) | inner | Hedge(0.1)
     assert service_config(pipeline).lost == (
@@ -225,5 +227,5 @@ class Silent(Layer):
     """A layer without a description."""
 
 
-def test_a_layer_of_yours_is_lost_too() -> None:
+def test_a_user_defined_layer_is_lost() -> None:
     assert service_config(Silent() | native()).lost == ("Silent: a service config knows no such layer",)

@@ -47,7 +47,7 @@ def written(config: ServiceConfig) -> tuple[str, str, float]:
         ({None: NATIVE, Kind.throttled: NATIVE}, ("0.1s", "1s", 2)),
     ],
 )
-def test_what_grpc_does_in_the_same_way(backoff: Any, delays: tuple[str, str, float]) -> None:
+def test_backoffs_that_grpc_can_express_are_exact(backoff: Any, delays: tuple[str, str, float]) -> None:
     config = service_config(native(backoff=backoff))
     assert written(config) == delays
     assert config.lost == ()
@@ -103,7 +103,9 @@ def test_what_grpc_does_in_the_same_way(backoff: Any, delays: tuple[str, str, fl
         ),
     ],
 )
-def test_what_comes_nearest(backoff: Any, delays: tuple[str, str, float], here: str, there: str) -> None:
+def test_other_backoffs_are_approximated_and_lost(
+    backoff: Any, delays: tuple[str, str, float], here: str, there: str
+) -> None:
     config = service_config(native(backoff=backoff))
     assert written(config) == delays
     assert config.lost == (f"backoff: the delays are {here} here, and {there} in gRPC",)
@@ -116,14 +118,14 @@ def test_what_comes_nearest(backoff: Any, delays: tuple[str, str, float], here: 
         ({Kind.timeout: TWO, **{kind: NATIVE for kind in Kind if kind != "timeout"}}, "2s", "timeout"),
     ],
 )
-def test_there_is_one_backoff_for_all_kinds(backoff: Any, initial: str, whose: str) -> None:
+def test_of_backoffs_by_kind_one_is_exported(backoff: Any, initial: str, whose: str) -> None:
     config = service_config(native(backoff=backoff))
     assert written(config)[0] == initial
     assert config.lost == (f"backoff: each kind of failure has its own; gRPC has one, here that of {whose}",)
 
 
 class Growing:
-    """Delays of one's own, which are others each time."""
+    """A user-defined iterable whose delays differ each time."""
 
     def __init__(self) -> None:
         self.times = 0
@@ -134,7 +136,7 @@ class Growing:
 
 
 @pytest.mark.parametrize("by_kind", [False, True])
-def test_an_iterable_of_your_own_is_asked_once(*, by_kind: bool) -> None:
+def test_a_user_defined_iterable_is_read_once(*, by_kind: bool) -> None:
     own = Growing()
     config = service_config(
         native(backoff={None: Backoff.of(own).jitter(0.2)} if by_kind else Backoff.of(own).jitter(0.2))
@@ -171,7 +173,7 @@ def waiting(error: Exception) -> Answer:
 
 
 class Early:
-    """Retries DATA_LOSS at first, and UNKNOWN never at first."""
+    """A rule that retries DATA_LOSS before the third attempt, and UNKNOWN after the first one."""
 
     def judge(self, ended: Ended) -> Answer:
         assert dict(ended.labels) == {"team": "a"}
@@ -213,7 +215,7 @@ class Early:
         ),
     ],
 )
-def test_the_rule_is_asked_about_each_code(on: Any, retried: list[str] | None, lost: list[str]) -> None:
+def test_the_rule_is_called_for_each_code(on: Any, retried: list[str] | None, lost: list[str]) -> None:
     config = service_config(native(on=on, labels={"team": "a"}))
     assert codes(config) == retried
     assert [sentence for sentence in config.lost if sentence.startswith("on")] == lost

@@ -25,7 +25,7 @@ def names(**options: Any) -> Any:
     return service_config(**options).mapping["methodConfig"][0]["name"]
 
 
-def test_for_all_methods_unless_some_are_named() -> None:
+def test_without_methods_the_config_is_for_all() -> None:
     assert names() == names(methods=None) == [{}]
 
 
@@ -41,18 +41,18 @@ def test_for_all_methods_unless_some_are_named() -> None:
         (["a.Orders", "a.Orders"], [{"service": "a.Orders"}]),
     ],
 )
-def test_for_which_methods_it_is(methods: Any, written: list[dict[str, str]]) -> None:
+def test_methods_are_written_as_names(methods: Any, written: list[dict[str, str]]) -> None:
     assert names(methods=methods) == written
 
 
-def test_codes_by_name_are_taken_as_they_are() -> None:
+def test_codes_replace_the_rule() -> None:
     config = service_config(Retry(on=OSError), codes=(name for name in ("INTERNAL", "UNKNOWN", "INTERNAL")))
     policy = config.mapping["methodConfig"][0]["retryPolicy"]
     assert policy["retryableStatusCodes"] == ["INTERNAL", "UNKNOWN"]
     assert not any(sentence.startswith("on") for sentence in config.lost)
 
 
-def test_codes_may_be_those_of_grpc() -> None:
+def test_codes_may_be_status_codes_of_grpc() -> None:
     config = service_config(codes=[grpc.StatusCode.ABORTED, "INTERNAL", grpc.StatusCode.INTERNAL])
     policy = config.mapping["methodConfig"][0]["retryPolicy"]
     assert policy["retryableStatusCodes"] == ["ABORTED", "INTERNAL"]
@@ -63,7 +63,7 @@ def outer(fn: Callable[..., object]) -> Callable[..., object]:
 
 
 @pytest.mark.parametrize(
-    ("policy", "said"),
+    ("policy", "message"),
     [
         (5, r"policy=5 is no layer: write a redouble\.Retry or a pipeline, or None for presets\.grpc\(\)"),
         ("grpc", r"policy='grpc' is no layer: write a redouble\.Retry"),
@@ -78,13 +78,13 @@ def outer(fn: Callable[..., object]) -> Callable[..., object]:
         (Pipeline(), r"policy=Pipeline\(\) has no Retry to export"),
     ],
 )
-def test_what_is_no_policy(policy: Any, said: str) -> None:
-    with pytest.raises(TypeError, match=f"^{said}"):
+def test_a_wrong_policy_raises(policy: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=f"^{message}"):
         service_config(policy)
 
 
 @pytest.mark.parametrize(
-    ("methods", "kind", "said"),
+    ("methods", "kind", "message"),
     [
         ("a.Orders", TypeError, r"methods='a\.Orders': write a list, such as \['a\.Orders'\]"),
         (b"a.Orders", TypeError, r"methods=b'a\.Orders': write a list"),
@@ -101,13 +101,13 @@ def test_what_is_no_policy(policy: Any, said: str) -> None:
         ),
     ],
 )
-def test_what_is_no_method(methods: Any, kind: type[Exception], said: str) -> None:
-    with pytest.raises(kind, match=f"^{said}"):
+def test_a_wrong_method_raises(methods: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=f"^{message}"):
         service_config(methods=methods)
 
 
 @pytest.mark.parametrize(
-    ("codes", "kind", "said"),
+    ("codes", "kind", "message"),
     [
         ("UNAVAILABLE", TypeError, r"codes='UNAVAILABLE': write a list, such as \['UNAVAILABLE'\]"),
         (14, TypeError, r"codes=14: write a list of texts"),
@@ -129,12 +129,12 @@ def test_what_is_no_method(methods: Any, kind: type[Exception], said: str) -> No
         (["503"], ValueError, r"codes: '503' is no status code; write one of ABORTED, ALREADY_EXISTS, "),
     ],
 )
-def test_what_is_no_code(codes: Any, kind: type[Exception], said: str) -> None:
-    with pytest.raises(kind, match=f"^{said}"):
+def test_a_wrong_code_raises(codes: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=f"^{message}"):
         service_config(codes=codes)
 
 
-def test_a_policy_by_name_is_written_as_it_is_now() -> None:
+def test_a_named_policy_is_exported_in_its_current_form() -> None:
     policy = policies("orders")
     with pytest.raises(ConfigError, match="no configuration is loaded yet"):
         service_config(policy)

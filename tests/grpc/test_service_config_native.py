@@ -1,4 +1,4 @@
-"""Service configs at work: gRPC's own client accepts every exported document and retries by it."""
+"""gRPC's own client accepts every exported service config, and retries accordingly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE = 20.0  # seconds: the limit of a call on a busy machine
 
 
 class Service(grpc.GenericRpcHandler):
-    """Fails with one code after the other, and then answers; counts its calls."""
+    """Fails with one code after the other, then succeeds, and counts its calls."""
 
     def __init__(self) -> None:
         self.codes: list[grpc.StatusCode] = []
@@ -31,13 +31,13 @@ class Service(grpc.GenericRpcHandler):
         return request
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
-        """Answer to every name."""
+        """Handle every method."""
         return grpc.unary_unary_rpc_method_handler(self.answer, bytes, bytes)
 
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[tuple[Service, str]]:
-    """Serve on a port of its own."""
+    """Run the service, and yield it with its address."""
     service = Service()
     with ThreadPoolExecutor(2) as threads:
         server = grpc.server(threads)
@@ -49,7 +49,7 @@ def served() -> Iterator[tuple[Service, str]]:
 
 
 def code_of(error: Any) -> str:
-    return error.code().name  # type: ignore[no-any-return]  # grpc's types know no code of an RpcError
+    return error.code().name  # type: ignore[no-any-return]  # in grpc's types an RpcError has no code
 
 
 Call = Callable[..., list[str]]
@@ -57,7 +57,7 @@ Call = Callable[..., list[str]]
 
 @pytest.fixture
 def call(served: tuple[Service, str]) -> Call:
-    """Return a function that makes calls over one channel and returns the end of each."""
+    """Return a function that makes calls over one channel, and returns the status code of each."""
     service, target = served
 
     def calls(config: ServiceConfig, *codes: str, times: int = 1) -> list[str]:
@@ -103,7 +103,7 @@ def soon(**options: Any) -> Retry:
         (service_config(soon(), methods=["b.Stock"]), ["UNAVAILABLE"], 1, "UNAVAILABLE"),
     ],
 )
-def test_grpc_retries_by_it(
+def test_grpc_retries_as_exported(
     served: tuple[Service, str],
     call: Call,
     config: ServiceConfig,
@@ -115,15 +115,15 @@ def test_grpc_retries_by_it(
     assert served[0].calls == attempts
 
 
-def test_grpc_throttles_by_it(served: tuple[Service, str], call: Call) -> None:
+def test_grpc_throttles_as_exported(served: tuple[Service, str], call: Call) -> None:
     config = service_config(soon(attempts=3, budget=TokenBucket.grpc(tokens=6, ratio=1)))
     # 6 tokens: the third failure leaves no more than half of them, and from then on no call is retried.
     assert call(config, *["UNAVAILABLE"] * 5, times=3) == ["UNAVAILABLE"] * 3
     assert served[0].calls == 5
 
 
-def test_a_delay_of_nothing_loses_no_call(served: tuple[Service, str], call: Call) -> None:
-    """A delay that gRPC takes for none would hang until the deadline: so none is written."""
+def test_delays_of_zero_do_not_hang_a_call(served: tuple[Service, str], call: Call) -> None:
+    """With delays that are too short gRPC hangs until the deadline, so these are exported as 2 ms."""
     config = service_config(soon(attempts=5, backoff=[0] * 4))
     for _ in range(5):
         assert call(config, *["UNAVAILABLE"] * 4) == ["OK"]
@@ -131,7 +131,7 @@ def test_a_delay_of_nothing_loses_no_call(served: tuple[Service, str], call: Cal
 
 
 @pytest.mark.parametrize("policy", [soon(timeout=0.2), Timeout(3) | soon()])
-def test_grpc_is_not_given_a_timeout_that_it_takes_amiss(call: Call, policy: Any) -> None:
+def test_a_policy_with_a_timeout_is_retried_by_grpc(call: Call, policy: Any) -> None:
     assert call(service_config(policy), "UNAVAILABLE") == ["OK"]
 
 
@@ -151,5 +151,5 @@ def test_every_preset_makes_a_config_that_grpc_accepts(call: Call, name: str) ->
         soon(budget=TokenBucket.grpc(tokens=1.4, ratio=0.0014)),
     ],
 )
-def test_grpc_accepts_what_is_at_the_edge(call: Call, policy: Retry) -> None:
+def test_grpc_accepts_extreme_values(call: Call, policy: Retry) -> None:
     assert call(service_config(policy)) == ["OK"]

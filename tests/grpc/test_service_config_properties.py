@@ -114,7 +114,7 @@ def test_an_export_is_always_a_document_that_grpc_accepts(policy: Retry, outer: 
 
 
 class Middle:
-    """A chance that is always in the middle."""
+    """A random source that always returns 0.5."""
 
     def random(self) -> float:
         return 0.5
@@ -122,7 +122,7 @@ class Middle:
 
 @settings(max_examples=50)
 @given(backoff=backoffs(), attempts=st.integers(2, 5))
-def test_of_delays_that_are_not_lost_none_differs(backoff: Backoff, attempts: int) -> None:
+def test_delays_that_are_not_lost_are_equal(backoff: Backoff, attempts: int) -> None:
     config = service_config(native(backoff=backoff, attempts=attempts))
     policy = config.mapping["methodConfig"][0].get("retryPolicy")
     if policy is None or config.lost:

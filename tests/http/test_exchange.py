@@ -27,7 +27,7 @@ POLICY = retrying(on=Exception, attempts=3)
 UNSENT, LOST = httpx.ConnectError, httpx.ReadError
 
 
-# ------------------------------------------------------------------ may it be sent again?
+# ------------------------------------------------------------------ the decision to resend
 
 
 def begun() -> Iterator[bytes]:
@@ -51,50 +51,56 @@ BODIES: dict[str, Callable[[], Resendable]] = {
     "not begun": lambda: classify_body(pieces_of()),
     "once": lambda: classify_body(begun()),
 }
-ASKING: dict[str, dict[str, Any]] = {
+REQUESTS: dict[str, dict[str, Any]] = {
     "GET": {"method": "GET"},
     "get": {"method": "get"},
     "QUERY": {"method": "QUERY"},
     "POST": {"method": "POST"},
     "TRACE": {"method": "TRACE"},
     "POST with a key": {"method": "POST", "headers": {"Idempotency-Key": "k"}},
-    "POST, harmless": {"method": "POST", "idempotent": True},
-    "GET, harmful": {"method": "GET", "idempotent": False},
-    "GET with a key, harmful": {"method": "GET", "headers": {"Idempotency-Key": "k"}, "idempotent": False},
+    "POST, idempotent": {"method": "POST", "idempotent": True},
+    "GET, not idempotent": {"method": "GET", "idempotent": False},
+    "GET with a key, not idempotent": {
+        "method": "GET",
+        "headers": {"Idempotency-Key": "k"},
+        "idempotent": False,
+    },
 }
-HARMFUL = {"POST", "TRACE", "GET, harmful", "GET with a key, harmful"}
+NOT_IDEMPOTENT = {"POST", "TRACE", "GET, not idempotent", "GET with a key, not idempotent"}
 
 
 def step_of(failure: type[Exception] | int) -> Exception | int:
     return failure if isinstance(failure, int) else failure("lost")
 
 
-@pytest.mark.parametrize(("asking", "body"), list(product(ASKING, BODIES)))
+@pytest.mark.parametrize(("kind", "body"), list(product(REQUESTS, BODIES)))
 @pytest.mark.parametrize("failure", [UNSENT, LOST, 503])
-def test_may_it_be_sent_again(colour: str, asking: str, body: str, failure: type[Exception] | int) -> None:
-    """An unsent request may be resent; any other must be idempotent, with a resendable body."""
+def test_only_idempotent_requests_with_a_replayable_body_are_resent(
+    colour: str, kind: str, body: str, failure: type[Exception] | int
+) -> None:
+    """A request that was not sent may be resent in any case."""
     client = Client(POLICY, step_of(failure), 200, colour=colour)
     try:
-        seen: object = client.request(source=BODIES[body](), **ASKING[asking])
+        seen: object = client.request(source=BODIES[body](), **REQUESTS[kind])
     except httpx.TransportError as error:
         seen = error
-    said = report(seen)
-    assert said is not None
+    call_report = report(seen)
+    assert call_report is not None
     if failure is UNSENT:
         expected: object = (2, None)
-    elif asking in HARMFUL:
+    elif kind in NOT_IDEMPOTENT:
         expected = (1, "stopped")
     elif body == "once":
         expected = (1, "not_replayable")
     else:
         expected = (2, None)
-    assert (len(client.sent), said.reason) == expected
-    assert said.attempts == len(client.sent)
+    assert (len(client.sent), call_report.reason) == expected
+    assert call_report.attempts == len(client.sent)
 
 
 @pytest.mark.parametrize("failure", [LOST, 503])
-def test_why_a_body_was_not_sent_again(colour: str, failure: type[Exception] | int) -> None:
-    """The response or the error passes through; an error has a note with the reason."""
+def test_the_reason_why_a_body_was_not_resent_is_noted(colour: str, failure: type[Exception] | int) -> None:
+    """The response is returned, or the error raised with a note."""
     step = step_of(failure)
     client = Client(POLICY, step, colour=colour)
     if step == 503:
@@ -106,7 +112,7 @@ def test_why_a_body_was_not_sent_again(colour: str, failure: type[Exception] | i
     assert any("its body cannot be sent again" in note for note in caught.value.__notes__)
 
 
-def test_a_file_is_rewound_to_where_it_was(colour: str) -> None:
+def test_a_file_is_rewound_to_its_first_position(colour: str) -> None:
     file = BytesIO(b"abcdef")
     file.seek(2)
     source = classify_body(file)
@@ -115,7 +121,7 @@ def test_a_file_is_rewound_to_where_it_was(colour: str) -> None:
     assert file.tell() == 2
 
 
-def test_nothing_is_rewound_that_is_not_sent_again(colour: str) -> None:
+def test_a_file_that_is_not_resent_is_not_rewound(colour: str) -> None:
     file = BytesIO(b"abcdef")
     source = classify_body(file)
     read(file)
@@ -123,7 +129,7 @@ def test_nothing_is_rewound_that_is_not_sent_again(colour: str) -> None:
     assert file.tell() == 6
 
 
-def test_what_is_refused_costs_no_budget_and_no_time(colour: str) -> None:
+def test_a_vetoed_retry_spends_no_budget_and_no_delay(colour: str) -> None:
     clock, ledger = Virtual(), Ledger()
     policy = retrying(on=Exception, backoff=[5] * 9, budget=ledger, clock=clock)
     assert Client(policy, 503, colour=colour).request("POST").status == 503
@@ -132,7 +138,7 @@ def test_what_is_refused_costs_no_budget_and_no_time(colour: str) -> None:
 
 
 @pytest.mark.parametrize("idempotency", [None, "auto"])
-def test_a_key_of_ours_makes_any_method_harmless(colour: str, idempotency: Any) -> None:
+def test_a_generated_key_permits_resending_any_method(colour: str, idempotency: Any) -> None:
     client = Client(POLICY, 503, 200, colour=colour, idempotency=idempotency)
     client.request("POST")
     keys = {request.headers.get("Idempotency-Key") for request in client.sent}
@@ -141,13 +147,13 @@ def test_a_key_of_ours_makes_any_method_harmless(colour: str, idempotency: Any) 
     assert (None in keys) is (idempotency is None)
 
 
-def test_a_key_for_one_request(colour: str) -> None:
+def test_the_key_of_one_request_is_sent_in_the_configured_header(colour: str) -> None:
     client = Client(POLICY, 503, 200, colour=colour, idempotency=Idempotency("X-Key"))
     client.request("POST", idempotency_key="mine")
     assert [request.headers for request in client.sent] == [{"X-Key": "mine"}] * 2
 
 
-# -------------------------------------------------------------- layers of the caller's own
+# --------------------------------------------------------------------- user-defined layers
 
 
 class Twice(Layer):
@@ -176,7 +182,7 @@ class Twice(Layer):
 
 @pytest.mark.parametrize("policy", [Twice(), Twice() | retrying(attempts=1), retrying(attempts=1) | Twice()])
 @pytest.mark.parametrize(
-    ("asking", "body", "failure", "sends"),
+    ("kind", "body", "failure", "sends"),
     [
         ("GET", "again", 200, 2),
         ("GET", "again", 503, 2),
@@ -187,27 +193,27 @@ class Twice(Layer):
         ("POST", "once", UNSENT, 2),
         ("POST", "again", 200, 1),
         ("GET", "once", 200, 1),
-        ("POST, harmless", "again", 503, 2),
+        ("POST, idempotent", "again", 503, 2),
     ],
 )
-def test_a_layer_that_calls_twice_is_asked_too(
-    colour: str, policy: Layer, asking: str, body: str, failure: type[Exception] | int, sends: int
+def test_a_layer_that_calls_twice_is_guarded_too(
+    colour: str, policy: Layer, kind: str, body: str, failure: type[Exception] | int, sends: int
 ) -> None:
-    """What may not be sent again is refused where it would be sent, with the error that there was."""
+    """A second call that may not be sent raises the error of the first one."""
     step = step_of(failure)
     client = Client(policy, step, colour=colour)
     try:
-        seen: Any = client.request(source=BODIES[body](), **ASKING[asking]).status
+        seen: Any = client.request(source=BODIES[body](), **REQUESTS[kind]).status
     except httpx.TransportError as error:
         seen = error
-    except errors.RedoubleError as error:  # there was no error, but a response that was not accepted
+    except errors.RedoubleError as error:  # the first call had no error, but a response
         seen = str(error).partition(":")[0]
     assert len(client.sent) == sends
     assert seen == ("not sent again" if (failure, sends) == (200, 1) else step)
 
 
-def test_a_permission_is_for_one_attempt(colour: str) -> None:
-    """A policy that has asked gets one; a layer inside it that calls twice then does not get two."""
+def test_a_permission_to_resend_is_for_one_attempt(colour: str) -> None:
+    """A layer inside the policy that calls twice cannot use it twice."""
     client = Client(retrying(on=Exception, attempts=2) | Twice(), UNSENT("x"), LOST("x"), colour=colour)
     with pytest.raises(httpx.ReadError):
         client.request("POST")
@@ -215,15 +221,15 @@ def test_a_permission_is_for_one_attempt(colour: str) -> None:
 
 
 class Unmarkable(httpx.ReadError):
-    """Takes no marks."""
+    """An error that cannot be stamped."""
 
     @property
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
         raise LookupError("no")
 
 
-def test_an_error_that_cannot_be_stamped(colour: str) -> None:
-    """Then `check` is not called; `begin_attempt` rejects the next attempt."""
+def test_an_error_that_cannot_be_stamped_is_guarded(colour: str) -> None:
+    """`check` is not called for it, but `begin_attempt` rejects the next attempt."""
     error = Unmarkable("lost")
     client = Client(retrying(on=Exception, attempts=3), error, colour=colour)
     with pytest.raises(Unmarkable):
@@ -236,8 +242,8 @@ def test_an_error_that_cannot_be_stamped(colour: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_what_is_refused_before_it_is_sent_costs_nothing(colour: str, method: str) -> None:
-    """An open circuit inside a policy stands between attempts; a request that is sent then is the first."""
+def test_a_rejection_by_a_breaker_is_not_a_sent_request(colour: str, method: str) -> None:
+    """The request that follows the rejected attempts is the first one sent, so a POST is allowed."""
     breaker = CircuitBreaker(failures=1, cooldown=10, clock=(clock := Virtual()))
     with pytest.raises(httpx.ConnectError):
         Client(breaker, UNSENT("x"), colour=colour).request(method)

@@ -1,4 +1,4 @@
-"""The host that a client is about to call, as a key: what one of them does is nothing to the others."""
+"""`http.host` as the key of a keyed layer: each host has a layer of its own."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ def test_each_host_has_a_breaker_of_its_own() -> None:
     assert breakers.snapshot()["keys"] == 2
 
 
-def test_it_is_for_the_policies_of_clients() -> None:
+def test_http_host_outside_a_client_policy_raises() -> None:
     with pytest.raises(TypeError, match=r"redouble\.http\.host is for the policy of an HTTP client, and was"):
         redouble.http.host("https://up.example/")

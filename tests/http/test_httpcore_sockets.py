@@ -36,8 +36,8 @@ class Late(Exception):
     """The library's timeout error."""
 
 
-class Words:
-    """The library, as far as it matters."""
+class Library:
+    """The part of an httpcore library that is used."""
 
     __name__ = "words"
     ReadTimeout = Late
@@ -51,31 +51,31 @@ class Wire:
         self.waits: list[tuple[str, Any]] = []
         self.written: list[bytes] = []
 
-    def _told(self, what: str, timeout: Any) -> None:
+    def _record(self, what: str, timeout: Any) -> None:
         self.waits.append((what, timeout))
         self.clock.time += 1
 
     def connect_tcp(self, host: str, port: int, timeout: float | None = None) -> Wire:
-        self._told(f"connect {host}:{port}", timeout)
+        self._record(f"connect {host}:{port}", timeout)
         return self
 
     def connect_unix_socket(self, path: str, timeout: float | None = None) -> Wire:
-        self._told(f"connect {path}", timeout)
+        self._record(f"connect {path}", timeout)
         return self
 
     def start_tls(self, context: object, timeout: float | None = None) -> Wire:
-        self._told(f"tls {context}", timeout)
+        self._record(f"tls {context}", timeout)
         return self
 
     def sleep(self, seconds: float) -> None:
-        self._told("sleep", seconds)
+        self._record("sleep", seconds)
 
     def read(self, most: int, timeout: float | None = None) -> bytes:
-        self._told("read", timeout)
+        self._record("read", timeout)
         return b"x" * most
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._told("write", timeout)
+        self._record("write", timeout)
         self.written.append(buffer)
 
     def close(self) -> str:
@@ -88,7 +88,7 @@ class Wire:
 
 
 class AsyncWire:
-    """The same for async code."""
+    """Such a connection or backend in async code."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
@@ -114,10 +114,10 @@ def limited(clock: Virtual, seconds: float) -> Any:
 
 def opened(clock: Virtual) -> tuple[Wire, Any]:
     wire = Wire(clock)
-    return wire, LimitedBackend(wire, Words()).connect_tcp("there", 80, timeout=9)
+    return wire, LimitedBackend(wire, Library()).connect_tcp("there", 80, timeout=9)
 
 
-def test_without_a_limit_a_connection_is_as_it_was(clock: Virtual) -> None:
+def test_without_a_deadline_the_timeouts_are_unchanged(clock: Virtual) -> None:
     wire, stream = opened(clock)
     assert stream.read(3, 5) == b"xxx"
     stream.write(b"y" * WRITE_SIZE * 3, 7)
@@ -129,23 +129,23 @@ def test_without_a_limit_a_connection_is_as_it_was(clock: Virtual) -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "told"), [(None, [4, 3, 2]), (3, [3, 3, 2]), (1, [1, 1, 1]), (99, [4, 3, 2])]
+    ("own", "expected"), [(None, [4, 3, 2]), (3, [3, 3, 2]), (1, [1, 1, 1]), (99, [4, 3, 2])]
 )
-def test_each_wait_is_no_longer_than_what_is_left(
-    clock: Virtual, own: float | None, told: list[float]
+def test_each_wait_is_limited_to_the_time_left(
+    clock: Virtual, own: float | None, expected: list[float]
 ) -> None:
     wire, stream = opened(clock)
     before = limited(clock, 4)
     try:
-        for _ in told:
+        for _ in expected:
             stream.read(1, own)
     finally:
         SOCKET_DEADLINE.reset(before)
-    assert [wait for _, wait in wire.waits[1:]] == told
+    assert [wait for _, wait in wire.waits[1:]] == expected
 
 
-def test_much_is_written_piece_by_piece(clock: Virtual) -> None:
-    """A server that reads slowly accepts part after part, each within the timeout."""
+def test_a_large_write_is_split(clock: Virtual) -> None:
+    """A server that reads slowly accepts each part within the timeout; the whole must end in time."""
     wire, stream = opened(clock)
     before = limited(clock, 9)
     try:
@@ -156,7 +156,7 @@ def test_much_is_written_piece_by_piece(clock: Virtual) -> None:
     assert wire.written == [b"a" * WRITE_SIZE, b"b" * WRITE_SIZE, b"c"]
 
 
-def test_nothing_is_waited_for_when_time_is_up(clock: Virtual) -> None:
+def test_after_the_deadline_every_wait_raises(clock: Virtual) -> None:
     wire, stream = opened(clock)
     before = limited(clock, 1)
     try:
@@ -169,7 +169,7 @@ def test_nothing_is_waited_for_when_time_is_up(clock: Virtual) -> None:
     assert [wait for _, wait in wire.waits[1:]] == [1]
 
 
-def test_what_speaks_tls_is_limited_too(clock: Virtual) -> None:
+def test_a_tls_connection_is_limited_too(clock: Virtual) -> None:
     wire, stream = opened(clock)
     before = limited(clock, 4)
     try:
@@ -180,7 +180,7 @@ def test_what_speaks_tls_is_limited_too(clock: Virtual) -> None:
     assert wire.waits[1:] == [("tls context", 4), ("read", 3)]
 
 
-def test_a_timeout_that_was_shortened_is_the_clients_own_again_after_the_attempt(clock: Virtual) -> None:
+def test_after_the_attempt_a_shortened_timeout_is_restored(clock: Virtual) -> None:
     """After the first byte the client's own timeouts apply."""
     wire, stream = opened(clock)
     for own in (None, 60.0):
@@ -189,20 +189,20 @@ def test_a_timeout_that_was_shortened_is_the_clients_own_again_after_the_attempt
     assert [wait for _, wait in wire.waits[1:]] == [None, None, 60.0, 60.0]
 
 
-def test_other_ways_to_connect(clock: Virtual) -> None:
+def test_unix_sockets_are_limited_and_sleep_is_passed_on(clock: Virtual) -> None:
     wire = Wire(clock)
-    backend = LimitedBackend(wire, Words())
+    backend = LimitedBackend(wire, Library())
     assert backend.connect_unix_socket("/socket", timeout=2).read(1, 3) == b"x"
     backend.sleep(4)
     assert wire.waits == [("connect /socket", 2), ("read", 3), ("sleep", 4)]
 
 
-def test_the_same_in_async_code(clock: Virtual) -> None:
-    """The transport cancels async attempts; the stream only restores the client's own timeouts."""
+def test_async_streams_only_restore_the_timeouts(clock: Virtual) -> None:
+    """The transport cancels async attempts, so the stream need not limit them."""
     wire = Wire(clock)
 
     async def main() -> None:
-        backend = AsyncLimitedBackend(AsyncWire(wire), Words())
+        backend = AsyncLimitedBackend(AsyncWire(wire), Library())
         for stream in (await backend.connect_tcp("there", 80), await backend.connect_unix_socket("/socket")):
             secure = await stream.start_tls("context", timeout=1)
             await secure.read(1, ShortenedTimeout(None, 2))
@@ -223,25 +223,29 @@ def test_the_same_in_async_code(clock: Virtual) -> None:
 # -------------------------------------------------------------------------------- sockets
 
 
-Misfortune: TypeAlias = Callable[[Any, Any], object]
+SocketUse: TypeAlias = Callable[[Any, Any], object]
 
-MISFORTUNES: dict[str, Misfortune] = {
-    "silence": lambda stream, _: stream.read(9, 0.001),
-    "a peer that is gone": lambda stream, peer: (peer.close(), stream.read(9, 60))[1],
-    "a reset": lambda stream, peer: (stream.write(b"unread", 60), peer.close(), stream.read(9, 60)),
-    "a socket that is closed": lambda stream, _: (stream.close(), stream.read(9, 60)),
-    "a peer that does not read": lambda stream, _: stream.write(bytes(9_000_000), 0.01),
-    "to write to nobody": lambda stream, peer: (peer.close(), stream.write(b"x", 60)),
-    "to write nothing": lambda stream, peer: (peer.close(), stream.write(b"", 60)),
-    "to read what is there": lambda stream, peer: (peer.sendall(b"abc"), stream.read(2, 60))[1],
-    "to read without a timeout": lambda stream, peer: (peer.sendall(b"abc"), stream.read(9))[1],
+SOCKET_USES: dict[str, SocketUse] = {
+    "read from a silent peer": lambda stream, _: stream.read(9, 0.001),
+    "read from a closed peer": lambda stream, peer: (peer.close(), stream.read(9, 60))[1],
+    "read after a reset": lambda stream, peer: (
+        stream.write(b"unread", 60),
+        peer.close(),
+        stream.read(9, 60),
+    ),
+    "read from a closed socket": lambda stream, _: (stream.close(), stream.read(9, 60)),
+    "write to a peer that does not read": lambda stream, _: stream.write(bytes(9_000_000), 0.01),
+    "write to a closed peer": lambda stream, peer: (peer.close(), stream.write(b"x", 60)),
+    "write nothing": lambda stream, peer: (peer.close(), stream.write(b"", 60)),
+    "read received bytes": lambda stream, peer: (peer.sendall(b"abc"), stream.read(2, 60))[1],
+    "read without a timeout": lambda stream, peer: (peer.sendall(b"abc"), stream.read(9))[1],
 }
 
 
-@pytest.mark.parametrize("misfortune", MISFORTUNES)
+@pytest.mark.parametrize("use", SOCKET_USES)
 @pytest.mark.parametrize("library", [httpcore, httpcore2], ids=["httpcore", "httpcore2"])
-def test_a_socket_does_what_the_librarys_own_does(library: Any, misfortune: str) -> None:
-    """Without a deadline the stream does exactly what httpcore's own does."""
+def test_without_a_deadline_a_stream_behaves_like_the_librarys_own(library: Any, use: str) -> None:
+    """It returns the same, or raises the same error with the same cause."""
     found: list[object] = []
     for ours in (False, True):
         mine, peer = socket.socketpair()
@@ -250,14 +254,14 @@ def test_a_socket_does_what_the_librarys_own_does(library: Any, misfortune: str)
             stream = limit_stream(own, library) if ours else own
             assert type(stream) is (LimitedSocketStream if ours else type(own))
             try:
-                found.append(MISFORTUNES[misfortune](stream, peer))
+                found.append(SOCKET_USES[use](stream, peer))
             except Exception as error:
                 found.append(f"{error!r} from {error.__cause__!r}")
     assert found[0] == found[1]
-    assert found[0] or misfortune == "a peer that is gone"
+    assert found[0] or use == "read from a closed peer"
 
 
-def test_much_is_written_whole() -> None:
+def test_a_large_write_arrives_whole() -> None:
     mine, peer = socket.socketpair()
     with mine, peer, ThreadPoolExecutor() as threads:
         stream = limit_stream(sys.modules["httpcore2._backends.sync"].SyncStream(mine), httpcore2)
@@ -267,12 +271,12 @@ def test_much_is_written_whole() -> None:
         assert arrived.result() == pattern(3_000_000)
 
 
-class PoolOfMine(httpcore2.ConnectionPool):
-    """A user's own."""
+class UserPool(httpcore2.ConnectionPool):
+    """A user-defined subclass."""
 
 
-def test_a_pool_of_a_class_of_the_callers_own_is_limited(clock: Virtual) -> None:
-    pool: Any = PoolOfMine(network_backend=cast("Any", Wire(clock)))
+def test_a_user_defined_pool_is_limited(clock: Virtual) -> None:
+    pool: Any = UserPool(network_backend=cast("Any", Wire(clock)))
     transport = httpx2.HTTPTransport()
     transport._pool = pool
     limit_sockets(transport)

@@ -1,4 +1,4 @@
-"""Bodies of httpx and httpx2 alone: which chunk is a delivery, which streams are closed, time limits."""
+"""Bodies of httpx and httpx2: which chunk counts as delivered, which streams are closed, time limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POLICY = Retry(attempts=3, backoff=[0] * 9)
 
 @dataclass
 class Source:
-    """Gives answers of the given pieces; an exception among them is raised, a number lets time pass."""
+    """Responses with the given pieces; an exception among them is raised, a number advances the clock."""
 
     library: Any
     bodies: list[list[Any]]
@@ -93,7 +93,7 @@ class Case:
     def run(
         self, blocking: Callable[[Any], Any], waiting: Callable[[Any], Awaitable[Any]], source: Source
     ) -> Any:
-        """Call one of the two with a client."""
+        """Call ``blocking`` or ``waiting`` with a client."""
         transport = source.transport(self.ours, aio=self.aio)
         if not self.aio:
             with self.library.Client(transport=transport) as client:
@@ -115,14 +115,14 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 def read(case: Case, source: Source) -> Any:
-    """Read an answer whole."""
+    """Return a response whose body was read as a whole."""
     return case.run(
         lambda client: client.get("http://there/"), lambda client: client.get("http://there/"), source
     )
 
 
 def iterate(case: Case, source: Source, had: list[bytes]) -> Any:
-    """Iterate over an answer."""
+    """Return a response after iterating over its body; the pieces are added to ``had``."""
 
     def blocking(client: Any) -> Any:
         with client.stream("GET", "http://there/") as response:
@@ -132,83 +132,83 @@ def iterate(case: Case, source: Source, had: list[bytes]) -> Any:
     async def waiting(client: Any) -> Any:
         async with client.stream("GET", "http://there/") as response:
             async for piece in response.aiter_raw():
-                had.append(piece)  # noqa: PERF401  one by one: it may end in an error
+                had.append(piece)  # noqa: PERF401  the iteration may end in an error
         return response
 
     return case.run(blocking, waiting, source)
 
 
-def told(found: object) -> tuple[Reason | None, int]:
-    story = report(found)
-    assert story is not None
-    return story.reason, story.attempts
+def reason_and_attempts(found: object) -> tuple[Reason | None, int]:
+    found_report = report(found)
+    assert found_report is not None
+    return found_report.reason, found_report.attempts
 
 
-# ---------------------------------------------------------------------------- which piece counts
+# ------------------------------------------------------------------------------ delivered pieces
 
 
-def test_an_empty_piece_is_none(case: Case) -> None:
+def test_an_empty_piece_does_not_count_as_delivered(case: Case) -> None:
     source, had = case.source([b"", b"", case.broken()], [b"", b"all"]), list[bytes]()
     response = iterate(case, source, had)
     assert [piece for piece in had if piece] == [b"all"]
-    assert told(response) == (None, 2)
+    assert reason_and_attempts(response) == (None, 2)
 
 
-def test_the_first_piece_is_handed_out_as_it_came(case: Case) -> None:
+def test_after_the_first_piece_nothing_is_resent(case: Case) -> None:
     source, had = case.source([b"some", b"more", case.broken()], [b"never"]), list[bytes]()
     with pytest.raises(case.library.ReadError) as caught:
         iterate(case, source, had)
     assert had == [b"some", b"more"]
-    assert told(caught.value) == (Reason.committed, 1)
+    assert reason_and_attempts(caught.value) == (Reason.committed, 1)
     assert source.sent == 1
 
 
-def test_who_reads_it_whole_sees_one_body(case: Case) -> None:
+def test_a_body_read_as_a_whole_is_that_of_one_response(case: Case) -> None:
     source = case.source([b"one", case.broken()], [b"two", b"two", case.broken()], [b"three"])
     response = read(case, source)
-    assert (response.content, told(response)) == (b"three", (None, 3))
+    assert (response.content, reason_and_attempts(response)) == (b"three", (None, 3))
 
 
-def test_an_error_of_another_kind_is_the_callers(case: Case) -> None:
-    """A mistake in a stream of the caller's own is not worth another request."""
+def test_an_error_that_is_no_transport_error_is_raised(case: Case) -> None:
+    """It is a mistake in a user-defined stream, and does not restart the request."""
     source = case.source([ValueError("mistake")], [b"never"])
     with pytest.raises(ValueError, match="mistake") as caught:
         read(case, source)
-    assert told(caught.value) == (Reason.stopped, 1)
+    assert reason_and_attempts(caught.value) == (Reason.stopped, 1)
     assert source.sent == 1
 
 
-# --------------------------------------------------------------------------- what is closed
+# --------------------------------------------------------------------------- closed streams
 
 
-def test_each_body_that_broke_is_closed(case: Case) -> None:
+def test_each_broken_body_is_closed(case: Case) -> None:
     source = case.source([case.broken()], [case.broken()], [b"all"])
     read(case, source)
     assert set(source.closed) == {0, 1, 2}
     assert source.closed.index(0) < source.closed.index(1) < source.closed.index(2)
 
 
-def test_an_answer_that_does_not_fit_is_closed(case: Case) -> None:
-    """It is encoded otherwise, and the caller's decoder is made already."""
+def test_a_new_response_with_another_encoding_is_closed(case: Case) -> None:
+    """The decoder of the first response exists already."""
     source = case.source([case.broken()], [b"all"], headers=[{}, {"content-encoding": "gzip"}])
     with pytest.raises(case.library.ReadError) as caught:
         read(case, source)
     assert set(source.closed) == {0, 1}
-    assert told(caught.value) == (Reason.stopped, 2)
+    assert reason_and_attempts(caught.value) == (Reason.stopped, 2)
 
 
-def test_the_last_error_comes_out_when_all_have_broken(case: Case) -> None:
+def test_the_last_error_is_raised_when_all_bodies_break(case: Case) -> None:
     source = case.source(*([case.broken()] for _ in range(3)))
     with pytest.raises(case.library.ReadError) as caught:
         read(case, source)
-    assert told(caught.value) == (Reason.attempts, 3)
+    assert reason_and_attempts(caught.value) == (Reason.attempts, 3)
     assert set(source.closed) == {0, 1, 2}
 
 
-# ------------------------------------------------------------------------- odd ways to read it
+# ------------------------------------------------------------------------- unusual ways to read
 
 
-def test_to_read_it_whole_twice_by_the_same_method_is_nothing_new(case: Case) -> None:
+def test_reading_twice_returns_the_same_content(case: Case) -> None:
     def blocking(client: Any) -> list[bytes]:
         with client.stream("GET", "http://h/") as response:
             read = response.read
@@ -222,8 +222,8 @@ def test_to_read_it_whole_twice_by_the_same_method_is_nothing_new(case: Case) ->
     assert case.run(blocking, waiting, case.source([b"ab", b"c"])) == [b"abc"] * 3
 
 
-def test_a_body_is_iterated_once(case: Case) -> None:
-    """The second time is for the library to judge, and nothing is sent again."""
+def test_a_second_iteration_raises_the_librarys_error(case: Case) -> None:
+    """Nothing is resent."""
     source, had = case.source([b"all"]), list[bytes]()
     response = iterate(case, source, had)
     with pytest.raises(case.library.StreamConsumed):
@@ -231,8 +231,8 @@ def test_a_body_is_iterated_once(case: Case) -> None:
     assert source.sent == 1
 
 
-def test_a_stream_whose_answer_is_gone_begins_anew_too(case: Case) -> None:
-    """The caller has kept the body and dropped the response."""
+def test_a_stream_whose_response_was_dropped_restarts_too(case: Case) -> None:
+    """The caller keeps the stream alone."""
     source = case.source([case.broken()], [b"all"])
     transport = source.transport(case.ours, aio=case.aio)
     request = case.library.Request("GET", "http://there/")
@@ -255,8 +255,8 @@ def test_a_stream_whose_answer_is_gone_begins_anew_too(case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
-def test_where_sockets_are_not_ours_the_clock_is_looked_at_between_two_pieces(name: str) -> None:
-    """Blocking reads of a user's transport cannot be interrupted, but end between two chunks."""
+def test_with_a_user_defined_transport_the_limit_is_checked_between_pieces(name: str) -> None:
+    """Its blocking reads cannot be interrupted."""
     case = Case(name, aio=False)
     with virtual_time() as clock:
         source = case.source([b"a", 3, b"b", 3, b"c", 3, b"d"], clock=clock)
@@ -265,11 +265,11 @@ def test_where_sockets_are_not_ours_the_clock_is_looked_at_between_two_pieces(na
             with pytest.raises(case.library.ReadTimeout, match="the time of the call was up") as caught:
                 client.get("http://there/")
             assert clock.now() == 6
-    assert told(caught.value) == (Reason.timeout, 1)
+    assert reason_and_attempts(caught.value) == (Reason.timeout, 1)
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
-def test_who_iterates_has_all_the_time_after_the_first_piece(name: str) -> None:
+def test_the_limit_ends_with_the_first_piece(name: str) -> None:
     case = Case(name, aio=False)
     with virtual_time() as clock:
         source = case.source([b"a", 3, b"b", 3, b"c"], clock=clock)
@@ -282,7 +282,7 @@ def test_who_iterates_has_all_the_time_after_the_first_piece(name: str) -> None:
 
 
 class Slow(Layer):
-    """Lets more and more time pass before it calls."""
+    """A layer that advances the clock by the next number of seconds before each call."""
 
     def __init__(self, clock: Any, *seconds: float) -> None:
         self.clock, self.seconds = clock, iter(seconds)
@@ -296,8 +296,8 @@ class Slow(Layer):
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
-def test_time_may_be_up_just_as_it_begins_anew(name: str) -> None:
-    """There was time for it when the body broke, and none is left when the policy is asked."""
+def test_a_restart_after_the_deadline_raises(name: str) -> None:
+    """Time was left when the body broke, and an outer layer used it up."""
     case = Case(name, aio=False)
     with virtual_time() as clock, redouble.deadline(5):
         source = case.source([case.broken()], [b"never"])
@@ -305,5 +305,5 @@ def test_time_may_be_up_just_as_it_begins_anew(name: str) -> None:
         with case.library.Client(transport=transport) as client, pytest.raises(Exception) as caught:  # noqa: PT011
             client.get("http://there/")
     assert isinstance(caught.value, case.library.TransportError)
-    assert told(caught.value) == (Reason.timeout, 1)
+    assert reason_and_attempts(caught.value) == (Reason.timeout, 1)
     assert source.sent == 1

@@ -35,7 +35,7 @@ MORE = {*IDEMPOTENT, "PATCH"}
 
 
 class Noted(Gate):
-    """A layer of the caller's own."""
+    """A user-defined gate that records the error of each call."""
 
     def __init__(self) -> None:
         self.ended_with: list[BaseException | None] = []
@@ -63,7 +63,7 @@ class Noted(Gate):
         (Noted() | retrying() | Noted(), 3),
     ],
 )
-def test_any_layer_or_pipeline_will_do(colour: str, policy: Layer, sends: int) -> None:
+def test_any_layer_or_pipeline_is_accepted(colour: str, policy: Layer, sends: int) -> None:
     wire = Wire(fails=2)
     try:
         found = wire.call(colour, policy)
@@ -76,33 +76,35 @@ def test_any_layer_or_pipeline_will_do(colour: str, policy: Layer, sends: int) -
     "wrong",
     [5, "retry", True, Retry, redouble.retry, redouble, [Retry()], (Retry(), Timeout(2)), {}, presets.http],
 )
-def test_what_is_no_policy(wrong: Any) -> None:
+def test_a_wrong_policy_raises(wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"^policy=.* is no layer: write .*, or None for the default"):
         Wire().plan(wrong)
 
 
-def test_the_policy_of_those_who_name_none() -> None:
+def test_clients_without_a_policy_share_the_default() -> None:
     assert _default() is _default()
     assert _default().attempts == presets.http().attempts
     one, other = Wire(), Wire()
     assert one.plan(None).layers[0] is other.plan(None).layers[0]
 
 
-def test_what_cannot_be_done_is_said_at_once() -> None:
+def test_a_class_instead_of_a_layer_raises() -> None:
     with pytest.raises(TypeError, match="Bulkhead"):
         Wire().plan(Bulkhead)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(("name", "expected"), [(None, "client"), ("mine", "mine")])
-def test_the_name_in_reports(colour: str, name: str | None, expected: str) -> None:
+def test_the_report_has_the_name_of_the_policy_or_the_client(
+    colour: str, name: str | None, expected: str
+) -> None:
     with pytest.raises(Boom) as caught:
         Wire(fails=9).call(colour, retrying(name=name) if name else retrying())
-    said = report(caught.value)
-    assert said is not None
-    assert said.name == expected
+    call_report = report(caught.value)
+    assert call_report is not None
+    assert call_report.name == expected
 
 
-# ----------------------------------------------------------------------- what is read off
+# ------------------------------------------------------------- facts about a policy
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,9 @@ def test_the_name_in_reports(colour: str, name: str | None, expected: str) -> No
         ),
     ],
 )
-def test_what_fails_and_what_may_be_repeated(policy: Layer, failing: set[int], methods: set[str]) -> None:
+def test_failing_statuses_and_resendable_methods_come_from_the_rules(
+    policy: Layer, failing: set[int], methods: set[str]
+) -> None:
     plan = Wire().plan(policy)
     assert plan.failing == FAILING | failing
     assert plan.methods == methods
@@ -144,20 +148,20 @@ def test_what_fails_and_what_may_be_repeated(policy: Layer, failing: set[int], m
         (Retry(attempts=None, timeout=9) | Retry(attempts=2), inf, 9),
     ],
 )
-def test_how_often_and_how_long(policy: Layer, most: float, total: float) -> None:
+def test_the_maximum_of_attempts_and_of_time(policy: Layer, most: float, total: float) -> None:
     plan = Wire().plan(policy)
     assert (plan.max_attempts, plan.total) == (most, total)
 
 
-def test_a_rule_for_results_wants_to_see_them() -> None:
+def test_until_needs_the_bodies() -> None:
     assert Wire().plan(Timeout(2) | Retry(until=bool)).reads_bodies
     assert not Wire().plan(Timeout(2) | Retry()).reads_bodies
 
 
-# --------------------------------------------------------------------------- the options
+# --------------------------------------------------------------- options of one request
 
 
-def test_options_for_one_request(colour: str) -> None:
+def test_options_and_policies_of_one_request_make_another_plan(colour: str) -> None:
     wire = Wire(fails=99)
     aio = colour in ASYNC
     plan = wire.plan(Bulkhead(3) | retrying(attempts=5, name="mine"), aio=aio)
@@ -166,13 +170,13 @@ def test_options_for_one_request(colour: str) -> None:
         send = partial(other.call_for("a"), "x")
         with pytest.raises(Boom) as caught:
             in_colour(colour, send, send)
-        said = report(caught.value)
-        assert said is not None
-        assert (len(wire.sent), said.attempts, said.name) == (2, 2, "mine")
+        call_report = report(caught.value)
+        assert call_report is not None
+        assert (len(wire.sent), call_report.attempts, call_report.name) == (2, 2, "mine")
     assert plan.max_attempts == 5
 
 
-def test_options_need_a_retry_to_be_options_of() -> None:
+def test_options_need_a_retry_in_the_policy() -> None:
     with pytest.raises(TypeError, match=r"^attempts, timeout: there is no Retry in the policy to be varied"):
         Wire().plan(Timeout(2)).with_options({"timeout": 2, "attempts": 3})
     with pytest.raises(ValueError, match="attempts"):

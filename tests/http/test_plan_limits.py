@@ -27,9 +27,9 @@ def test_each_host_has_a_budget_that_all_clients_share(colour: str) -> None:
         wire = Wire(fails=9)
         with pytest.raises(Boom) as caught:
             wire.call(colour, Timeout(60) | policy, host)
-        said = report(caught.value)
-        assert said is not None
-        assert said.reason == "budget"
+        call_report = report(caught.value)
+        assert call_report is not None
+        assert call_report.reason == "budget"
         seen.append((host, len(wire.sent)))
     assert seen == [("a", 4), ("a", 1), ("b", 4), ("a", 1)]
     of_all = policy.budget
@@ -37,7 +37,7 @@ def test_each_host_has_a_budget_that_all_clients_share(colour: str) -> None:
     assert of_all.spend(Kind.server, 5.0) is not None
 
 
-def test_another_budget_is_for_all_hosts() -> None:
+def test_any_other_budget_is_shared_by_all_hosts() -> None:
     plan = Wire().plan(retrying(budget=RetryBudget()))
     assert plan.call_for("a") is plan.call_for("b")
     plan = Wire().plan(presets.http())
@@ -45,7 +45,7 @@ def test_another_budget_is_for_all_hosts() -> None:
     assert plan.call_for("a") is not plan.call_for("b")
 
 
-def test_only_so_many_hosts_are_remembered() -> None:
+def test_the_number_of_cached_hosts_is_limited() -> None:
     plan = Wire().plan(presets.http())
     first = plan.call_for("first")
     for host in range(MAX_HOSTS):
@@ -55,7 +55,7 @@ def test_only_so_many_hosts_are_remembered() -> None:
 
 
 @pytest.mark.usefixtures(switching.__name__)
-def test_threads_that_meet_hosts_at_once() -> None:
+def test_threads_may_look_up_hosts_concurrently() -> None:
     wire = Wire()
     plan = wire.plan(presets.http())
 
@@ -104,8 +104,8 @@ def test_limits_become_deadlines(place: str, policy: Layer, left: list[float | N
     assert wire.left == left
 
 
-def test_a_worker_keeps_its_limit() -> None:
-    """What runs on it can be given up, and knows how long it has."""
+def test_the_limit_of_a_worker_is_a_deadline_inside_it() -> None:
+    """The code on the worker can read the time left."""
     wire = Wire(fails=1)
     calls: list[Callable[[Any], Any]] = [
         wire.plan(policy).call_for("a")

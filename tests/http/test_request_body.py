@@ -1,4 +1,4 @@
-"""Bodies of requests: which can be sent again, and from where."""
+"""Bodies of requests: which can be resent, and from which position."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ async def apieces() -> AsyncIterator[bytes]:
     yield DATA[5:]
 
 
-class Anew:
+class Reiterable:
     def __iter__(self) -> Iterator[bytes]:
         return pieces()
 
 
-class AsyncAnew:
+class AsyncReiterable:
     def __aiter__(self) -> AsyncIterator[bytes]:
         return apieces()
 
 
 class ReadOnly:
-    """A file as far as reading goes."""
+    """A file that can be read and not rewound."""
 
     def read(self, size: int = -1) -> bytes:
         return b""
 
 
-class Pretends(io.BytesIO):
-    """seekable() returns True, but seek() fails."""
+class NoSeek(io.BytesIO):
+    """A file whose seekable() returns True, and whose seek() raises."""
 
     def seek(self, *_: Any) -> int:
         raise OSError("no")
 
 
-class Untold(io.BytesIO):
-    """tell() fails."""
+class NoTell(io.BytesIO):
+    """A file whose tell() raises."""
 
     def tell(self) -> int:
         raise OSError("no")
@@ -74,28 +74,28 @@ class Untold(io.BytesIO):
         [b"x"],
         (b"x",),
         {"a": "b"},
-        Anew(),
-        AsyncAnew(),
+        Reiterable(),
+        AsyncReiterable(),
         replayable(pieces),
         replayable(apieces),
     ],
     ids=lambda source: type(source).__name__,
 )
-def test_what_is_kept_or_made_anew_can_be_sent_again(source: object) -> None:
+def test_values_and_iterables_are_resendable(source: object) -> None:
     assert classify_body(source) is RESENDABLE
     assert RESENDABLE.rewind()
 
 
 @pytest.mark.parametrize(
     "source",
-    [iter([b"x"]), map(bytes, [b"x"]), apieces(), ReadOnly(), Untold(), Pretends(), object(), 5],
+    [iter([b"x"]), map(bytes, [b"x"]), apieces(), ReadOnly(), NoTell(), NoSeek(), object(), 5],
     ids=lambda source: type(source).__name__,
 )
-def test_what_is_used_up_cannot(source: object) -> None:
+def test_iterators_and_unknown_objects_are_not_resendable(source: object) -> None:
     assert not classify_body(source).rewind()
 
 
-def test_a_generator_can_until_it_is_begun() -> None:
+def test_a_generator_is_resendable_until_it_is_begun() -> None:
     body = pieces()
     content = classify_body(body)
     assert content.rewind()
@@ -107,8 +107,8 @@ def test_a_generator_can_until_it_is_begun() -> None:
 
 @pytest.mark.parametrize("start", [0, 5, len(DATA)])
 @pytest.mark.parametrize("kind", ["memory", "file", "unbuffered"])
-def test_a_file_goes_back_to_where_it_was(tmp_path: Path, kind: str, start: int) -> None:
-    """Not to its beginning, and as often as one likes."""
+def test_a_file_is_rewound_to_its_first_position(tmp_path: Path, kind: str, start: int) -> None:
+    """Any number of times."""
     path = tmp_path / "body"
     path.write_bytes(DATA)
     with io.BytesIO(DATA) if kind == "memory" else path.open("rb", 0 if kind == "unbuffered" else -1) as file:
@@ -120,20 +120,20 @@ def test_a_file_goes_back_to_where_it_was(tmp_path: Path, kind: str, start: int)
             assert file.tell() == start
 
 
-def test_a_text_file_goes_back_too() -> None:
+def test_a_text_file_is_rewound_too() -> None:
     file = io.TextIOWrapper(io.BytesIO("ä, ö, ü".encode()))
     assert file.read(3) == "ä, "
     content = classify_body(file)
     assert [file.read(), content.rewind(), file.read()] == ["ö, ü", True, "ö, ü"]
 
 
-def test_a_text_file_that_is_being_iterated_does_not_say_where_it_is() -> None:
+def test_a_text_file_that_is_being_iterated_is_not_resendable() -> None:
     file = io.TextIOWrapper(io.BytesIO(b"a\nb\n"))
     assert next(file) == "a\n"
     assert not classify_body(file).rewind()
 
 
-def test_a_file_that_was_closed_meanwhile_does_not_go_back() -> None:
+def test_a_closed_file_is_not_resendable() -> None:
     file = io.BytesIO(DATA)
     content = classify_body(file)
     file.close()
@@ -141,7 +141,7 @@ def test_a_file_that_was_closed_meanwhile_does_not_go_back() -> None:
     assert not classify_body(file).rewind()
 
 
-def test_a_pipe_does_not_go_back() -> None:
+def test_a_pipe_is_not_resendable() -> None:
     end, other = os.pipe()
     os.close(other)
     with os.fdopen(end, "rb") as pipe:
@@ -151,10 +151,10 @@ def test_a_pipe_does_not_go_back() -> None:
 @pytest.mark.parametrize(
     ("run", "open_file"), [(anyio.run, anyio.open_file), (trio.run, trio.open_file)], ids=["anyio", "trio"]
 )
-def test_an_async_file_cannot_be_rewound_from_here(
+def test_an_async_file_is_not_resendable(
     tmp_path: Path, run: Callable[[Any], None], open_file: Callable[..., Awaitable[Any]]
 ) -> None:
-    """An async file: its methods return awaitables instead of positions."""
+    """Its methods return awaitables instead of positions."""
     path = tmp_path / "body"
     path.write_bytes(DATA)
 
@@ -167,19 +167,19 @@ def test_an_async_file_cannot_be_rewound_from_here(
     run(main)
 
 
-# ------------------------------------------------------------------------- several in one
+# ------------------------------------------------------------------------- multipart bodies
 
 
 def read(*files: io.BytesIO) -> list[bytes]:
     return [file.read() for file in files]
 
 
-def test_several_that_need_no_rewinding_are_one_that_needs_none() -> None:
+def test_parts_that_need_no_rewinding_are_resendable() -> None:
     assert classify_parts([]) is RESENDABLE
     assert classify_parts([None, b"x", "x", [b"x"]]) is RESENDABLE
 
 
-def test_all_files_go_back() -> None:
+def test_all_files_among_the_parts_are_rewound() -> None:
     one, two = io.BytesIO(b"1234"), io.BytesIO(b"5678")
     two.seek(2)
     content = classify_parts([b"x", one, None, two])
@@ -189,7 +189,7 @@ def test_all_files_go_back() -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_one_that_does_not_go_back_is_enough(place: int) -> None:
+def test_one_part_that_is_not_resendable_is_enough(place: int) -> None:
     files = [io.BytesIO(b"1234"), io.BytesIO(b"5678")]
     assert not classify_parts([*files[:place], iter([b"x"]), *files[place:]]).rewind()
 
@@ -198,7 +198,7 @@ def test_one_that_does_not_go_back_is_enough(place: int) -> None:
 
 
 class Makes:
-    """A function that is an object; its methods are functions too."""
+    """A callable object."""
 
     def __call__(self) -> Iterator[bytes]:
         return pieces()
@@ -221,17 +221,19 @@ def two() -> list[bytes]:
 
 @pytest.mark.parametrize(
     "make",
-    [pieces, two, Anew, Makes(), Makes().method, partial(pieces), partial(io.BytesIO, DATA)],
+    [pieces, two, Reiterable, Makes(), Makes().method, partial(pieces), partial(io.BytesIO, DATA)],
     ids=["generator", "list", "class", "object", "method", "partial", "file"],
 )
-def test_a_function_makes_the_body_anew_each_time(make: Callable[[], Iterable[bytes]]) -> None:
+def test_replayable_calls_the_function_for_each_iteration(make: Callable[[], Iterable[bytes]]) -> None:
     body = replayable(make)
     assert type(body) is Replayable
     assert [b"".join(body) for _ in range(3)] == [DATA] * 3
 
 
 @pytest.mark.parametrize("make", [apieces, AsyncMakes(), AsyncMakes().method, partial(apieces)])
-def test_an_async_function_makes_an_async_body(make: Callable[[], AsyncIterator[bytes]]) -> None:
+def test_replayable_with_an_async_generator_is_an_async_body(
+    make: Callable[[], AsyncIterator[bytes]],
+) -> None:
     body = replayable(make)
 
     async def main() -> list[bytes]:
@@ -241,7 +243,7 @@ def test_an_async_function_makes_an_async_body(make: Callable[[], AsyncIterator[
     assert trio.run(main) == [DATA] * 3
 
 
-def test_it_is_not_called_before_it_is_needed() -> None:
+def test_replayable_does_not_call_the_function_early() -> None:
     def never() -> Iterator[bytes]:
         raise AssertionError
 
@@ -249,8 +251,8 @@ def test_it_is_not_called_before_it_is_needed() -> None:
     iter(replayable(never))
 
 
-def test_a_file_is_read_in_pieces_and_closed() -> None:
-    """Also when the rest is never read."""
+def test_a_file_from_replayable_is_read_in_pieces_and_closed() -> None:
+    """Even if the rest is never read."""
     opened = list[io.BytesIO]()
 
     def opens() -> io.BytesIO:
@@ -271,7 +273,7 @@ async def coroutine() -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "message"),
     [
         (DATA, "write a function that opens the body"),
         (None, "write a function that opens the body"),
@@ -281,13 +283,13 @@ async def coroutine() -> bytes:
     ],
     ids=["bytes", "None", "generator", "coroutine function", "partial"],
 )
-def test_what_makes_no_body(make: Any, says: str) -> None:
-    with pytest.raises(TypeError, match=says):
+def test_replayable_refuses_what_makes_no_body(make: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
         replayable(make)
 
 
 class Joined:
-    """What gives the bytes of all that it holds."""
+    """An iterable that holds another object."""
 
     def __init__(self, held: object) -> None:
         self.held = held
@@ -297,7 +299,7 @@ class Joined:
 
 
 @pytest.mark.parametrize(
-    ("held", "anew"),
+    ("held", "resendable"),
     [
         ([b"a", b"b"], True),
         ({"a": b"b"}, True),
@@ -309,5 +311,5 @@ class Joined:
         (queue.Queue[bytes](), False),
     ],
 )
-def test_what_holds_something_that_runs_out_runs_out(held: object, anew: bool) -> None:
-    assert classify_body(Joined(held)).rewind() is anew
+def test_an_iterable_that_holds_an_iterator_is_not_resendable(held: object, resendable: bool) -> None:
+    assert classify_body(Joined(held)).rewind() is resendable

@@ -1,10 +1,8 @@
-"""The options of one request: parsing, and the plan that they make."""
+"""The options of one request: parsing them, and the plan for them."""
 
 from __future__ import annotations
 
-import sys
 from collections import UserDict
-from collections.abc import Iterator
 from threading import Thread
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +14,7 @@ from redouble._internal.bounded_cache import BoundedCache
 from redouble.http._client import NO_RETRIES, request_options
 from redouble.http._plan import HttpPlan
 from tests.support.fakes import Ledger
+from tests.support.thread_switching import switching
 
 MOST = 100
 NONE: dict[str, Any] = {}
@@ -51,24 +50,24 @@ def plan_of(*layers: Any) -> HttpPlan:
         (UserDict({"attempts": 2}), (None, None, None, {"attempts": 2})),
     ],
 )
-def test_every_way_to_say_it(value: Any, expected: object) -> None:
+def test_every_form_of_options_is_parsed(value: Any, expected: object) -> None:
     assert request_options(value) == expected
 
 
-def test_what_was_said_is_not_changed() -> None:
+def test_parsing_does_not_change_the_options() -> None:
     value = {"idempotent": True, "attempts": 2, "policy": None}
     request_options(value)
     assert value == {"idempotent": True, "attempts": 2, "policy": None}
 
 
 @pytest.mark.parametrize("value", [True, 0, 1, 3, "none", b"x", [], ["attempts"], Retry, object()])
-def test_what_cannot_be_said(value: Any) -> None:
+def test_wrong_options_raise(value: Any) -> None:
     with pytest.raises(TypeError, match=r"extensions\['redouble'\].*: write a policy, None for no retries"):
         request_options(value)
 
 
 @pytest.mark.parametrize(
-    ("value", "says"),
+    ("value", "message"),
     [
         ({"atempts": 2}, r"has no option 'atempts': write one of attempt_timeout, attempts, backoff"),
         ({5: 2}, r"has no option 5: write one of"),
@@ -83,8 +82,8 @@ def test_what_cannot_be_said(value: Any) -> None:
         ({"policy": False}, r"policy=False: write a Retry, or None"),
     ],
 )
-def test_what_is_wrong_with_one_option(value: Any, says: str) -> None:
-    with pytest.raises(TypeError, match=says):
+def test_a_wrong_option_raises_with_its_name(value: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
         request_options(value)
 
 
@@ -106,18 +105,18 @@ def attempts(plan: HttpPlan) -> list[int | None]:
         ({"policy": Retry(attempts=7), "attempts": 5}, [5]),
     ],
 )
-def test_the_plan_that_comes_of_it(value: Any, expected: list[int]) -> None:
+def test_options_determine_the_plan(value: Any, expected: list[int]) -> None:
     assert attempts(request_options(value).plan_for(plan_of(), BoundedCache[HttpPlan](MOST))) == expected
 
 
 @pytest.mark.parametrize("value", [{}, {"idempotent": True}, {"idempotency_key": "k"}])
-def test_the_plan_stays_if_nothing_is_said_about_it(value: Any) -> None:
-    plan, kept = plan_of(), BoundedCache[HttpPlan](MOST)
-    assert request_options(value).plan_for(plan, kept) is plan
-    assert len(kept) == 0
+def test_the_plan_is_unchanged_without_options_of_a_policy(value: Any) -> None:
+    plan, cache = plan_of(), BoundedCache[HttpPlan](MOST)
+    assert request_options(value).plan_for(plan, cache) is plan
+    assert len(cache) == 0
 
 
-def test_all_other_options_stay() -> None:
+def test_missing_options_are_those_of_the_plan() -> None:
     budget = Ledger()
     plan = plan_of(Retry(attempts=3, name="mine", budget=budget))
     (layer,) = request_options({"attempts": 2}).plan_for(plan, BoundedCache[HttpPlan](MOST)).layers
@@ -125,37 +124,37 @@ def test_all_other_options_stay() -> None:
     assert (layer.attempts, layer.name, layer.budget) == (2, "mine", budget)
 
 
-def test_whoever_says_the_same_has_the_same_plan() -> None:
-    plan, kept = plan_of(), BoundedCache[HttpPlan](MOST)
+def test_equal_options_share_a_plan() -> None:
+    plan, cache = plan_of(), BoundedCache[HttpPlan](MOST)
     first, second, other = (
-        request_options({"attempts": n, "timeout": 5}).plan_for(plan, kept) for n in (2, 2, 5)
+        request_options({"attempts": n, "timeout": 5}).plan_for(plan, cache) for n in (2, 2, 5)
     )
     assert first is second
     assert first is not other
-    assert request_options(RETRY).plan_for(plan, kept) is request_options(RETRY).plan_for(plan, kept)
+    assert request_options(RETRY).plan_for(plan, cache) is request_options(RETRY).plan_for(plan, cache)
 
 
-def test_what_has_no_hash_is_not_kept() -> None:
-    plan, kept = plan_of(), BoundedCache[HttpPlan](MOST)
+def test_a_plan_for_unhashable_options_is_not_cached() -> None:
+    plan, cache = plan_of(), BoundedCache[HttpPlan](MOST)
     for _ in range(2):
         assert attempts(
-            request_options({"attempts": 2, "labels": {"a": "b"}, "backoff": [0]}).plan_for(plan, kept)
+            request_options({"attempts": 2, "labels": {"a": "b"}, "backoff": [0]}).plan_for(plan, cache)
         ) == [2]
-    assert len(kept) == 0
+    assert len(cache) == 0
 
 
-def test_no_more_plans_are_kept_than_so_many() -> None:
+def test_the_number_of_cached_plans_is_limited() -> None:
     """The oldest plan is evicted; the others stay the same objects."""
-    plan, kept = plan_of(), BoundedCache[HttpPlan](MOST)
-    made = [request_options({"attempts": n}).plan_for(plan, kept) for n in range(1, MOST + 51)]
-    assert len(kept) == MOST
-    assert request_options({"attempts": MOST + 50}).plan_for(plan, kept) is made[-1]
-    assert request_options({"attempts": 1}).plan_for(plan, kept) is not made[0]
-    assert len(kept) == MOST
+    plan, cache = plan_of(), BoundedCache[HttpPlan](MOST)
+    made = [request_options({"attempts": n}).plan_for(plan, cache) for n in range(1, MOST + 51)]
+    assert len(cache) == MOST
+    assert request_options({"attempts": MOST + 50}).plan_for(plan, cache) is made[-1]
+    assert request_options({"attempts": 1}).plan_for(plan, cache) is not made[0]
+    assert len(cache) == MOST
 
 
 @pytest.mark.parametrize(
-    ("value", "error", "says"),
+    ("value", "error", "message"),
     [
         ({"attempts": 0}, ValueError, "attempts"),
         ({"attempts": True}, TypeError, "attempts"),
@@ -170,40 +169,33 @@ def test_no_more_plans_are_kept_than_so_many() -> None:
         ),
     ],
 )
-def test_a_plan_that_cannot_be_made(value: Any, error: type[Exception], says: str) -> None:
-    """The error names the option, each time."""
-    plan, kept = plan_of(), BoundedCache[HttpPlan](MOST)
+def test_options_that_make_no_plan_raise(value: Any, error: type[Exception], message: str) -> None:
+    """The error names the option, and is raised again for the next request."""
+    plan, cache = plan_of(), BoundedCache[HttpPlan](MOST)
     for _ in range(2):
-        with pytest.raises(error, match=says):
-            request_options(value).plan_for(plan, kept)
-    assert len(kept) == 0
+        with pytest.raises(error, match=message):
+            request_options(value).plan_for(plan, cache)
+    assert len(cache) == 0
 
 
-def test_what_is_wrong_is_not_taken_for_what_is_right() -> None:
-    """True equals 1, and a plan for one attempt is kept."""
-    plan, kept = plan_of(), BoundedCache[HttpPlan](MOST)
-    assert attempts(request_options({"attempts": 1}).plan_for(plan, kept)) == [1]
+def test_a_wrong_option_does_not_find_the_plan_of_an_equal_one() -> None:
+    """True equals 1, for which a plan is cached."""
+    plan, cache = plan_of(), BoundedCache[HttpPlan](MOST)
+    assert attempts(request_options({"attempts": 1}).plan_for(plan, cache)) == [1]
     with pytest.raises(TypeError, match="attempts"):
-        request_options({"attempts": True}).plan_for(plan, kept)
+        request_options({"attempts": True}).plan_for(plan, cache)
 
 
-@pytest.fixture
-def threads_that_switch_often() -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
-@pytest.mark.usefixtures("threads_that_switch_often")
-def test_many_threads_say_different_things_at_once() -> None:
-    plan, kept, errors = plan_of(), BoundedCache[HttpPlan](MOST), list[Exception]()
+@pytest.mark.stress
+@pytest.mark.usefixtures(switching.__name__)
+def test_threads_may_use_different_options_concurrently() -> None:
+    plan, cache, errors = plan_of(), BoundedCache[HttpPlan](MOST), list[Exception]()
 
     def work(own: int) -> None:
         try:
             for n in range(400):
                 number = 1 + own + 8 * n
-                assert attempts(request_options({"attempts": number}).plan_for(plan, kept)) == [number]
+                assert attempts(request_options({"attempts": number}).plan_for(plan, cache)) == [number]
         except Exception as error:
             errors.append(error)
 
@@ -213,4 +205,4 @@ def test_many_threads_say_different_things_at_once() -> None:
     for thread in threads:
         thread.join()
     assert errors == []
-    assert len(kept) == MOST
+    assert len(cache) == MOST

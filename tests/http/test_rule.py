@@ -1,4 +1,4 @@
-"""`http.rule`: which responses and failures of any client are worth another request."""
+"""`http.rule`: which responses and failures of any client are retried."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from tests.support.http.errors import (
     request_info,
 )
 
-# ------------------------------------------------------------------------------ answers
+# ------------------------------------------------------------------------------ responses
 
 
 @every_client
-def test_the_statuses_of_transient_unless_others_are_named(answered: Answered) -> None:
+def test_the_default_statuses_are_those_of_transient(answered: Answered) -> None:
     for status in range(400, 600):
         error = answered("GET", status, {})
         found, only = rule()(error), rule(statuses={status})(error)
@@ -57,7 +57,7 @@ def test_the_statuses_of_transient_unless_others_are_named(answered: Answered) -
         (599, Kind.server, "http_5xx"),
     ],
 )
-def test_what_an_answer_is_called(answered: Answered, status: int, kind: Kind, reason: str) -> None:
+def test_kind_and_reason_of_each_status(answered: Answered, status: int, kind: Kind, reason: str) -> None:
     found = rule(statuses=range(400, 600))(answered("GET", status, {}))
     assert found == Verdict.retry(kind=kind, sent=True, reason=reason)
 
@@ -73,7 +73,7 @@ def test_what_an_answer_is_called(answered: Answered, status: int, kind: Kind, r
         (404, {"x-should-retry": "true", "retry-after": "7"}, 7),
     ],
 )
-def test_the_hint_of_an_answer(
+def test_the_hint_of_a_response(
     answered: Answered, status: int, headers: dict[str, str], after: float | None
 ) -> None:
     found = rule()(answered("GET", status, headers))
@@ -82,7 +82,7 @@ def test_the_hint_of_an_answer(
 
 
 @every_client
-def test_the_server_overrules_the_statuses(answered: Answered) -> None:
+def test_x_should_retry_overrides_the_statuses(answered: Answered) -> None:
     assert rule()(answered("GET", 503, {"x-should-retry": "false"})) is None
     assert rule(statuses={404})(answered("GET", 404, {"x-should-retry": "FALSE "})) is None
     assert rule(statuses=())(answered("GET", 400, {"X-Should-Retry": "True"})) is not None
@@ -93,7 +93,7 @@ def test_the_server_overrules_the_statuses(answered: Answered) -> None:
 
 @every_client
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "QUERY"])
-def test_idempotent_methods_are_sent_again(answered: Answered, method: str) -> None:
+def test_idempotent_methods_are_retried(answered: Answered, method: str) -> None:
     found = rule()(answered(method, 503, {}))
     assert found is not None
     assert found.action == "retry"
@@ -102,7 +102,7 @@ def test_idempotent_methods_are_sent_again(answered: Answered, method: str) -> N
 
 @every_client
 @pytest.mark.parametrize("method", ["POST", "PATCH", "TRACE", "CONNECT"])
-def test_others_are_not_unless_they_are_named(answered: Answered, method: str) -> None:
+def test_other_methods_are_retried_only_if_listed(answered: Answered, method: str) -> None:
     error = answered(method, 503, {"x-should-retry": "true"})
     assert rule()(error) == Verdict.stop(reason="not_idempotent")
     named = rule(methods={method.lower()})(error)
@@ -113,30 +113,30 @@ def test_others_are_not_unless_they_are_named(answered: Answered, method: str) -
 
 @pytest.mark.parametrize("kind", [httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout])
 @pytest.mark.parametrize("method", ["GET", "POST", "PATCH"])
-def test_what_never_left_is_sent_again_whatever_its_method(kind: type[Exception], method: str) -> None:
+def test_an_unsent_request_is_retried_whatever_its_method(kind: type[Exception], method: str) -> None:
     found = rule(methods=())(lost(kind, method))
     assert found is not None
     assert (found.action, found.sent) == ("retry", False)
 
 
 @pytest.mark.parametrize("kind", [httpx.ReadError, httpx.ReadTimeout, requests.ReadTimeout])
-def test_what_may_have_arrived_is_not(kind: type[Exception]) -> None:
+def test_a_request_that_may_have_been_received_is_retried_if_idempotent(kind: type[Exception]) -> None:
     found = rule()(lost(kind, "GET"))
     assert found is not None
     assert found.action == "retry"
     assert rule()(lost(kind, "POST")) == Verdict.stop(reason="not_idempotent")
 
 
-def test_without_a_request_the_method_is_not_asked_for() -> None:
-    """Neither httpx, before it knows the request, nor aiohttp, where a connection breaks, tells it."""
+def test_without_a_request_the_method_is_not_checked() -> None:
+    """Some errors of httpx and aiohttp have no request."""
     for error in (httpx.ReadError("x"), aiohttp.ServerDisconnectedError(), ConnectionResetError()):
         assert rule(methods=())(error) == transient(error)
         assert transient(error) is not None
 
 
-def test_a_request_that_does_not_tell_its_method() -> None:
+def test_a_request_without_a_method_is_not_checked() -> None:
     error: Any = Odd(503)
-    error.request = requests.Request()  # it has none
+    error.request = requests.Request()  # without a method
     assert rule(methods=())(error) == STATUSES[503]
     error.request_info = request_info("POST")
     assert rule()(error) == Verdict.stop(reason="not_idempotent")
@@ -146,7 +146,7 @@ def test_a_request_that_does_not_tell_its_method() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), httpx.UnsupportedProtocol("x"), Boom()])
-def test_failures_are_judged_as_transient_does_unless_told(error: Exception) -> None:
+def test_other_failures_are_judged_by_transient_or_errors(error: Exception) -> None:
     assert rule()(error) is None
     for errors in (type(error), (OSError, type(error)), always(True)):
         assert rule(errors=errors)(error) == Verdict.retry()
@@ -157,7 +157,7 @@ def test_failures_are_judged_as_transient_does_unless_told(error: Exception) -> 
 
 
 @every_client
-def test_types_say_nothing_about_answers(answered: Answered) -> None:
+def test_types_in_errors_do_not_apply_to_responses(answered: Answered) -> None:
     assert rule(errors=Exception)(answered("GET", 404, {})) is None
 
 
@@ -180,19 +180,21 @@ class Odd(Exception):
 
 
 @pytest.mark.parametrize("error", [Shy(), *map(Odd, (None, "503", 7, True, 503.0, b"503", [503]))])
-def test_what_is_no_answer_is_a_failure(error: Exception) -> None:
+def test_an_error_without_a_valid_status_is_judged_as_a_failure(error: Exception) -> None:
     assert rule()(error) is None
     assert sent(error) is None
     assert rule(methods=(), errors=always(True))(error) == Verdict.retry()
 
 
-# ---------------------------------------------------------------- around a call of one's own
+# ---------------------------------------------------------------- around a user's function
 
 
 @every_client
 @pytest.mark.parametrize(("method", "calls"), [("GET", 3), ("POST", 1)])
-def test_around_a_function_that_raises_for_status(answered: Answered, method: str, calls: int) -> None:
-    """The rule finds the method on the error, so that a plain policy is safe too."""
+def test_a_policy_around_a_function_that_raises_for_status(
+    answered: Answered, method: str, calls: int
+) -> None:
+    """The rule reads the method from the error, so the policy does not retry a POST."""
     made: list[Exception] = []
     clock = Virtual()
 
@@ -206,12 +208,12 @@ def test_around_a_function_that_raises_for_status(answered: Answered, method: st
     assert caught.value is made[-1]
     assert len(made) == calls
     assert clock.waits == [2] * (calls - 1)
-    said = report(caught.value)
-    assert said is not None
-    assert (said.reason, said.attempts) == ("attempts" if calls > 1 else "stopped", calls)
+    call_report = report(caught.value)
+    assert call_report is not None
+    assert (call_report.reason, call_report.attempts) == ("attempts" if calls > 1 else "stopped", calls)
 
 
-def test_rules_stand_beside_others() -> None:
+def test_http_rule_can_be_combined_with_other_rules() -> None:
     policy = Retry(on=[rule(statuses={500}), Boom], attempts=2, backoff=[0])
     errors: list[Exception] = [Boom(), by_httpx("GET", 404, {})]
     assert [policy.run(raising(error)).report.attempts for error in errors] == [2, 1]
@@ -243,11 +245,11 @@ def raising(error: Exception) -> Callable[[], None]:
         (KeyboardInterrupt(), None),
     ],
 )
-def test_whether_a_request_has_arrived(error: BaseException, expected: bool | None) -> None:
+def test_sent_is_true_false_or_unknown(error: BaseException, expected: bool | None) -> None:
     assert sent(error) is expected
 
 
-def test_a_proxy_that_refuses_has_passed_nothing_on() -> None:
+def test_after_a_proxy_error_the_request_was_not_sent() -> None:
     error = aiohttp.ClientHttpProxyError(request_info("POST"), (), status=502)
     assert sent(error) is False
     found = rule()(error)
@@ -255,8 +257,8 @@ def test_a_proxy_that_refuses_has_passed_nothing_on() -> None:
     assert (found.action, found.sent) == ("retry", False)
 
 
-def test_an_answer_that_could_not_be_read_is_none() -> None:
-    """Aiohttp gives it a status of its own, 400."""
+def test_an_unreadable_response_is_a_network_failure() -> None:
+    """Aiohttp reports it with status 400."""
     error = aiohttp.ClientResponseError(request_info("GET"), (), status=400)
     error.__cause__ = BadStatusLine("nonsense")
     found = rule()(error)
@@ -265,10 +267,10 @@ def test_an_answer_that_could_not_be_read_is_none() -> None:
     assert sent(error) is None
 
 
-# ---------------------------------------------------------------------------- the value
+# ---------------------------------------------------------------------------- equality
 
 
-def test_a_rule_is_a_value() -> None:
+def test_rules_are_compared_by_value_and_can_be_pickled() -> None:
     one, same, other = rule({500}, ["get"]), rule([500], {"GET"}), rule({500})
     assert isinstance(one, HttpRule)
     assert one == same

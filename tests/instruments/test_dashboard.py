@@ -24,7 +24,7 @@ GROWING = ("_total", "_bucket", "_sum", "_count")
 
 @pytest.fixture
 def exported() -> dict[str, frozenset[str]]:
-    """Return what can be asked for."""
+    """Return the exported series with their labels."""
     return exported_by_prometheus()
 
 
@@ -34,14 +34,14 @@ def of_gates(exported: Series) -> set[str]:
 
 
 @pytest.mark.parametrize(("title", "target"), TARGETS)
-def test_every_query_asks_for_what_is_exported(title: str, target: dict[str, str], exported: Series) -> None:
+def test_every_query_reads_exported_series(title: str, target: dict[str, str], exported: Series) -> None:
     asked = read(target["expr"], exported)
     assert asked.series
     assert asked.labels == frozenset(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])), title
 
 
 @pytest.mark.parametrize(("title", "target"), TARGETS)
-def test_a_query_is_about_what_was_chosen(title: str, target: dict[str, str], exported: Series) -> None:
+def test_every_query_filters_by_the_chosen_name(title: str, target: dict[str, str], exported: Series) -> None:
     query = target["expr"]
     whose = "$gate" if read(query, exported).series <= of_gates(exported) else "$name"
     selectors = re.findall(r"redouble_\w+(\{[^}]*\})?", query)
@@ -49,7 +49,7 @@ def test_a_query_is_about_what_was_chosen(title: str, target: dict[str, str], ex
     assert set(re.findall(r"\$(\w+)", query)) <= {whose[1:], "__rate_interval"}
 
 
-def test_every_metric_is_on_it(exported: Series) -> None:
+def test_every_metric_is_on_the_dashboard(exported: Series) -> None:
     asked = {series for _, target in TARGETS for series in read(target["expr"], exported).series}
     assert {_metric(series) for series in asked} == {_metric(series) for series in exported}
 
@@ -58,10 +58,10 @@ def _metric(series: str) -> str:
     return re.sub("_(bucket|sum|count)$", "", series)
 
 
-def test_variables_are_filled_from_what_is_exported(exported: Series) -> None:
+def test_variables_list_the_exported_names(exported: Series) -> None:
     assert list(VARIABLES) == ["datasource", "name", "gate"]
     assert VARIABLES["datasource"]["query"] == "prometheus"
-    queued = {"redouble_bulkhead_queued"}  # of the same bulkheads as those in use
+    queued = {"redouble_bulkhead_queued"}  # the bulkheads are those of redouble_bulkhead_in_use
     for name, series in (("name", {"redouble_calls_total"}), ("gate", of_gates(exported) - queued)):
         query = VARIABLES[name]["query"]["query"]
         assert VARIABLES[name]["definition"] == query
@@ -70,7 +70,7 @@ def test_variables_are_filled_from_what_is_exported(exported: Series) -> None:
         assert {one for one in exported if re.fullmatch(found[1], one)} == series
 
 
-def test_it_can_be_imported() -> None:
+def test_the_dashboard_can_be_imported() -> None:
     assert DASHBOARD["schemaVersion"] >= 39
     assert DASHBOARD["id"] is None
     numbers = [panel["id"] for panel in PANELS]
@@ -84,7 +84,7 @@ def test_it_can_be_imported() -> None:
     assert used == {one["id"] for one in DASHBOARD["__requires"] if one["type"] == "panel"}
 
 
-def test_its_rows_and_panels_do_not_overlap() -> None:
+def test_rows_and_panels_do_not_overlap() -> None:
     rows = [panel["title"] for panel in PANELS if panel["type"] == "row"]
     assert rows == ["Calls", "Retries", "Errors", "Latency", "Budgets", "Breakers", "Bulkheads"]
     taken = set[tuple[int, int]]()
@@ -97,7 +97,7 @@ def test_its_rows_and_panels_do_not_overlap() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "message"),
     [
         ("redouble_call_total", "nobody exports redouble_call_total"),
         ('rate(redouble_calls_total{okay="true"}[5m])', r"has no label \['okay'\]"),
@@ -116,6 +116,6 @@ def test_its_rows_and_panels_do_not_overlap() -> None:
         ("redouble_bulkhead_queued 1", "is due"),
     ],
 )
-def test_a_query_that_is_wrong_is_found_out(query: str, told: str, exported: Series) -> None:
-    with pytest.raises(Wrong, match=told):
+def test_a_wrong_query_is_detected(query: str, message: str, exported: Series) -> None:
+    with pytest.raises(Wrong, match=message):
         read(query, exported)

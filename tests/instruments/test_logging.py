@@ -14,10 +14,10 @@ from redouble import Bulkhead, Kind, Timeout, Verdict, errors
 from redouble._telemetry.observers import watch
 from redouble.instruments.logging import instrument
 from redouble.testing import virtual_time
-from tests.support.breaker_scripts import BreakerScript
 from tests.support.fakes import Boom, Operation, Script, Virtual, always, fail, in_colour, ok
 from tests.support.instruments.counts import afresh, policy
 from tests.support.instruments.log_capture import logger
+from tests.support.layers.breaker_scripts import BreakerScript
 
 FORBIDDEN = type("Forbidden", (Exception,), {"status_code": 403})
 
@@ -88,19 +88,21 @@ ROWS: list[tuple[Script, dict[str, Any], list[str]]] = [
 
 
 @pytest.fixture(autouse=True)
-def nobody_is_left_listening() -> Iterator[None]:
+def no_observer_is_left() -> Iterator[None]:
     yield
     assert not watch.entries
 
 
-@pytest.mark.parametrize(("script", "options", "said"), ROWS)
+@pytest.mark.parametrize(("script", "options", "lines"), ROWS)
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR])
-def test_messages_and_levels(script: Script, options: dict[str, Any], said: list[str], level: int) -> None:
+def test_messages_of_each_level(
+    script: Script, options: dict[str, Any], lines: list[str], level: int
+) -> None:
     clock = Virtual()
     with logger(level) as (target, kept), instrument(target), suppress(Exception):
         policy(**options, clock=clock).call(Operation(afresh(script), clock))
-    heard = [line for line in said if logging.getLevelNamesMapping()[line.split()[0]] >= level]
-    assert kept.said() == heard
+    expected = [line for line in lines if logging.getLevelNamesMapping()[line.split()[0]] >= level]
+    assert kept.said() == expected
 
 
 def test_every_colour_logs_the_same(colour: str) -> None:
@@ -134,7 +136,7 @@ def test_the_fields_of_each_record() -> None:
     ]
 
 
-def test_the_fields_of_what_is_given_up() -> None:
+def test_the_fields_of_a_call_that_is_given_up() -> None:
     with logger(logging.INFO) as (target, kept), instrument(target), pytest.raises(Boom):
         policy(attempts=1).call(Operation([fail()], Virtual()))
     assert kept.fields() == [
@@ -156,8 +158,8 @@ def test_the_messages_of_a_breaker() -> None:
     ]
 
 
-def test_what_a_breaker_logs_itself_is_not_logged_twice(caplog: pytest.LogCaptureFixture) -> None:
-    """Where both go to the same logger: that it is open, once, and that it is closed again."""
+def test_the_own_messages_of_a_breaker_are_not_repeated(caplog: pytest.LogCaptureFixture) -> None:
+    """A breaker logs to the same logger that it rejects calls, once, and that it is closed again."""
     with caplog.at_level(logging.INFO, "redouble"), instrument():
         BreakerScript(failures=1, cooldown=10, name="pay").run("bad good good +10 good isolate close")
     assert [record.getMessage() for record in caplog.records] == [
@@ -170,7 +172,7 @@ def test_what_a_breaker_logs_itself_is_not_logged_twice(caplog: pytest.LogCaptur
     ]
 
 
-def test_what_a_bulkhead_and_a_limit_say() -> None:
+def test_the_messages_of_a_bulkhead_and_a_timeout() -> None:
     gate = Bulkhead(1, 0, name="mail")
 
     async def slow() -> None:
@@ -193,7 +195,7 @@ def test_what_a_bulkhead_and_a_limit_say() -> None:
     assert kept.fields()[1]["decision"] is None
 
 
-def test_a_logger_by_name_and_by_itself() -> None:
+def test_the_logger_may_be_given_by_name() -> None:
     with logger() as (target, kept):
         for given in (target, target.name):
             with instrument(given):
@@ -209,12 +211,12 @@ def test_the_default_logger_is_called_redouble(caplog: pytest.LogCaptureFixture)
 
 
 @pytest.mark.parametrize("wrong", [None, 3, logging.Logger, logging.DEBUG])
-def test_what_is_no_logger(wrong: Any) -> None:
+def test_a_wrong_logger_raises(wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"logger=.*: write a logger, or the name of one"):
         instrument(wrong)
 
 
-def test_the_handle_ends_it() -> None:
+def test_the_handle_removes_the_observer() -> None:
     with logger() as (target, kept):
         first, second = instrument(target), instrument(target)
         first.remove()

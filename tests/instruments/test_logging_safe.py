@@ -22,7 +22,7 @@ ODD = "a\nb\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\x00\x1b[2J\ud800"
 
 
 @pytest.fixture(autouse=True)
-def nobody_is_left_listening() -> Iterator[None]:
+def no_observer_is_left() -> Iterator[None]:
     yield
     assert not watch.entries
 
@@ -86,7 +86,7 @@ def test_the_name_of_an_error_is_one_line() -> None:
     assert all(is_one_line(text) for text in texts(kept.fields()))
 
 
-def test_a_long_text_is_cut() -> None:
+def test_long_texts_are_truncated() -> None:
     with logger() as (target, kept), instrument(target), bind(essay="x" * 10_000):
         policy(name="n" * 10_000, attempts=1).run(lambda: 1 / 0)
     for fields, record in zip(kept.fields(), kept.records, strict=True):
@@ -95,8 +95,8 @@ def test_a_long_text_is_cut() -> None:
 
 
 @pytest.mark.parametrize("word", [*sorted(BARE), *OURS, "labels"])
-def test_what_is_bound_never_takes_a_place(word: str) -> None:
-    """A record has names of its own, and so have we: that of the caller's gets another one."""
+def test_a_bound_field_never_replaces_a_field_of_the_record(word: str) -> None:
+    """A bound field with the name of another one gets the prefix ``bound_``."""
     with logger() as (target, kept), instrument(target), bind(**{word: "mine"}):
         policy(name="fetch").call(int)
     (record,) = kept.records
@@ -105,8 +105,8 @@ def test_what_is_bound_never_takes_a_place(word: str) -> None:
     assert (record.name, vars(record)["policy"], vars(record)["attempt"]) == (target.name, "fetch", 1)
 
 
-def test_what_is_bound_is_never_lost() -> None:
-    """In whichever order."""
+def test_no_bound_field_is_lost() -> None:
+    """In any order, also if a prefixed name is taken."""
     fields = {"policy": "1", "bound_policy": "2", "msg": "3", "bound_msg": "4"}
     for order in (fields, dict(reversed(fields.items()))):
         with logger() as (target, kept), instrument(target), bind(**order):
@@ -130,7 +130,7 @@ def test_no_argument_and_no_result_is_logged() -> None:
     assert "hunter" not in "".join(repr(vars(record)) + record.getMessage() for record in kept.records)
 
 
-def test_secrets_in_addresses_are_hidden() -> None:
+def test_secrets_in_addresses_are_redacted() -> None:
     def work() -> None:
         raise Boom("cannot reach https://ann:hunter2@example.org/a?token=hunter3&page=2")
 
@@ -142,7 +142,7 @@ def test_secrets_in_addresses_are_hidden() -> None:
         assert "hunter" not in repr(vars(record))
 
 
-def test_an_error_that_has_no_text() -> None:
+def test_an_error_whose_str_raises_is_logged_by_its_type() -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise ZeroDivisionError
@@ -178,8 +178,8 @@ def test_a_handler_that_fails_changes_nothing() -> None:
     assert (broken.asked, len(kept.records)) == (3, 3)
 
 
-def test_calls_that_succeed_make_no_event_unless_debug_is_on() -> None:
-    """Which is noticed at once."""
+def test_successful_calls_emit_no_event_unless_debug_is_enabled() -> None:
+    """A change of the level takes effect at once."""
     with logger(logging.INFO) as (target, kept), instrument(target), events_made() as made:
         retried = policy()(nothing)
         retried()

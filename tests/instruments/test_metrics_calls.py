@@ -122,7 +122,7 @@ ROWS: list[tuple[Script, Callable[[], dict[str, Any]], dict[str, float]]] = [
 
 
 @pytest.fixture(autouse=True)
-def nobody_is_left_listening() -> Iterator[None]:
+def no_observer_is_left() -> Iterator[None]:
     yield
     assert not watch.entries
 
@@ -137,33 +137,33 @@ def test_a_call_is_counted_once(
 
 
 @pytest.mark.parametrize(("script", "options", "expected"), ROWS[:6])
-def test_it_is_counted_the_same_under_a_deadline(
+def test_a_call_under_a_deadline_is_counted_once(
     script: Script, options: Callable[[], dict[str, Any]], expected: dict[str, float]
 ) -> None:
-    """A policy whose calls cannot use the fast path."""
+    """Such calls cannot use the fast path."""
     with virtual_time(), deadline(100):
         seen = every_shape("sync", script, options)
     assert seen == dict.fromkeys(seen, expected)
 
 
 @pytest.mark.parametrize(("script", "options", "expected"), ROWS[:6])
-def test_it_is_counted_the_same_with_limits(
+def test_a_call_with_a_time_limit_is_counted_once(
     colour: str, script: Script, options: Callable[[], dict[str, Any]], expected: dict[str, float]
 ) -> None:
-    """Where attempts can be cut: of async code, and on a worker."""
+    """In async code, and on a worker in blocking code."""
 
     def limited() -> dict[str, Any]:
         return options() | {"timeout": 99} | ({"worker": Worker()} if colour in SYNC else {})
 
     seen = every_shape(colour, script, limited)
     refused = ("enter", "stream", "generator", "loop") if colour in SYNC else ()
-    assert {shape: told for shape, told in seen.items() if shape not in refused} == {
+    assert {shape: found for shape, found in seen.items() if shape not in refused} == {
         shape: expected for shape in seen if shape not in refused
     }
 
 
-def test_a_call_that_has_no_time_left_for_its_retry(colour: str) -> None:
-    """The retry event was emitted before the deadline; no attempt followed."""
+def test_a_retry_that_never_started_is_counted(colour: str) -> None:
+    """The retry event is emitted before the delay, after which no time is left."""
 
     class Late(Virtual):
         def sleep(self, seconds: float) -> None:
@@ -184,8 +184,8 @@ def test_a_call_that_has_no_time_left_for_its_retry(colour: str) -> None:
     }
 
 
-def test_a_call_without_any_attempt(colour: str) -> None:
-    """There was no result to be refused, and no error but ours."""
+def test_a_call_without_an_attempt_is_counted(colour: str) -> None:
+    """It has no attempts, and its error is DeadlineExceeded."""
     retrying = policy(timeout=0)
 
     async def never() -> None: ...
@@ -216,7 +216,7 @@ def test_a_cancelled_call_is_not_counted(colour: str) -> None:
     assert metrics.histogram("call_duration").many == 0
 
 
-def test_how_long_it_took(colour: str) -> None:
+def test_durations_of_calls_and_attempts(colour: str) -> None:
     """The duration of a call includes delays; that of an attempt does not."""
     seen: dict[str, list[Summary]] = {}
     script = [fail(takes=3), fail(takes=5), ok(takes=4)]

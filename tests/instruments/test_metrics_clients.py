@@ -17,8 +17,8 @@ POLICY = Retry(backoff=[0, 0], attempts=3, name=NAME)
 WELL: dict[str, float] = {"calls true": 1, "attempts none ok": 1}
 
 
-def lost(reason: str, **told: float) -> dict[str, float]:
-    return {"calls false": 1, f"given_up {reason}": 1} | {key.replace("_", " "): n for key, n in told.items()}
+def lost(reason: str, **more: float) -> dict[str, float]:
+    return {"calls false": 1, f"given_up {reason}": 1} | {key.replace("_", " "): n for key, n in more.items()}
 
 
 ROWS: list[tuple[str, dict[str, float]]] = [
@@ -35,7 +35,7 @@ ROWS: list[tuple[str, dict[str, float]]] = [
 
 
 @pytest.fixture(autouse=True)
-def nobody_is_left_listening() -> Iterator[None]:
+def no_observer_is_left() -> Iterator[None]:
     yield
     assert not watch.entries
 
@@ -59,7 +59,7 @@ def test_a_request_is_counted_once(server: Server, name: str, stream: bool) -> N
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_nothing_of_an_address_is_a_label(server: Server, name: str) -> None:
+def test_no_part_of_an_address_is_a_label(server: Server, name: str) -> None:
     with client(name, Retry(backoff=[0], attempts=2)) as http, memory.instrument() as metrics:
         http.get(server.url("503,200") + "?token=hunter2")
         http.get(server.url("rst") + "?token=hunter2")
@@ -69,7 +69,7 @@ def test_nothing_of_an_address_is_a_label(server: Server, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_body_that_breaks_makes_no_other_call_of_it(server: Server, name: str) -> None:
+def test_a_broken_body_does_not_count_as_another_call(server: Server, name: str) -> None:
     with client(name, POLICY) as http, memory.instrument() as metrics:
         assert http.get(server.url("200~size=9~cut=3,200")).status == 200
     told = counts(metrics)

@@ -11,15 +11,15 @@ from redouble import SYSTEM, Bulkhead, CircuitBreaker, Kind, RetryBudget, TokenB
 from redouble.instruments import memory
 from redouble.instruments._metrics import read_gauge
 from redouble.instruments._schema import METRICS, STATES
-from tests.support.breaker_scripts import BreakerScript
 from tests.support.bulkhead_callers import callers
 from tests.support.fakes import Virtual
+from tests.support.layers.breaker_scripts import BreakerScript
 
 GAUGES = [metric for metric in METRICS if metric.kind == "gauge"]
 
 
 def shown(name: str) -> dict[str, float]:
-    """Return all gauges of a name, each with its state if it has one."""
+    """Return the values of all gauges with a name, by metric and state."""
     return {
         " ".join([metric.name, *rest]): value
         for metric in GAUGES
@@ -33,7 +33,7 @@ def states(name: str) -> dict[str, float]:
         return {state: metrics.gauge("breaker_state", name=name, state=state) for state in STATES}
 
 
-def test_a_token_bucket() -> None:
+def test_the_gauge_of_a_token_bucket() -> None:
     bucket = TokenBucket(10, {None: 3}, name="gauge bucket")
     assert shown("gauge bucket") == {"budget_tokens": 10}
     assert bucket.spend(Kind.unknown, 0.0) is not None
@@ -44,12 +44,12 @@ def test_a_token_bucket() -> None:
         assert metrics.gauge("budget_tokens", name="gauge bucket") == 1
 
 
-def test_an_empty_bucket() -> None:
+def test_the_gauge_of_an_empty_bucket() -> None:
     empty = TokenBucket(0, name="gauge empty")
     assert shown("gauge empty") == {"budget_tokens": empty.capacity} == {"budget_tokens": 0}
 
 
-def test_a_retry_budget() -> None:
+def test_the_gauge_of_a_retry_budget() -> None:
     budget = RetryBudget(per_second=1, name="gauge budget")
     left = budget.snapshot()["available"]
     assert left > 0
@@ -73,13 +73,13 @@ def test_an_unused_budget_shows_its_current_tokens() -> None:
 
 
 @pytest.mark.parametrize(
-    ("story", "state"),
+    ("script", "state"),
     [("good", "closed"), ("bad", "open"), ("bad +10 a>", "half_open"), ("isolate", "isolated")],
 )
-def test_the_states_of_a_breaker(story: str, state: str) -> None:
+def test_the_gauges_of_a_breaker(script: str, state: str) -> None:
     """The current state is 1 and the others are 0, so that an earlier state does not stay in the export."""
     described = BreakerScript(failures=1, cooldown=10, name=f"gauge {state}")
-    described.run(story)
+    described.run(script)
     assert described.breaker.state == state
     assert states(f"gauge {state}") == dict.fromkeys(STATES, 0) | {state: 1}
 
@@ -99,11 +99,11 @@ def test_budgets_of_one_name_are_added_up() -> None:
     assert len(kept) == 2
 
 
-def test_a_bulkhead() -> None:
-    with callers(Bulkhead(2, None, name="gauge crowd")) as guests:
+def test_the_gauges_of_a_bulkhead() -> None:
+    with callers(Bulkhead(2, None, name="gauge crowd")) as calls:
         assert shown("gauge crowd") == {"bulkhead_in_use": 0, "bulkhead_queued": 0}
         for colour in ("sync", "asyncio", "trio"):
-            guests.start(colour)
+            calls.start(colour)
         assert shown("gauge crowd") == {"bulkhead_in_use": 2, "bulkhead_queued": 1}
     assert shown("gauge crowd") == {"bulkhead_in_use": 0, "bulkhead_queued": 0}
 
@@ -111,14 +111,14 @@ def test_a_bulkhead() -> None:
 @pytest.mark.parametrize(
     "make", [lambda: TokenBucket(99999), CircuitBreaker, lambda: Bulkhead(3), RetryBudget]
 )
-def test_what_has_no_name_is_not_shown(make: Callable[[], object]) -> None:
+def test_unnamed_objects_have_no_gauge(make: Callable[[], object]) -> None:
     before = {metric.name: read_gauge(metric) for metric in GAUGES}
     kept = make()
     assert {metric.name: read_gauge(metric) for metric in GAUGES} == before
     assert kept is not None
 
 
-def test_what_is_gone_is_not_shown() -> None:
+def test_freed_objects_have_no_gauge() -> None:
     bucket = TokenBucket(3, name="gauge gone")
     assert shown("gauge gone")
     del bucket
@@ -136,7 +136,7 @@ def test_an_unreadable_object_hides_no_other() -> None:
     assert len(kept) == 2
 
 
-def test_what_gates_reject_is_counted_by_name_and_sort() -> None:
+def test_rejections_are_counted_by_name_and_type() -> None:
     breaker = CircuitBreaker(name="pay", clock=Virtual())
     breaker.isolate()
     full, unnamed = Bulkhead(1, 0, name="mail"), Bulkhead(1, 0)

@@ -28,7 +28,7 @@ def event(**fields: Any) -> Event:
 
 
 class Answer:
-    """An object with attributes, some of which raise."""
+    """An object with the given attributes."""
 
     def __init__(self, **attributes: object) -> None:
         vars(self).update(attributes)
@@ -75,7 +75,7 @@ STATUS_ERROR = httpx.HTTPStatusError("no", request=REQUEST, response=httpx.Respo
         ({"error": Shy()}, None),
     ],
 )
-def test_the_status_of_an_answer(fields: dict[str, Any], status: int | None) -> None:
+def test_the_status_of_a_response(fields: dict[str, Any], status: int | None) -> None:
     found = http_status(event(**fields))
     assert (found, type(found)) == (status, type(status))
 
@@ -97,7 +97,7 @@ def test_the_status_of_an_answer(fields: dict[str, Any], status: int | None) -> 
         ({"error": error("L" * 100)}, "L" * 64),
     ],
 )
-def test_the_code_of_what_came_out(fields: dict[str, Any], code: str) -> None:
+def test_the_code_of_an_error_or_result(fields: dict[str, Any], code: str) -> None:
     assert code_of(event(what="give_up", **fields)) == code
 
 
@@ -145,13 +145,13 @@ def test_the_reason_of_a_retry(fields: dict[str, Any], reason: str) -> None:
         ({"value": 503}, False),
     ],
 )
-def test_whether_it_is_about_a_request(fields: dict[str, Any], http: bool) -> None:
+def test_is_http_is_true_for_errors_and_responses_of_clients(fields: dict[str, Any], http: bool) -> None:
     assert is_http(event(**fields)) is http
 
 
 @given(st.text())
 @settings(max_examples=50)
-def test_a_word_is_fit_for_a_label(text: str) -> None:
+def test_label_values_are_short_and_plain(text: str) -> None:
     made = label_value(text)
     assert len(made) == min(len(text), 64)
     assert all(letter.isascii() and (letter.isalnum() or letter in "_.:-") for letter in made)
@@ -163,8 +163,8 @@ def test_the_code_of_a_cut_attempt_is_that_of_the_raised_error() -> None:
     assert code_of(cut) == "DeadlineExceeded"
 
 
-def test_what_is_not_counted() -> None:
-    """Only events that have a metric are recorded."""
+def test_other_events_are_not_recorded() -> None:
+    """Only events with a metric."""
     recorded: list[object] = []
 
     def record(*what: object) -> None:
@@ -180,8 +180,8 @@ def test_what_is_not_counted() -> None:
     assert len(recorded) == 6
 
 
-def test_a_call_whose_body_broke_was_counted_before() -> None:
-    """The call continues after its first attempt; further attempts and errors belong to the same call."""
+def test_a_call_that_continues_after_its_body_broke_is_not_counted_again() -> None:
+    """Its further attempts and errors are counted."""
     recorded: list[str] = []
 
     def record(metric: Metric, *_: object) -> None:

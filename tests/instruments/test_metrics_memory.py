@@ -16,7 +16,7 @@ from tests.support.thread_switching import often
 
 
 @pytest.fixture(autouse=True)
-def nobody_is_left_listening() -> Iterator[None]:
+def no_observer_is_left() -> Iterator[None]:
     yield
     assert not watch.entries
 
@@ -25,7 +25,7 @@ def lose() -> None:
     raise Boom
 
 
-def test_nothing_is_counted_before_and_after() -> None:
+def test_calls_are_counted_only_while_instrumented() -> None:
     policy().call(int)
     metrics = memory.instrument()
     policy().call(int)
@@ -35,7 +35,7 @@ def test_nothing_is_counted_before_and_after() -> None:
     assert counts(metrics) == {"calls true": 1, "attempts none ok": 1}
 
 
-def test_a_handle_is_a_block_too_and_can_be_called() -> None:
+def test_a_handle_is_a_context_manager_and_callable() -> None:
     metrics = memory.instrument()
     with metrics as entered:
         assert entered is metrics
@@ -47,7 +47,7 @@ def test_a_handle_is_a_block_too_and_can_be_called() -> None:
     assert handle.series() == {}
 
 
-def test_two_count_each_for_itself() -> None:
+def test_two_handles_count_separately() -> None:
     with memory.instrument() as first:
         policy().call(int)
         with memory.instrument() as second:
@@ -55,7 +55,7 @@ def test_two_count_each_for_itself() -> None:
     assert (first.counter("calls"), second.counter("calls")) == (2, 1)
 
 
-def test_what_never_happened_is_zero() -> None:
+def test_missing_series_are_zero() -> None:
     with memory.instrument() as metrics:
         found = (metrics.counter("calls"), metrics.gauge("budget_tokens", name="no such budget"))
         assert [repr(number) for number in found] == ["0.0", "0.0"]
@@ -63,7 +63,7 @@ def test_what_never_happened_is_zero() -> None:
         assert metrics.series() == {}
 
 
-def test_labels_that_are_not_given_are_added_up() -> None:
+def test_a_query_sums_over_labels_that_are_not_given() -> None:
     with memory.instrument() as metrics:
         for name, team, times in [("a", "x", 1), ("b", "x", 2), ("b", "y", 4)]:
             for takes in range(1, times + 1):
@@ -81,7 +81,7 @@ def test_labels_that_are_not_given_are_added_up() -> None:
     assert metrics.histogram("attempt_duration", team="z") == Summary(0, 0, 0, 0)
 
 
-def test_labels_of_the_policy_are_added_and_never_override_ours() -> None:
+def test_labels_of_a_policy_are_added_and_never_override_the_schema() -> None:
     mine = {"team": "x", "name": "mine", "ok": "mine", "kind": "mine", "result": "mine", "reason": "mine"}
     with memory.instrument() as metrics, pytest.raises(Boom):
         policy(labels=mine, attempts=1).call(lose)
@@ -105,7 +105,7 @@ def test_labels_of_the_policy_are_added_and_never_override_ours() -> None:
     }
 
 
-def test_labels_that_are_left_out_are_added_up() -> None:
+def test_labels_that_collide_with_the_schema_are_dropped() -> None:
     """Policies that differ only in a label of the schema share one series."""
     with memory.instrument() as metrics:
         for number, takes in [("1", 3), ("2", 5)]:
@@ -118,7 +118,7 @@ def test_labels_that_are_left_out_are_added_up() -> None:
     assert metrics.histogram("call_duration", name="work") == Summary(2, 8, 3, 5)
 
 
-def test_a_label_may_be_called_anything() -> None:
+def test_a_label_may_have_the_name_of_a_parameter() -> None:
     with memory.instrument() as metrics:
         policy(labels={"metric": "x"}).call(int)
     assert metrics.counter("calls", metric="x") == 1
@@ -133,14 +133,14 @@ def test_a_label_may_be_called_anything() -> None:
         ("gauge", "budget_tokens, breaker_state, bulkhead_in_use, bulkhead_queued"),
     ],
 )
-def test_what_is_no_metric(kind: str, known: str) -> None:
+def test_an_unknown_metric_raises(kind: str, known: str) -> None:
     with memory.instrument() as metrics:
         for wrong in ("call", "delay" if kind != "histogram" else "calls", ""):
             with pytest.raises(ValueError, match=f"^{wrong!r} is no {kind}: write one of {known}$"):
                 getattr(metrics, kind)(wrong)
 
 
-def test_the_value_of_a_label_is_a_text() -> None:
+def test_the_value_of_a_label_must_be_a_text() -> None:
     with (
         memory.instrument() as metrics,
         pytest.raises(TypeError, match=r"^calls: labels=\{'ok': True\}: write texts, such as ok='true'$"),
@@ -162,11 +162,11 @@ def test_many_threads_count_exactly() -> None:
                 metrics.series()
 
     with often(), memory.instrument() as metrics:
-        crowd = [threading.Thread(target=work) for _ in range(threads)]
-        for thread in crowd:
+        workers = [threading.Thread(target=work) for _ in range(threads)]
+        for thread in workers:
             thread.start()
         start.set()
-        for thread in crowd:
+        for thread in workers:
             thread.join()
     failed = threads * calls // 3
     assert counts(metrics) == {

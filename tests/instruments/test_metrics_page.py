@@ -23,7 +23,7 @@ CODE = re.compile("`([^`]+)`")
 
 
 class Row(NamedTuple):
-    """One line of a table: a metric, as the page describes it."""
+    """One row of a table: a metric as the page describes it."""
 
     kind: str
     name: str
@@ -56,7 +56,7 @@ def test_every_metric_is_described_in_order() -> None:
 
 
 @pytest.mark.parametrize(("row", "metric"), list(zip(ROWS, METRICS, strict=False)))
-def test_names_are_those_that_are_exported(row: Row, metric: Metric) -> None:
+def test_the_names_on_the_page_are_the_exported_ones(row: Row, metric: Metric) -> None:
     unit = metric.unit if metric.kind == "histogram" else f"{{{metric.unit}}}"
     labels = frozenset(metric.labels)
     assert row.unit == unit
@@ -80,7 +80,7 @@ def test_the_page_lists_the_buckets() -> None:
 
 
 @pytest.mark.parametrize("alert", ALERTS)
-def test_every_alert_asks_for_what_is_exported_and_compares_it(alert: str) -> None:
+def test_every_alert_compares_exported_series(alert: str) -> None:
     assert {"name"} <= (read(alert, exported_by_prometheus()).labels or set()) <= {"name", "state"}
     assert re.search(r"(>|==) [0-9.]+\n$", alert)
 

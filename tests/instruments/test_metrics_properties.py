@@ -1,4 +1,4 @@
-"""For any script of outcomes, the counters agree with each other and with what really happened."""
+"""For any script of outcomes, the counters agree with each other and with the calls that were made."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALLS = st.lists(st.lists(st.tuples(OUTCOMES, st.integers(0, 5)), min_size=1, ma
 
 
 class Stop(Exception):
-    """Not worth retrying."""
+    """An error that is not retried."""
 
 
 class Judge:
@@ -65,7 +65,7 @@ def test_counters_agree(
 
     assert (total("calls"), total("calls", ok="true")) == (len(calls), succeeded)
     assert total("attempts") == made
-    if limit != 0:  # or else there may be calls without any attempt
+    if limit != 0:  # with a limit of zero there are calls without an attempt
         assert total("attempts") == total("calls") + total("retries")
     assert total("attempts", result="ok") == total("attempts", kind="none") == succeeded
     assert total("errors") == total("given_up") == total("calls", ok="false")

@@ -1,4 +1,4 @@
-"""The schema, which dashboards rely on: every name, every label and every unit, written out."""
+"""The schema on which dashboards rely: the names, labels and units of all metrics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STABLE = [
 FEW_VALUES = {"name", "ok", "kind", "result", "reason", "code", "by", "state"}
 
 
-def test_what_there_is() -> None:
+def test_the_metrics_are_the_stable_ones() -> None:
     assert [metric[:4] for metric in METRICS] == STABLE
     assert instruments.METRICS is METRICS
 
@@ -43,13 +43,13 @@ def test_metric_names_are_unique() -> None:
     assert declared == list(METRICS)
 
 
-def test_every_gauge_has_something_to_read() -> None:
+def test_every_gauge_has_a_reader() -> None:
     assert set(READERS) == {metric for metric in METRICS if metric.kind == "gauge"}
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
-def test_no_label_has_a_value_for_each_call(metric: Metric) -> None:
-    """No attempt number, no argument, no address and no key: each value costs a series."""
+def test_labels_have_few_values(metric: Metric) -> None:
+    """No attempt number, argument, address or key is a label, because each value costs a series."""
     assert metric.labels[0] == "name"
     assert set(metric.labels) <= FEW_VALUES
     assert len(set(metric.labels)) == len(metric.labels)
@@ -61,6 +61,6 @@ def test_every_metric_has_a_help_text(metric: Metric) -> None:
     assert re.fullmatch(r"[A-Z][^\n]+\.|[A-Z][^\n]+\.\.\.", metric.help)
 
 
-def test_buckets_grow_from_a_cache_to_a_patient_client() -> None:
+def test_buckets_rise_from_one_millisecond_to_five_minutes() -> None:
     assert list(_schema.BUCKETS) == sorted(set(_schema.BUCKETS))
     assert (_schema.BUCKETS[0], _schema.BUCKETS[-1]) == (0.001, 300)

@@ -27,7 +27,7 @@ def lost(reason: str, attempts: int = 1) -> dict[str, float]:
     return told | {"errors ScriptedError": 1, f"given_up {reason}": 1}
 
 
-# The streams opened, the reader, the counts, and the time of the first item.
+# The script of the streams, the reader, the expected counts, and the time to the first item.
 ROWS: list[tuple[Sequence[Source], Reader, dict[str, float], float | None]] = [
     ([[1, 2]], Reader(), WELL, 0),
     ([[]], Reader(), WELL, None),
@@ -44,13 +44,13 @@ ROWS: list[tuple[Sequence[Source], Reader, dict[str, float], float | None]] = [
 
 
 @pytest.fixture(autouse=True)
-def nobody_is_left_listening() -> Iterator[None]:
+def no_observer_is_left() -> Iterator[None]:
     yield
     assert not watch.entries
 
 
 def read(colour: str, script: Sequence[Source], reader: Reader) -> dict[str, Metrics]:
-    """Read a stream in every shape of a colour; return the counts of each."""
+    """Read a stream in every shape of a colour, and return the metrics of each."""
     every: dict[str, Metrics] = {}
 
     def one(shape: str) -> tuple[Retry, ScriptedSource]:
@@ -88,7 +88,7 @@ def test_a_stream_is_counted_once(
 
 
 def resumed(colour: str, *script: Source) -> tuple[Metrics, list[object]]:
-    """Read a stream and the streams that resume it."""
+    """Read a stream that is resumed, and return the metrics and the items."""
     clock, items = Virtual(), list[object]()
     tape = ScriptedSource(script, clock, [])
     retrying = policy(attempts=3, clock=clock)
@@ -108,7 +108,7 @@ def resumed(colour: str, *script: Source) -> tuple[Metrics, list[object]]:
     return metrics, items
 
 
-def test_a_stream_that_is_resumed_is_one_call(colour: str) -> None:
+def test_a_resumed_stream_is_one_call(colour: str) -> None:
     """A stream that breaks several times has one first item."""
     metrics, items = resumed(colour, [Takes(5), 1, "fail"], [Takes(7), 2, "fail"], ["fail"], [3])
     assert items == [1, 2, 3]
@@ -128,8 +128,8 @@ def test_a_stream_that_cannot_be_resumed_is_one_call(colour: str) -> None:
     assert metrics.histogram("time_to_first_item") == Summary(1, 5, 5, 5)
 
 
-def test_how_long_a_resumed_stream_took(colour: str) -> None:
-    """From its very beginning: 12 seconds until it broke, 1 of delay, 3 more."""
+def test_the_duration_of_a_resumed_stream(colour: str) -> None:
+    """From its start: 12 seconds until it broke, 1 second of delay, 3 more seconds."""
     metrics, items = resumed(colour, [Takes(5), 1, Takes(7), "fail"], [Takes(3), 2])
     assert items == [1, 2]
     assert metrics.histogram("call_duration") == Summary(1, 16, 16, 16)

@@ -1,4 +1,4 @@
-"""OpenTelemetry's metrics, with a real SDK: names, units and attributes as written out here."""
+"""OpenTelemetry's metrics with a real SDK: names, units and attributes are those listed here."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CONTRACT = {
 
 
 class Meters:
-    """A real SDK of this test's own."""
+    """A real SDK with its own provider."""
 
     def __init__(self) -> None:
         self._reader = InMemoryMetricReader()
@@ -76,16 +76,16 @@ def meters() -> Iterator[Meters]:
 
 
 @pytest.fixture(autouse=True)
-def nobody_is_left_listening() -> Iterator[None]:
+def no_observer_is_left() -> Iterator[None]:
     yield
     assert not watch.entries
 
 
-def test_every_name_every_unit_and_every_attribute(meters: Meters) -> None:
-    """But for the labels of policies, which are added."""
+def test_names_units_and_attributes_are_those_of_the_contract(meters: Meters) -> None:
+    """Apart from the labels of policies, which are added."""
     with instrument(meters.provider), everything():
         found = meters.metrics()
-    told = {
+    exported = {
         name: (
             type(metric.data).__name__,
             metric.unit,
@@ -93,12 +93,12 @@ def test_every_name_every_unit_and_every_attribute(meters: Meters) -> None:
         )
         for name, metric in found.items()
     }
-    assert told == CONTRACT
+    assert exported == CONTRACT
     helps = {opentelemetry.exported_name(metric): metric.help for metric in _schema.METRICS}
     assert {name: metric.description for name, metric in found.items()} == helps
 
 
-def test_the_numbers(meters: Meters) -> None:
+def test_the_exported_numbers(meters: Meters) -> None:
     team = {"team": "x", "tier": "1"}
     with instrument(meters.provider), everything("o "):
         assert meters.value("calls", name="o fetch", ok="true", **team) == 1
@@ -124,14 +124,14 @@ def test_the_numbers(meters: Meters) -> None:
         assert meters.value("bulkhead.queued", name="o mail") == 0
 
 
-def test_labels_of_the_policy_never_override_ours(meters: Meters) -> None:
+def test_labels_of_a_policy_never_override_the_schema(meters: Meters) -> None:
     with instrument(meters.provider):
         policy(labels={"name": "mine", "ok": "mine", "team": "x"}).call(int)
     assert meters.value("calls", name="work", ok="true", team="x") == 1
 
 
-def test_removed_and_again(meters: Meters) -> None:
-    """Nothing is counted meanwhile, and gauges show nothing; then both go on."""
+def test_instrumentation_can_be_removed_and_added_again(meters: Meters) -> None:
+    """In between nothing is counted, and no gauge is exported."""
     bucket = TokenBucket(3, name="again")
     for times in (1, 2):
         handle = instrument(meters.provider)
@@ -155,7 +155,7 @@ def test_gauges_are_exported_while_a_handle_is_open(meters: Meters) -> None:
     assert bucket.capacity == 3
 
 
-def test_each_provider_counts_for_itself(meters: Meters) -> None:
+def test_providers_count_separately(meters: Meters) -> None:
     other = Meters()
     with instrument(meters.provider):
         policy().call(int)
@@ -167,7 +167,7 @@ def test_each_provider_counts_for_itself(meters: Meters) -> None:
 
 
 def test_a_provider_is_not_kept_alive() -> None:
-    gc.collect()  # others that are gone
+    gc.collect()  # providers of other tests
     before = len(opentelemetry._gauges)
     other = Meters()
     instrument(other.provider).remove()
@@ -179,7 +179,7 @@ def test_a_provider_is_not_kept_alive() -> None:
 
 
 @pytest.mark.parametrize("wrong", [3, "global", MeterProvider, object()])
-def test_what_is_no_provider(wrong: Any) -> None:
+def test_a_wrong_provider_raises(wrong: Any) -> None:
     with pytest.raises(
         TypeError, match=r"meter_provider=.*: write a MeterProvider, or None for the global one"
     ):
@@ -197,10 +197,10 @@ def lose() -> None:
 
 
 @pytest.mark.parametrize("internal", ["known", "changed"])
-def test_without_an_sdk_calls_that_succeed_make_no_event(
+def test_without_an_sdk_successful_calls_emit_no_event(
     internal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without an SDK, failing calls emit events; there is no span, and nothing raises."""
+    """Failing calls do; there is no span, and nothing raises."""
     if internal == "changed":
         monkeypatch.setattr(opentelemetry, "INTERNAL", None)
 

@@ -1,4 +1,4 @@
-"""OpenTelemetry's global provider, which a process can set once: so each of these is a process."""
+"""OpenTelemetry's global provider: a process can set it only once, so each test runs its own process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shown():
 
 
 def fresh(code: str, begin: str = BEGIN) -> list[str]:
-    """Run code in an interpreter of its own; return the lines it printed."""
+    """Run code in its own interpreter, and return the lines it printed."""
     command = [sys.executable, "-I", "-W", "error", "-c", begin + code]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  our own code
     assert done.returncode == 0, done.stderr
@@ -32,7 +32,7 @@ def fresh(code: str, begin: str = BEGIN) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_an_sdk_that_is_set_later_is_noticed() -> None:
+def test_an_sdk_that_is_set_later_is_used() -> None:
     """The same holds after instrumentation is removed and added again."""
     code = """
 retried = Retry(name="work")(lambda: None)
@@ -55,7 +55,7 @@ with opentelemetry.instrument(metrics.get_meter_provider()):
     assert fresh(code) == ["False", "True", "1 True", "2 True", "3 True"]
 
 
-def test_an_sdk_that_was_set_before() -> None:
+def test_an_sdk_that_was_set_before_is_used() -> None:
     code = """
 metrics.set_meter_provider(MeterProvider([reader]))
 for _ in range(2):

@@ -26,7 +26,7 @@ RESENT = "http.request.resend_count"
 
 
 class Spans:
-    """A real SDK of this test's own."""
+    """A real SDK with its own provider."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -41,7 +41,7 @@ class Spans:
     def last(self) -> ReadableSpan:
         return self._exporter.get_finished_spans()[-1]
 
-    def told(self) -> list[tuple[str, dict[str, Any]]]:
+    def events(self) -> list[tuple[str, dict[str, Any]]]:
         return [(event.name, dict(event.attributes or {})) for event in self.last().events]
 
 
@@ -53,12 +53,12 @@ def spans() -> Iterator[Spans]:
 
 
 @pytest.fixture(autouse=True)
-def nobody_is_left_listening() -> Iterator[None]:
+def no_observer_is_left() -> Iterator[None]:
     yield
     assert not watch.entries
 
 
-def test_retries_and_giving_up(colour: str, spans: Spans) -> None:
+def test_span_events_of_retries_and_of_giving_up(colour: str, spans: Spans) -> None:
     clock = Virtual()
     rule = always(Verdict.retry(kind=Kind.server, reason="http_5xx"))
     retrying = policy(on=rule, attempts=2, clock=clock)
@@ -79,7 +79,7 @@ def test_retries_and_giving_up(colour: str, spans: Spans) -> None:
         in_colour(colour, blocking, later)
     every = {"run_id": "r-17", "shard": 3, "redouble.name": "work", "redouble.kind": "server"}
     every["error.type"] = "ScriptedError"
-    assert spans.told() == [
+    assert spans.events() == [
         (
             "redouble.retry",
             every | {"redouble.attempt": 1, "redouble.reason": "http_5xx", "redouble.delay": 1.0},
@@ -92,10 +92,10 @@ def test_retries_and_giving_up(colour: str, spans: Spans) -> None:
 def test_success_adds_no_span_event(spans: Spans) -> None:
     with instrument(), spans.span():
         policy().call(int)
-    assert spans.told() == []
+    assert spans.events() == []
 
 
-def test_what_is_rejected_and_what_is_cut(spans: Spans) -> None:
+def test_span_events_of_rejections_and_timeouts(spans: Spans) -> None:
     gate = Bulkhead(1, 0, name="mail")
 
     async def slow() -> None:
@@ -110,7 +110,7 @@ def test_what_is_rejected_and_what_is_cut(spans: Spans) -> None:
 
     with instrument(), virtual_time():
         in_colour("asyncio", lambda: None, main)
-    (rejected, of_gate), (cut, of_limit) = spans.told()
+    (rejected, of_gate), (cut, of_limit) = spans.events()
     assert (rejected, cut) == ("redouble.rejected", "redouble.timeout")
     assert of_gate == {
         "tenant": "acme",
@@ -123,10 +123,10 @@ def test_what_is_rejected_and_what_is_cut(spans: Spans) -> None:
     assert of_limit == {"tenant": "acme", "redouble.attempt": 0, "error.type": "AttemptTimeout"}
 
 
-def test_what_is_bound_never_takes_a_place(spans: Spans) -> None:
+def test_a_bound_field_never_replaces_an_attribute(spans: Spans) -> None:
     with instrument(), spans.span(), redouble.bind(**{"redouble.name": "mine", "error.type": "mine"}):
         policy(attempts=1).run(Operation([fail()], Virtual()))
-    ((_, said),) = spans.told()
+    ((_, said),) = spans.events()
     assert (said["redouble.name"], said["error.type"]) == ("work", "ScriptedError")
 
 
@@ -137,12 +137,12 @@ def test_span_events_have_no_argument_and_no_error_text(spans: Spans) -> None:
     with instrument(), spans.span():
         policy(attempts=2).run(login, "hunter2")
         policy(attempts=2, until=always(False)).run(str, "hunter4")
-    assert len(spans.told()) == 4
-    assert "hunter" not in str(spans.told())
+    assert len(spans.events()) == 4
+    assert "hunter" not in str(spans.events())
 
 
 class Broken(trace.NonRecordingSpan):
-    """A span with a mistake in it."""
+    """A span whose `add_event` raises."""
 
     def __init__(self, recording: bool) -> None:
         super().__init__(trace.INVALID_SPAN_CONTEXT)
@@ -157,7 +157,7 @@ class Broken(trace.NonRecordingSpan):
 
 
 @pytest.mark.parametrize("recording", [True, False])
-def test_a_span_that_fails_breaks_no_call(recording: bool) -> None:
+def test_a_span_that_raises_breaks_no_call(recording: bool) -> None:
     """No attribute is computed for a span that does not record."""
     broken = Broken(recording)
     with instrument(), trace.use_span(broken, record_exception=False):
@@ -175,8 +175,8 @@ def server() -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_request_that_is_sent_again_is_counted(server: Server, spans: Spans, name: str) -> None:
-    """The count of resends, with or without a response; a request that is sent once has none."""
+def test_resends_of_a_request_are_counted(server: Server, spans: Spans, name: str) -> None:
+    """The span of a request that is sent once has no count."""
     every: list[tuple[str, int | None]] = [("200", None), ("503,429,200", 2), ("503,rst,503,200", 3)]
     every += [("rst,200", 1), ("404", None), ("503*4", 3)]
     with instrument(), client(name, Retry(backoff=[0] * 3, attempts=4)) as http:
@@ -191,10 +191,10 @@ def test_span_events_of_requests(server: Server, spans: Spans, name: str) -> Non
     with instrument(), client(name, Retry(backoff=[0], attempts=2, name="api")) as http:
         with spans.span():
             assert http.get(server.url("503")).status == 503
-        of_status = spans.told()
+        of_status = spans.events()
         with spans.span():
             assert http.get(f"http://127.0.0.1:{refused_port()}/?token=hunter2").error is not None
-        of_network = spans.told()
+        of_network = spans.events()
     told = [
         (what, said["redouble.name"], said["redouble.kind"], said.get("http.response.status_code"))
         for what, said in (*of_status, *of_network)

@@ -48,14 +48,14 @@ CONTRACT: dict[str, tuple[str, set[str]]] = {
 
 
 @pytest.fixture(autouse=True)
-def nobody_is_left_listening() -> Iterator[None]:
+def no_observer_is_left() -> Iterator[None]:
     yield
     assert not watch.entries
 
 
 @pytest.fixture
 def registry() -> Iterator[CollectorRegistry]:
-    made = CollectorRegistry(auto_describe=True)  # as the default one
+    made = CollectorRegistry(auto_describe=True)  # like the default registry
     yield made
     assert list(made.collect()) == []
 
@@ -75,19 +75,19 @@ def value(registry: CollectorRegistry, sample: str, **labels: str) -> float | No
     return registry.get_sample_value(f"redouble_{sample}", labels)
 
 
-def test_every_name_and_every_label(registry: CollectorRegistry) -> None:
+def test_names_and_labels_are_those_of_the_contract(registry: CollectorRegistry) -> None:
     with instrument(registry), everything():
         assert exposed(registry) == CONTRACT
 
 
-def test_every_help_is_there(registry: CollectorRegistry) -> None:
+def test_every_metric_has_its_help_text(registry: CollectorRegistry) -> None:
     with instrument(registry), everything():
         families = list(text_string_to_metric_families(generate_latest(registry).decode()))
     helps = {family.name: family.documentation for family in families if "_created" not in family.name}
     assert helps == {prometheus.exported_name(metric): metric.help for metric in METRICS}
 
 
-def test_the_numbers(registry: CollectorRegistry) -> None:
+def test_the_exported_numbers(registry: CollectorRegistry) -> None:
     with instrument(registry), everything("p "):
         assert value(registry, "calls_total", name="p fetch", ok="true") == 1
         assert value(registry, "calls_total", name="p save", ok="false") == 1
@@ -111,7 +111,7 @@ def test_the_numbers(registry: CollectorRegistry) -> None:
         assert value(registry, "bulkhead_queued", name="p mail") == 0
 
 
-def test_labels_of_policies_that_are_asked_for(registry: CollectorRegistry) -> None:
+def test_requested_labels_of_policies_are_exported(registry: CollectorRegistry) -> None:
     """All metrics of policies have the added labels; a policy without one of them has an empty value."""
     with instrument(registry, labels=["team", "tier"]), everything():
         assert value(registry, "calls_total", name="fetch", ok="true", team="x", tier="1") == 1
@@ -121,7 +121,7 @@ def test_labels_of_policies_that_are_asked_for(registry: CollectorRegistry) -> N
             assert labels == CONTRACT[name][1] | (set() if name in gauges else {"team", "tier"})
 
 
-def test_buckets_of_your_own(registry: CollectorRegistry) -> None:
+def test_buckets_can_be_given(registry: CollectorRegistry) -> None:
     with instrument(registry, buckets=(1, 10)), everything():
         found = [
             value(registry, "call_duration_seconds_bucket", name="fetch", le=le) for le in ("1.0", "10.0")
@@ -129,18 +129,20 @@ def test_buckets_of_your_own(registry: CollectorRegistry) -> None:
     assert found == [0, 1]
 
 
-def test_the_default_is_what_the_client_exposes() -> None:
+def test_the_default_is_the_registry_of_the_client() -> None:
     with instrument():
         policy(name="by default").call(int)
         assert value(REGISTRY, "calls_total", name="by default", ok="true") == 1
     assert "redouble" not in generate_latest(REGISTRY).decode()
 
 
-def test_twice_in_one_registry_is_refused(registry: CollectorRegistry) -> None:
-    says = "^this registry has metrics of redouble already: instrument.. once, and remove.. it before another"
+def test_instrumenting_a_registry_twice_raises(registry: CollectorRegistry) -> None:
+    message = (
+        "^this registry has metrics of redouble already: instrument.. once, and remove.. it before another"
+    )
     with instrument(registry):
         before = [family.name for family in registry.collect()]
-        with pytest.raises(ValueError, match=says):
+        with pytest.raises(ValueError, match=message):
             instrument(registry)
         policy().call(int)
         assert value(registry, "calls_total", name="work", ok="true") == 1
@@ -148,7 +150,7 @@ def test_twice_in_one_registry_is_refused(registry: CollectorRegistry) -> None:
 
 
 @pytest.mark.parametrize("taken", ["redouble_calls", "redouble_delay_seconds", "redouble_budget_tokens"])
-def test_a_name_that_is_taken_leaves_nothing_half_registered(taken: str) -> None:
+def test_after_a_name_collision_nothing_is_registered(taken: str) -> None:
     registry = CollectorRegistry(auto_describe=True)
     theirs = Gauge(taken, "of somebody else", registry=registry)
     with pytest.raises(ValueError, match="this registry has metrics of redouble already"):
@@ -158,8 +160,8 @@ def test_a_name_that_is_taken_leaves_nothing_half_registered(taken: str) -> None
     instrument(registry).remove()
 
 
-def test_removed_and_again(registry: CollectorRegistry) -> None:
-    """Metrics start from zero; removing them twice does nothing."""
+def test_instrumentation_can_be_removed_and_added_again(registry: CollectorRegistry) -> None:
+    """Metrics restart from zero; removing them twice does nothing."""
     for _ in range(2):
         handle = instrument(registry)
         policy().call(int)
@@ -171,7 +173,7 @@ def test_removed_and_again(registry: CollectorRegistry) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "kind", "says"),
+    ("options", "kind", "message"),
     [
         ({"labels": "team"}, TypeError, r"^labels='team': write a list of names, such as \['team'\]$"),
         ({"labels": 3}, TypeError, "^labels=3: write a list of names"),
@@ -194,11 +196,11 @@ def test_removed_and_again(registry: CollectorRegistry) -> None:
         ({"registry": CollectorRegistry}, TypeError, "^registry=<class .*>: write a prometheus_client"),
     ],
 )
-def test_what_is_wrong_leaves_nothing_behind(
-    registry: CollectorRegistry, options: dict[str, Any], kind: type[Exception], says: str
+def test_a_wrong_option_registers_nothing(
+    registry: CollectorRegistry, options: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     given: dict[str, Any] = {"registry": registry, **options}
-    with pytest.raises(kind, match=says):
+    with pytest.raises(kind, match=message):
         instrument(**given)
 
 
@@ -208,10 +210,10 @@ def test_many_threads_count_exactly(registry: CollectorRegistry) -> None:
             policy(name=f"thread {number % 2}").call(int)
 
     with instrument(registry), often():
-        crowd = [threading.Thread(target=work, args=[number]) for number in range(8)]
-        for thread in crowd:
+        workers = [threading.Thread(target=work, args=[number]) for number in range(8)]
+        for thread in workers:
             thread.start()
-        for thread in crowd:
+        for thread in workers:
             thread.join()
         for name in ("thread 0", "thread 1"):
             assert value(registry, "calls_total", name=name, ok="true") == 120
@@ -222,16 +224,16 @@ def test_many_threads_count_exactly(registry: CollectorRegistry) -> None:
 
 
 @pytest.mark.parametrize("variable", ["PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir"])
-def test_where_others_expose_them_gauges_are_set_by_calls(
+def test_in_multiprocess_mode_calls_set_the_gauges(
     registry: CollectorRegistry, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once a second at most; a removed object is shown as 0."""
+    """At most once a second; the gauge of a freed object is 0."""
     clock = Virtual(100)
     monkeypatch.setattr(prometheus, "SYSTEM", clock)
     monkeypatch.setenv(variable, "")
     seen: list[float | None] = []
 
-    def look(*moments: float) -> None:
+    def read_at(*moments: float) -> None:
         for moment in moments:
             clock.time = moment
             policy().call(int)
@@ -240,9 +242,9 @@ def test_where_others_expose_them_gauges_are_set_by_calls(
     with instrument(registry):
         assert value(registry, "budget_tokens", name="many") is None
         bucket = TokenBucket(10, {None: 1}, name="many")
-        look(100)
+        read_at(100)
         bucket.spend()
-        look(100.9, 101)
+        read_at(100.9, 101)
         del bucket
-        look(101.5, 102)
+        read_at(101.5, 102)
     assert seen == [10, 10, 9, 9, 0]

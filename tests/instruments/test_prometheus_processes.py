@@ -30,7 +30,7 @@ print(os.getpid())
 """
 
 
-def test_two_processes(tmp_path: Path) -> None:
+def test_metrics_of_two_processes_are_added_up(tmp_path: Path) -> None:
     running = [
         subprocess.Popen(  # noqa: S603  our own code
             [sys.executable, "-W", "error", "-c", WORKER],
@@ -43,7 +43,7 @@ def test_two_processes(tmp_path: Path) -> None:
     processes = [int(process.communicate()[0]) for process in running]
     assert [process.returncode for process in running] == [0, 0]
     registry = CollectorRegistry()
-    theirs: Any = multiprocess  # which has no types
+    theirs: Any = multiprocess  # it has no type annotations
     theirs.MultiProcessCollector(registry, str(tmp_path))
 
     def value(sample: str, **labels: str) -> float | None:

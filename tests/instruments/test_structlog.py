@@ -1,4 +1,4 @@
-"""Logging by structlog: the events of the standard library's logging, as fields."""
+"""Logging by structlog: the same events as with the standard library, with fields."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from redouble import Bulkhead, bind, errors
 from redouble._runtime.ambient import ambient
 from redouble._telemetry.observers import watch
 from redouble.instruments.structlog import instrument
-from tests.support.breaker_scripts import BreakerScript
 from tests.support.fakes import Boom, Operation, Virtual, fail, in_colour, ok
 from tests.support.instruments.counts import events_made, policy
 from tests.support.instruments.log_capture import BARE, logger
+from tests.support.layers.breaker_scripts import BreakerScript
 
 EMPTY = {"delay": None, "reason": None, "kind": None, "http_status": None, "decision": None, "error": None}
 
 
 @pytest.fixture(autouse=True)
-def nobody_is_left_listening() -> Iterator[None]:
+def no_observer_is_left() -> Iterator[None]:
     yield
     assert not watch.entries
 
@@ -72,7 +72,7 @@ def call(colour: str = "sync", **options: Any) -> None:
         in_colour(colour, blocking, waiting)
 
 
-def test_the_fields_of_each_line(colour: str) -> None:
+def test_the_fields_of_each_entry(colour: str) -> None:
     with capture_logs() as lines, instrument():
         call(colour, labels={"team": "x"})
     every = EMPTY | {"policy": "work", "labels": {"team": "x"}, "run_id": "r-17", "shard": 3}
@@ -100,7 +100,7 @@ def test_the_fields_of_each_line(colour: str) -> None:
     }
 
 
-def test_what_is_given_up_is_a_warning() -> None:
+def test_giving_up_is_a_warning() -> None:
     with capture_logs() as lines, instrument():
         call(attempts=1)
         call(on=KeyError)
@@ -113,7 +113,7 @@ def test_what_is_given_up_is_a_warning() -> None:
     ]
 
 
-def test_gates_and_breakers() -> None:
+def test_entries_of_gates_and_breakers() -> None:
     gate = Bulkhead(1, 0, name="mail")
     with capture_logs() as lines, instrument():
         BreakerScript(failures=1, cooldown=10, name="pay").run("bad +10 good")
@@ -128,24 +128,24 @@ def test_gates_and_breakers() -> None:
     assert lines[-1]["reason"] == "bulkhead"
 
 
-@pytest.mark.parametrize(("level", "heard"), [(10, 3), (20, 1), (30, 0)])
-def test_a_logger_that_filters(level: int, heard: int) -> None:
+@pytest.mark.parametrize(("level", "expected"), [(10, 3), (20, 1), (30, 0)])
+def test_the_level_of_a_structlog_logger_applies(level: int, expected: int) -> None:
     target, lines = capturing(level)
     with instrument(target):
         call()
-    assert len(lines) == heard
+    assert len(lines) == expected
 
 
-@pytest.mark.parametrize(("level", "heard"), [(10, 3), (20, 1), (30, 0)])
-def test_one_that_the_standard_library_filters(level: int, heard: int) -> None:
+@pytest.mark.parametrize(("level", "expected"), [(10, 3), (20, 1), (30, 0)])
+def test_the_level_of_a_wrapped_standard_logger_applies(level: int, expected: int) -> None:
     with logger(level) as (target, kept), instrument(backed(target)):
         call()
-    assert len(kept.records) == heard
+    assert len(kept.records) == expected
     assert all(vars(record)["policy"] == "work" for record in kept.records)
 
 
 @pytest.mark.parametrize("kind", ["structlog's own", "the standard library's"])
-def test_calls_that_succeed_make_no_event_unless_debug_is_on(kind: str) -> None:
+def test_successful_calls_emit_no_event_unless_debug_is_enabled(kind: str) -> None:
     with logger() as (target, _):
         for level, expected in [(logging.INFO, []), (logging.DEBUG, ["success"])]:
             target.setLevel(level)
@@ -156,7 +156,7 @@ def test_calls_that_succeed_make_no_event_unless_debug_is_on(kind: str) -> None:
 
 
 class Plain:
-    """A logger with only the required method."""
+    """A logger that has the required method alone."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -166,26 +166,27 @@ class Plain:
 
 
 class Older(Plain):
-    """A logger with the standard library's method for its enabled level."""
+    """A logger with the method ``isEnabledFor`` of the standard library."""
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802
         return level > logging.DEBUG
 
 
-class Unsure(Plain):
-    """A logger whose method has another signature."""
+class WrongSignature(Plain):
+    """A logger whose ``is_enabled_for`` has another signature."""
 
     def is_enabled_for(self) -> bool:
         return False
 
 
 @pytest.mark.parametrize(
-    ("target", "heard"), [(Plain(), ["redouble.success"]), (Older(), []), (Unsure(), ["redouble.success"])]
+    ("target", "expected"),
+    [(Plain(), ["redouble.success"]), (Older(), []), (WrongSignature(), ["redouble.success"])],
 )
-def test_a_logger_without_a_readable_level_gets_all_events(target: Plain, heard: list[str]) -> None:
+def test_a_logger_without_a_readable_level_gets_all_events(target: Plain, expected: list[str]) -> None:
     with instrument(target):
         policy()(nothing)()
-    assert target.lines == heard
+    assert target.lines == expected
 
 
 OURS = ("policy", "attempt", *EMPTY, "elapsed", "labels")
@@ -193,7 +194,7 @@ THEIRS = ("event", "level", "timestamp", "logger", "exc_info", "stack_info", "se
 
 
 @pytest.mark.parametrize("word", [*OURS, *THEIRS, *sorted(BARE - {"exc_info", "stack_info"})])
-def test_what_is_bound_never_takes_a_place(word: str) -> None:
+def test_a_bound_field_never_replaces_another_field(word: str) -> None:
     with bind(**{word: "mine"}), logger() as (target, kept):
         with capture_logs() as lines, instrument():
             policy(name="fetch").call(int)
@@ -205,7 +206,7 @@ def test_what_is_bound_never_takes_a_place(word: str) -> None:
     assert (record.getMessage(), record.name) == ("redouble.success", target.name)
 
 
-def test_one_line_and_no_secret() -> None:
+def test_entries_are_one_line_without_secrets() -> None:
     def work(password: str) -> None:
         raise Boom("no\nWARNING https://ann:hunter3@example.org")
 
@@ -218,19 +219,19 @@ def test_one_line_and_no_secret() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("wrong", "message"),
     [
         (3, r"logger=3 cannot be a logger: it has no method log\(\)"),
         (logging.getLogger("redouble"), r"is one of logging's: use redouble\.instruments\.logging"),
         (logging.Logger, r"logger=Logger is a class: write Logger\(\.\.\.\)"),
     ],
 )
-def test_what_is_no_logger(wrong: Any, says: str) -> None:
-    with pytest.raises(TypeError, match=says):
+def test_a_wrong_logger_raises(wrong: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
         instrument(wrong)
 
 
-def test_the_handle_ends_it() -> None:
+def test_the_handle_removes_the_observer() -> None:
     target, lines = capturing(logging.DEBUG)
     handle = instrument(target)
     handle.remove()

@@ -9,10 +9,10 @@ from tests.libraries.servers import library, run
 
 __all__ = ["AWS", "GRPC", "HTTP", "LLM", "MYSQL", "PLAIN", "POSTGRES", "REDIS"]
 
-Client = Callable[[str, float], object]  # an address, and how long to wait for the answer
-Connect = Callable[[int, float], object]  # the same by port
+Client = Callable[[str, float], object]  # a URL, and the read timeout
+Connect = Callable[[int, float], object]  # a port, and the read timeout
 
-LONG = 30.0  # longer than any test waits
+LONG = 30.0  # seconds; never reached
 
 
 def httpx(url: str, read: float, name: str = "httpx") -> None:

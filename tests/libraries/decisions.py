@@ -75,7 +75,7 @@ def decision(kind: type[Exception]) -> str:
     looks: Any = transient
     _, verdict, _, look = looks._look_up(kind)
     on_the_class = isinstance(getattr(kind, "sqlstate", None), str) or hasattr(kind, "retriable")
-    if look is None or on_the_class:  # a bare instance is enough
+    if look is None or on_the_class:  # an instance without attributes is enough
         return spell(verdict if look is None else transient(kind.__new__(kind)))
     return str(look.__name__)
 

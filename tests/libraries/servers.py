@@ -63,7 +63,7 @@ def serving(talk: Talk) -> Generator[int, None, None]:
                 try:
                     connection, _ = server.accept()
                 except OSError:
-                    return  # the test is over
+                    return  # the test has ended
                 with connection, contextlib.suppress(OSError):
                     talk(connection)
 
@@ -110,7 +110,7 @@ def answering(
             self.end_headers()
             self.wfile.write(body)
 
-        do_POST = do_GET  # noqa: N815  what http.server calls it
+        do_POST = do_GET  # noqa: N815  the name that http.server requires
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass

@@ -1,4 +1,4 @@
-"""Answers that are errors: statuses, codes and hints, over the wire, through the real clients."""
+"""Error responses over the wire, through the real clients: statuses, codes and hints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNSENT_BUSY = Verdict.retry(kind=Kind.server, sent=False, reason="busy")
 FULL = Verdict.retry(kind=Kind.throttled, sent=False, reason="too_many_connections")
 ALL = {**clients.PLAIN, **clients.AWS, **clients.LLM}
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of clients that could not connect
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # from clients that could not connect
 
 
 def after(verdict: Verdict, seconds: float) -> Verdict:
@@ -47,13 +47,15 @@ def after(verdict: Verdict, seconds: float) -> Verdict:
         (401, {}, None),
     ],
 )
-def test_statuses(name: str, status: int, headers: dict[str, str], expected: Verdict | None) -> None:
+def test_the_verdict_on_each_status(
+    name: str, status: int, headers: dict[str, str], expected: Verdict | None
+) -> None:
     with answering(status, headers) as url:
         assert judged(lambda: ALL[name](url, clients.LONG)) == expected
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_500_passes_where_its_makers_say_so(name: str) -> None:
+def test_a_500_is_retried_by_sdks_that_document_it(name: str) -> None:
     with answering(500) as url:
         assert judged(lambda: ALL[name](url, clients.LONG)) == (None if name in clients.PLAIN else HTTP_5XX)
 
@@ -69,12 +71,14 @@ def test_a_500_passes_where_its_makers_say_so(name: str) -> None:
         (400, {}, None),
     ],
 )
-def test_language_models(name: str, status: int, headers: dict[str, str], expected: Verdict | None) -> None:
+def test_the_verdict_on_statuses_of_language_models(
+    name: str, status: int, headers: dict[str, str], expected: Verdict | None
+) -> None:
     with answering(status, headers) as url:
         assert judged(lambda: clients.LLM[name](url, clients.LONG)) == expected
 
 
-def test_spent_money_does_not_come_back() -> None:
+def test_an_exhausted_quota_is_not_retried() -> None:
     body = b'{"error": {"code": "insufficient_quota", "type": "insufficient_quota", "message": "spent"}}'
     with answering(429, {"Retry-After": "7"}, body) as url:
         assert judged(lambda: clients.openai(url)) is None
@@ -100,8 +104,8 @@ def stream(name: str, url: str) -> None:
         ("anthropic", "invalid_request_error", None),
     ],
 )
-def test_an_error_in_a_stream(name: str, said: str, expected: Verdict | None) -> None:
-    """The status is 200; only the text of the body shows the error."""
+def test_the_verdict_on_an_error_event_in_a_stream(name: str, said: str, expected: Verdict | None) -> None:
+    """The status is 200; only the body contains the error."""
     data = f'{{"type": "error", "error": {{"type": "{said}", "message": "so it is"}}}}'
     body = f"event: error\ndata: {data}\n\n".encode()
     with answering(200, body=body, kind="text/event-stream") as url:
@@ -119,7 +123,9 @@ def test_an_error_in_a_stream(name: str, said: str, expected: Verdict | None) ->
         ("ExpiredToken", 400, {}, None),
     ],
 )
-def test_aws_codes(code: str, status: int, headers: dict[str, str], expected: Verdict | None) -> None:
+def test_the_verdict_on_aws_codes(
+    code: str, status: int, headers: dict[str, str], expected: Verdict | None
+) -> None:
     body = f'{{"__type": "{code}", "message": "so it is"}}'.encode()
     with answering(status, headers, body, "application/x-amz-json-1.0") as url:
         assert judged(lambda: clients.botocore(url)) == expected
@@ -147,7 +153,9 @@ def postgres_error(code: str, text: str) -> bytes:
         ("53300", "sorry, too many clients already", FULL),
     ],
 )
-def test_postgres_at_the_door(name: str, code: str, text: str, expected: Verdict | None) -> None:
+def test_the_verdict_on_a_refused_postgres_connection(
+    name: str, code: str, text: str, expected: Verdict | None
+) -> None:
     with sending(postgres_error(code, text)) as port:
         assert judged(lambda: clients.POSTGRES[name](port)) == expected
 
@@ -171,7 +179,7 @@ def postgres_code(code: str) -> Iterator[Exception]:
         ("42601", None),
     ],
 )
-def test_sqlstates_with_and_without_sqlalchemy(code: str, expected: Verdict | None) -> None:
+def test_the_verdict_on_sqlstates_with_and_without_sqlalchemy(code: str, expected: Verdict | None) -> None:
     wrap = library("sqlalchemy.exc").DBAPIError.instance
     for error in postgres_code(code):
         assert transient(error) == expected, error
@@ -180,14 +188,14 @@ def test_sqlstates_with_and_without_sqlalchemy(code: str, expected: Verdict | No
         assert transient(wrapped) == expected, error
 
 
-def test_a_connection_that_sqlalchemy_calls_broken() -> None:
+def test_an_invalidated_connection_of_sqlalchemy_is_retried() -> None:
     exc = library("sqlalchemy.exc")
     unknown = exc.DBAPIError("select 1", {}, ValueError("who knows"), connection_invalidated=True)
     assert transient(unknown) == Verdict.retry(kind=Kind.network, reason="network")
     assert transient(exc.DBAPIError("select 1", {}, ValueError("who knows"))) is None
 
 
-def test_a_lock_of_sqlite_through_sqlalchemy(tmp_path: Path) -> None:
+def test_a_locked_sqlite_database_is_retried(tmp_path: Path) -> None:
     sqlalchemy = library("sqlalchemy")
     engine = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'one.db'}", connect_args={"timeout": 0})
     with engine.connect() as holder, engine.connect() as other:
@@ -200,7 +208,7 @@ def test_a_lock_of_sqlite_through_sqlalchemy(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", clients.MYSQL)
 @pytest.mark.parametrize(("code", "expected"), [(1040, FULL), (1045, None), (1129, None)])
-def test_mysql_at_the_door(name: str, code: int, expected: Verdict | None) -> None:
+def test_the_verdict_on_a_refused_mysql_connection(name: str, code: int, expected: Verdict | None) -> None:
     text = b"\xff" + struct.pack("<H", code) + b"so it is"
     with sending(struct.pack("<I", len(text))[:3] + b"\0" + text, first=True) as port:
         assert judged(lambda: clients.MYSQL[name](port)) == expected
@@ -222,7 +230,7 @@ BUSY = Verdict.retry(kind=Kind.server, sent=True, reason="busy")
         ("-ERR unknown command", {}, None),
     ],
 )
-def test_redis_says(said: str, options: dict[str, Any], expected: Verdict | None) -> None:
+def test_the_verdict_on_redis_errors(said: str, options: dict[str, Any], expected: Verdict | None) -> None:
     with sending(said.encode() + b"\r\n", again=True) as port:
         assert judged(lambda: clients.redis(port, **options)) == expected
 
@@ -268,7 +276,7 @@ PUSHBACK = "grpc-retry-pushback-ms"
         ("CANCELLED", (), None),
     ],
 )
-def test_grpc_codes(
+def test_the_verdict_on_grpc_codes(
     call: Callable[[int], object],
     code: str,
     metadata: tuple[tuple[str, str], ...],
@@ -290,7 +298,9 @@ def test_grpc_codes(
         ("TOPIC_AUTHORIZATION_FAILED", {}, None),
     ],
 )
-def test_confluent_kafka(code: str, options: dict[str, bool], kind: Kind | None) -> None:
+def test_the_verdict_on_confluent_kafka_errors(
+    code: str, options: dict[str, bool], kind: Kind | None
+) -> None:
     module = library("confluent_kafka")
     inside = module.KafkaError(getattr(module.KafkaError, code), "so it is", **options)
     found = transient(module.KafkaException(inside))

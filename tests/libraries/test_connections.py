@@ -1,4 +1,4 @@
-"""Connections that are refused, cut, silent or of the wrong protocol: real errors of real clients."""
+"""Connections that are refused, closed, silent or of the wrong protocol: real errors of real clients."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def by_port(client: clients.Client, scheme: str = "http") -> clients.Connect:
     return lambda port, read: client(f"{scheme}://127.0.0.1:{port}/", read)
 
 
-def patient(client: clients.Connect) -> Callable[[int], object]:
+def with_long_timeout(client: clients.Connect) -> Callable[[int], object]:
     return lambda port: client(port, clients.LONG)
 
 
 HTTP = {name: by_port(client) for name, client in clients.HTTP.items()}
-PATIENT = {name: patient(client) for name, client in {**HTTP, **clients.REDIS}.items()}
-EVERYBODY = {**PATIENT, **clients.POSTGRES, **clients.MYSQL, **clients.GRPC}
+LONG_TIMEOUT = {name: with_long_timeout(client) for name, client in {**HTTP, **clients.REDIS}.items()}
+EVERY_CLIENT = {**LONG_TIMEOUT, **clients.POSTGRES, **clients.MYSQL, **clients.GRPC}
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of clients that could not connect
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # from clients that could not connect
 
 
-@pytest.mark.parametrize("name", EVERYBODY)
+@pytest.mark.parametrize("name", EVERY_CLIENT)
 def test_a_refused_connection_was_not_sent(name: str) -> None:
-    assert judged(lambda: EVERYBODY[name](closed_port())) == UNSENT
+    assert judged(lambda: EVERY_CLIENT[name](closed_port())) == UNSENT
 
 
 def test_a_refused_connection_of_aiokafka() -> None:
@@ -48,10 +48,10 @@ def test_a_refused_connection_of_aiokafka() -> None:
 
 
 @pytest.mark.parametrize("name", [*HTTP, *clients.REDIS])
-def test_a_connection_that_is_cut(name: str) -> None:
-    """It may have been sent: the server has read it, and closed."""
+def test_a_closed_connection_may_have_been_sent(name: str) -> None:
+    """The server has read the request, and closed the connection."""
     with sending(b"") as port:
-        found = judged(lambda: EVERYBODY[name](port))
+        found = judged(lambda: EVERY_CLIENT[name](port))
     assert found == NETWORK
 
 
@@ -64,37 +64,37 @@ def read_with_aiohttp(port: int) -> None:
     run(main())
 
 
-READING = {name: PATIENT[name] for name in ("requests", "httpx", "httpx2, async", "urllib3")}
+READING = {name: LONG_TIMEOUT[name] for name in ("requests", "httpx", "httpx2, async", "urllib3")}
 
 
 @pytest.mark.parametrize("read", [*READING.values(), read_with_aiohttp], ids=[*READING, "aiohttp"])
-def test_an_answer_that_breaks_off(read: Callable[[int], object]) -> None:
+def test_a_truncated_response_is_a_network_error(read: Callable[[int], object]) -> None:
     with sending(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf") as port:
         assert judged(lambda: read(port)) == NETWORK
 
 
 @pytest.mark.parametrize("name", HTTP)
-def test_an_answer_that_does_not_come(name: str) -> None:
+def test_a_silent_server_is_a_read_timeout(name: str) -> None:
     with silent() as port:
         assert judged(lambda: HTTP[name](port, 0.02)) == READ_TIMEOUT
 
 
 @pytest.mark.parametrize("name", clients.REDIS)
-def test_redis_does_not_answer(name: str) -> None:
+def test_a_silent_redis_is_a_timeout(name: str) -> None:
     with silent() as port:
         found = judged(lambda: clients.REDIS[name](port, 0.02))
     assert found == Verdict.retry(kind=Kind.timeout, reason="timeout")
 
 
 @pytest.mark.parametrize("name", clients.HTTP)
-def test_tls_that_is_refused_stays_refused(name: str) -> None:
-    """The server does not speak TLS: a retry changes nothing."""
+def test_a_failed_tls_handshake_is_not_retried(name: str) -> None:
+    """The server does not speak TLS."""
     with sending(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
         assert judged(lambda: by_port(clients.HTTP[name], "https")(port, clients.LONG)) is None
 
 
 @pytest.mark.parametrize("name", ["requests", "urllib3", "urllib3, retries=0", "httpx", "httpx2", "aiohttp"])
-def test_a_host_that_does_not_exist(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_temporary_dns_failure_is_retried(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import socket
 
     def lookup(*args: Any, **options: Any) -> Any:
@@ -107,7 +107,7 @@ def test_a_host_that_does_not_exist(name: str, monkeypatch: pytest.MonkeyPatch) 
     assert judged(lambda: clients.HTTP[name]("http://nowhere.invalid/", clients.LONG)) == UNSENT
 
 
-def test_redis_does_not_find_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_temporary_dns_failure_of_redis_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     import socket
 
     def lookup(*args: Any, **options: Any) -> Any:
@@ -123,7 +123,7 @@ def test_redis_does_not_find_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
 POOL_TIMEOUT = Verdict.retry(kind=Kind.timeout, sent=False, reason="timeout_pool")
 
 
-def test_full_pools() -> None:
+def test_an_exhausted_connection_pool_was_not_sent() -> None:
     with library("urllib3").HTTPConnectionPool("127.0.0.1", maxsize=1, block=True) as pool:
         pool._get_conn(timeout=0)
         assert judged(lambda: pool._get_conn(timeout=0)) == POOL_TIMEOUT
@@ -144,7 +144,7 @@ def test_full_pools() -> None:
     assert found == Verdict.retry(kind=Kind.throttled, sent=False, reason="pool_full")
 
 
-def test_grpc_does_not_answer() -> None:
+def test_a_silent_grpc_server_is_a_timeout() -> None:
     with silent() as port, library("grpc").insecure_channel(f"127.0.0.1:{port}") as channel:
         call = channel.unary_unary("/service/Method")
         found = judged(lambda: call(b"", timeout=0.02))

@@ -1,4 +1,4 @@
-"""The HTTP clients that the SDKs accept, the SDKs' own features with them, and retries in two places."""
+"""The HTTP clients that the SDKs accept, features of the SDKs with them, and retries in two places."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ DEFAULTS = [
 ]
 
 
-# ----------------------------------------------------------------- the clients they take
+# ----------------------------------------------------------------- the accepted clients
 
 
-def test_anthropic_takes_none_of_httpx() -> None:
+def test_anthropic_refuses_a_client_of_httpx() -> None:
     with (
         library("httpx").Client(transport=redouble.httpx.Transport()) as http,
         pytest.raises(TypeError, match="httpx2"),
@@ -35,7 +35,7 @@ def test_anthropic_takes_none_of_httpx() -> None:
 
 
 def opened(theirs: str, make: str, url: str, transport: Any) -> Any:
-    """Open an SDK on its own kind of client, which follows redirects."""
+    """Return a client of an SDK on the SDK's own HTTP client class, which follows redirects."""
     http = getattr(library(theirs), make)(transport=transport, trust_env=False)
     name = {"openai": "OpenAI", "anthropic": "Anthropic"}[theirs]
     sdk_client = getattr(library(theirs), "Async" + name if "Async" in make else name)
@@ -44,7 +44,7 @@ def opened(theirs: str, make: str, url: str, transport: Any) -> Any:
 
 
 @pytest.mark.parametrize(("theirs", "make"), DEFAULTS)
-def test_their_own_clients_take_our_transport(server: Server, theirs: str, make: str) -> None:
+def test_the_sdks_own_client_classes_accept_the_transport(server: Server, theirs: str, make: str) -> None:
     aim = server.url(f"503,{theirs}")
     url = server.url(f"503,307~loc={value(aim)}")
     with opened(theirs, make, url, redouble.httpx2.Transport(POLICY, idempotency="auto")) as raw:
@@ -56,7 +56,9 @@ def test_their_own_clients_take_our_transport(server: Server, theirs: str, make:
 
 
 @pytest.mark.parametrize(("theirs", "make"), DEFAULTS)
-def test_their_own_async_clients_take_it_too(server: Server, theirs: str, make: str) -> None:
+def test_the_sdks_own_async_client_classes_accept_the_transport(
+    server: Server, theirs: str, make: str
+) -> None:
     aim = server.url(f"503,{theirs}")
     url = server.url(f"503,307~loc={value(aim)}")
     transport = redouble.httpx2.AsyncTransport(POLICY, idempotency="auto")
@@ -71,19 +73,19 @@ def test_their_own_async_clients_take_it_too(server: Server, theirs: str, make: 
 
 
 @pytest.mark.parametrize("name", ["openai-httpx2", "openai-httpx", "anthropic-httpx2"])
-def test_a_raw_response_tells_the_story(server: Server, name: str) -> None:
+def test_a_raw_response_has_a_report(server: Server, name: str) -> None:
     url = server.url(script_of(name, "503,OK"))
     with sdk(name, url, POLICY) as model:
         chat = model.raw.chat.completions if hasattr(model.raw, "chat") else model.raw.messages
         raw = chat.with_raw_response.create(**asking(model.raw))
-        told = redouble.report(raw.http_response)
+        call_report = redouble.report(raw.http_response)
         words = model_of(model.raw)[1](raw.parse())
-    assert told is not None
-    assert (told.attempts, words) == (2, "Hello from attempt 2")
+    assert call_report is not None
+    assert (call_report.attempts, words) == (2, "Hello from attempt 2")
 
 
 @pytest.mark.parametrize("name", ["openai-httpx2", "openai-httpx", "anthropic-httpx2"])
-def test_helpers_for_streams_begin_anew_too(server: Server, name: str) -> None:
+def test_the_sdks_stream_helpers_restart_too(server: Server, name: str) -> None:
     url = server.url(script_of(name, "OK~stream~cut=0,OK"))
     with sdk(name, url, POLICY) as model:
         chat = model.raw.chat.completions if hasattr(model.raw, "chat") else model.raw.messages
@@ -96,8 +98,8 @@ def test_helpers_for_streams_begin_anew_too(server: Server, name: str) -> None:
 
 
 @every_sdk
-def test_retries_of_the_sdk_multiply_ours(server: Server, name: str) -> None:
-    """Each attempt of the SDK is a new request to us, with its own key: so its retries should be off."""
+def test_retries_of_the_sdk_multiply_those_of_the_transport(server: Server, name: str) -> None:
+    """Each attempt of the SDK is a new request with a new key, so the SDK's retries should be off."""
     url = server.url("503~rams=1")
     with sdk(name, url, Retry(backoff=[0] * 9, attempts=2), max_retries=2) as model:
         heard = model.ask()
@@ -109,7 +111,7 @@ def test_retries_of_the_sdk_multiply_ours(server: Server, name: str) -> None:
 
 
 @every_sdk
-def test_the_sdk_has_nothing_to_do_where_we_succeed(server: Server, name: str) -> None:
+def test_the_sdk_does_not_retry_what_the_transport_retried(server: Server, name: str) -> None:
     url = server.url(script_of(name, "503,rst~late,OK"))
     with sdk(name, url, POLICY, max_retries=2) as model:
         assert model.ask().outcome == "Hello from attempt 3"
@@ -133,7 +135,7 @@ def test_the_sdk_has_nothing_to_do_where_we_succeed(server: Server, name: str) -
         ("404,OK", "NotFoundError"),
     ],
 )
-def test_a_policy_around_an_sdk_without_our_transport(
+def test_a_policy_around_an_sdk_without_the_transport(
     server: Server, name: str, script: str, outcome: str
 ) -> None:
     with sdk(name, server.url(script_of(name, script)), bare=True) as model:
@@ -145,7 +147,9 @@ def test_a_policy_around_an_sdk_without_our_transport(
     ("asked", "seconds"),
     [("ra=7", 7), ("rams=1500", 1.5), ("h.x-ratelimit-reset-requests=6m0s", 360)],
 )
-def test_it_waits_as_long_as_the_server_asks(server: Server, name: str, asked: str, seconds: float) -> None:
+def test_a_policy_around_an_sdk_follows_the_hints(
+    server: Server, name: str, asked: str, seconds: float
+) -> None:
     clock = Virtual()
     policy = Retry(backoff=[0] * 9, clock=clock, give_up_after=None)
     with sdk(name, server.url(script_of(name, f"429~{asked},OK")), bare=True) as model:
@@ -154,8 +158,8 @@ def test_it_waits_as_long_as_the_server_asks(server: Server, name: str, asked: s
 
 
 @pytest.mark.parametrize("name", ["openai-httpx2-asyncio", "anthropic-httpx2-trio"])
-def test_an_async_method_of_theirs_needs_a_coroutine_function_around_it(server: Server, name: str) -> None:
-    """It is a plain function that returns something to await: nothing in it could be retried."""
+def test_an_async_method_of_an_sdk_needs_a_coroutine_function_around_it(server: Server, name: str) -> None:
+    """The method is a plain function that returns an awaitable, so a retry would not call it again."""
     url = server.url(script_of(name, "OK"))
     with sdk(name, url, bare=True) as model:
         create, _ = model_of(model.raw)
@@ -173,19 +177,21 @@ def test_an_async_method_of_theirs_needs_a_coroutine_function_around_it(server: 
 
 @every_sdk
 @pytest.mark.parametrize("script", ["rst~late", "503"])
-def test_a_policy_around_sees_that_the_transport_has_given_up(server: Server, name: str, script: str) -> None:
+def test_a_policy_around_recognises_that_the_transport_gave_up(
+    server: Server, name: str, script: str
+) -> None:
     url = server.url(script)
     outer = Retry(backoff=[0] * 9, nested="stop")
     with sdk(name, url, POLICY) as model:
         heard = model.ask(around=outer)
-    told = redouble.report(heard.error)
-    assert told is not None
-    assert (told.reason, len(server.ledger(url))) == (Reason.nested, 4)
+    call_report = redouble.report(heard.error)
+    assert call_report is not None
+    assert (call_report.reason, len(server.ledger(url))) == (Reason.nested, 4)
 
 
 @every_sdk
 @pytest.mark.parametrize("script", ["rst~late", "503"])
-def test_an_exhausted_budget_of_the_transport_speaks_for_everybody(
+def test_an_exhausted_budget_of_the_transport_stops_the_outer_policy(
     server: Server, name: str, script: str
 ) -> None:
     url = server.url(script)

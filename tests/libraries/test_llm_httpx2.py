@@ -20,7 +20,7 @@ from tests.support.llm.sdk_models import USAGE, Server, called, model, tidily
 from tests.support.servers import llm_responses, openai_responses
 
 wire = llm_responses
-# The clients iterate over async generators that they do not close, with us or without: Trio warns of that.
+# The clients do not close their async generators, with or without redouble, and Trio warns.
 pytestmark = pytest.mark.filterwarnings(
     r"ignore:Async generator '(httpx|httpx2|httpcore|httpcore2)\.:ResourceWarning"
 )
@@ -32,13 +32,13 @@ EVENTS: dict[str, Callable[..., list[bytes]]] = {
     "responses": openai_responses.events,
 }
 QUESTION = {"model": "m", "stream": True, "stream_options": {"include_usage": True}}
-SILENCE = 0.3  # seconds, that are waited out
+SILENCE = 0.3  # a timeout in seconds that is reached
 
 every_protocol = pytest.mark.parametrize("protocol", EVENTS)
 
 
 def sent(protocol: str, attempt: int = 1, events: int | None = None) -> bytes:
-    """Return the server's stream up to this many events."""
+    """Return the stream of the server, or its first ``events`` events."""
     return b"".join(EVENTS[protocol](f"Hello from attempt {attempt}", attempt, QUESTION)[:events])
 
 
@@ -48,18 +48,18 @@ class Heard:
     error: Any = None
     usage: llm.Usage | None = None
 
-    def told(self, server: Server, url: str) -> tuple[Reason | None, int]:
-        """Return why it ended, after how many attempts: all of them, and no more, reached the server."""
-        story = redouble.report(self.error)
-        assert story is not None
-        assert story.labels == {"provider": "acme", "model": "m"}
-        assert len(server.ledger(url)) == story.attempts
-        return story.reason, story.attempts
+    def reason_and_attempts(self, server: Server, url: str) -> tuple[Reason | None, int]:
+        """Return the reason and the number of attempts, which must be that of the received requests."""
+        call_report = redouble.report(self.error)
+        assert call_report is not None
+        assert call_report.labels == {"provider": "acme", "model": "m"}
+        assert len(server.ledger(url)) == call_report.attempts
+        return call_report.reason, call_report.attempts
 
 
 @dataclass
 class Reading:
-    """A client that is open."""
+    """An open client, and the function that runs code where it is usable."""
 
     raw: Any
     run: Callable[..., Any]
@@ -132,7 +132,7 @@ def acme(**options: Any) -> llm.Model:
         ("OK~piece=7", 1),
     ],
 )
-def test_it_begins_anew_until_there_is_a_first_piece(
+def test_a_stream_is_restarted_before_its_first_piece(
     server: Server, client: Reading, protocol: str, script: str, attempts: int
 ) -> None:
     url = server.url(script.replace("OK", protocol))
@@ -144,7 +144,7 @@ def test_it_begins_anew_until_there_is_a_first_piece(
 
 
 @every_protocol
-def test_each_call_has_a_key_of_its_own(server: Server, client: Reading, protocol: str) -> None:
+def test_each_call_has_its_own_key(server: Server, client: Reading, protocol: str) -> None:
     url, keyed = server.url(f"503,{protocol}"), acme(idempotency="auto")
     for _ in range(2):
         client.read(keyed, url)
@@ -154,7 +154,7 @@ def test_each_call_has_a_key_of_its_own(server: Server, client: Reading, protoco
 
 @every_protocol
 @pytest.mark.parametrize("fault", ["cut", "rst", "badchunk", "end", "error"])
-def test_what_dies_later_is_never_repeated(
+def test_a_stream_that_breaks_after_its_first_piece_is_not_restarted(
     server: Server, client: Reading, protocol: str, fault: str
 ) -> None:
     url = server.url(f"{protocol}~{fault}=4~drip=0.001,{protocol}")
@@ -163,63 +163,65 @@ def test_what_dies_later_is_never_repeated(
     assert heard.body.startswith(sent(protocol, events=1))
     ours = {"end": "CutShort", "error": "ErrorEvent"}
     assert (type(heard.error).__name__ == ours.get(fault)) is (fault in ours)
-    assert heard.told(server, url) == (Reason.committed, 1)
+    assert heard.reason_and_attempts(server, url) == (Reason.committed, 1)
 
 
 @every_protocol
 @pytest.mark.parametrize("piece", [1, 2, 7, 64])
-def test_an_end_that_never_comes(server: Server, client: Reading, protocol: str, piece: int) -> None:
+def test_a_stream_without_its_end_marker_raises(
+    server: Server, client: Reading, protocol: str, piece: int
+) -> None:
     last = len(EVENTS[protocol]("Hello from attempt 1", 1, QUESTION)) - 1
     url = server.url(f"{protocol}~end={last}~piece={piece},{protocol}")
     heard = client.read(acme(), url)
     assert (heard.body, type(heard.error)) == (sent(protocol, events=last), llm.CutShort)
-    assert heard.told(server, url) == (Reason.committed, 1)
+    assert heard.reason_and_attempts(server, url) == (Reason.committed, 1)
 
 
 @pytest.mark.parametrize("status", [302, 400, 401, 403, 404])
-def test_other_answers_are_not_asked_for_again(server: Server, client: Reading, status: int) -> None:
+def test_other_statuses_are_not_retried(server: Server, client: Reading, status: int) -> None:
     url = server.url(f"{status},openai")
     heard = client.read(acme(), url)
     assert heard.error.response.status_code == status
     assert heard.error.response.json()["step"] == 1
-    assert heard.told(server, url) == (Reason.stopped, 1)
+    assert heard.reason_and_attempts(server, url) == (Reason.stopped, 1)
 
 
 @pytest.mark.parametrize("script", ["stall,openai", "openai~stall=0,openai"])
-def test_silence_at_the_start_is_tried_again(client: Reading, script: str) -> None:
+def test_silence_before_the_first_piece_is_retried(client: Reading, script: str) -> None:
     with Server() as server:
         url = server.url(script)
         heard = client.read(acme(timeouts=llm.Timeouts(30, SILENCE, 30)), url)
         assert (heard.error, heard.body) == (None, sent("openai", len(server.ledger(url))))
 
 
-def test_silence_in_the_middle_is_the_end(client: Reading) -> None:
+def test_silence_after_the_first_piece_ends_the_stream(client: Reading) -> None:
     with Server() as server:
         url = server.url("openai~stall=3,openai")
         heard = client.read(acme(timeouts=llm.Timeouts(30, SILENCE, 30)), url)
         assert heard.body == sent("openai", events=3)
         assert type(heard.error).__name__ in ("AttemptTimeout", "ReadTimeout")
-        assert heard.told(server, url) == (Reason.committed, 1)
+        assert heard.reason_and_attempts(server, url) == (Reason.committed, 1)
 
 
-def test_a_drip_ends_when_the_time_of_the_whole_call_does(client: Reading) -> None:
+def test_a_dripping_stream_ends_at_the_total(client: Reading) -> None:
     with Server() as server:
         url = server.url("openai~drip=0.02~piece=1")
         heard = client.read(acme(timeouts=llm.Timeouts(30, 30, SILENCE)), url)
         assert sent("openai").startswith(heard.body)
         assert type(heard.error).__name__ == "DeadlineExceeded"
-        assert heard.told(server, url) == (Reason.timeout, 1)
+        assert heard.reason_and_attempts(server, url) == (Reason.timeout, 1)
         server.wait_until_open(0)
 
 
-def test_who_reads_no_further_closes_the_connection(client: Reading) -> None:
+def test_closing_a_stream_early_closes_the_connection(client: Reading) -> None:
     with Server() as server:
         heard = client.read(acme(), server.url("openai~stall=4"), most=1)
         assert heard.error is None
         server.wait_until_open(0)
 
 
-def test_who_is_cancelled_leaves_no_connection(client: Reading) -> None:
+def test_cancelling_a_reader_closes_the_connection(client: Reading) -> None:
     if not client.loop:
         pytest.skip("a blocking stream is left, not cancelled")
 
@@ -242,7 +244,7 @@ def test_who_is_cancelled_leaves_no_connection(client: Reading) -> None:
         assert len(server.ledger(url)) == 1
 
 
-def test_an_allowance_and_metrics(server: Server, client: Reading) -> None:
+def test_spend_and_metrics_of_a_stream(server: Server, client: Reading) -> None:
     spend = llm.Spend(tokens=1000, warn_at=None)
     with memory.instrument() as metrics:
         heard = client.read(acme(spend=spend, reserve=100), server.url("503,anthropic"))

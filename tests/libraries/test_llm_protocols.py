@@ -1,4 +1,4 @@
-"""The SDKs' parsed stream is understood in the same way as the raw one, complete or cut short."""
+"""The chunks of the SDKs are understood like the raw stream, whether complete or truncated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Listen = Callable[[Any], Iterator[Any]]
 
 @contextmanager
 def answering(name: str, body: bytes, kind: str = "text/event-stream") -> Generator[Any]:
-    """Yield a client of an SDK that gets this body for every request."""
+    """Yield a client of an SDK that receives this body for every request."""
     httpx2, sdk = library("httpx2"), library(name)
 
     def answer(_: object) -> object:
@@ -122,7 +122,7 @@ def heard(way: str, events: list[bytes], protocol: str = "auto") -> DetectedProt
 
 @every_way
 @pytest.mark.parametrize("named", [False, True])
-def test_a_stream_that_is_whole(way: str, named: bool) -> None:
+def test_a_complete_stream_is_recognised(way: str, named: bool) -> None:
     name, _, events = WAYS[way]
     for protocol in (heard(way, events, name if named else "auto"), DetectedProtocol()):
         for event in [] if protocol.known else events:
@@ -131,8 +131,8 @@ def test_a_stream_that_is_whole(way: str, named: bool) -> None:
 
 
 @every_way
-def test_a_stream_that_is_cut_short(way: str) -> None:
-    """But for the usage of a completion, and the `[DONE]` after it: these the SDK does not miss."""
+def test_a_truncated_stream_is_recognised(way: str) -> None:
+    """Except that the usage of a completion and the `[DONE]` after it may be missing in an SDK."""
     _, _, events = WAYS[way]
     for count in range(1, len(events) - (2 if events is CHAT else 0)):
         protocol = heard(way, events[:count])
@@ -140,7 +140,7 @@ def test_a_stream_that_is_cut_short(way: str) -> None:
         assert protocol.cut_short().startswith("the stream ended before it said that it was complete: ")
 
 
-def test_several_choices() -> None:
+def test_a_completion_ends_when_all_choices_have_finished() -> None:
     chunks = [json.loads(event[6:]) for event in CHAT[:-1]]
     second = [{**chunk, "choices": [{**one, "index": 1} for one in chunk["choices"]]} for chunk in chunks]
     mixed = [wire.sse(chunk) for pair in zip(chunks, second, strict=True) for chunk in pair]
@@ -149,12 +149,12 @@ def test_several_choices() -> None:
     assert heard("chat", mixed[:-3]).cut_short().endswith("the `finish_reason` of choice 1 never came")
 
 
-def test_a_response_that_came_to_its_limit() -> None:
+def test_an_incomplete_response_has_ended() -> None:
     protocol = heard("responses", response_events("response.incomplete"))
     assert (protocol.ended, protocol.usage) == (True, TOOK)
 
 
-def test_errors_that_the_sdk_passes_on() -> None:
+def test_error_events_that_the_sdk_delivers_are_recognised() -> None:
     failed = response_events("response.failed", error={"code": "server_error", "message": "Oh"})
     told = {"type": "error", "code": "rate_limit_exceeded", "message": "Slow", "param": None}
     for events, kind in ((failed, "server_error"), ([*RESPONSE[:2], wire.sse(told, "error")], told["code"])):
@@ -169,7 +169,7 @@ def test_errors_that_the_sdk_passes_on() -> None:
     ("way", "said"),
     [("chat", wire.openai_error("server_error")), ("messages", wire.anthropic_error("overloaded_error"))],
 )
-def test_errors_that_the_sdk_raises_are_found_on_the_wire(way: str, said: bytes) -> None:
+def test_error_events_that_the_sdk_raises_are_recognised_in_the_raw_stream(way: str, said: bytes) -> None:
     name, listen, events = WAYS[way]
     protocol = DetectedProtocol()
     with (
@@ -184,7 +184,7 @@ def test_errors_that_the_sdk_raises_are_found_on_the_wire(way: str, said: bytes)
     assert not protocol.ended
 
 
-def test_answers_that_are_not_streamed() -> None:
+def test_the_usage_of_answers_that_are_not_streamed() -> None:
     body = json.dumps(wire.openai(TEXT, 1, {})).encode()
     with answering("openai", body, "application/json") as client:
         assert usage_of(client.chat.completions.create(**ASKING)) == TOOK
@@ -196,7 +196,7 @@ def test_answers_that_are_not_streamed() -> None:
         assert usage_of(client.messages.create(max_tokens=9, **ASKING)) == TOOK
 
 
-def test_the_classes_themselves() -> None:
+def test_instances_of_the_sdks_classes_are_recognised() -> None:
     types, chats = library("anthropic.types"), library("openai.types.chat.chat_completion_chunk")
     stop = DetectedProtocol()
     assert stop.read(types.RawMessageStopEvent(type="message_stop")) is None

@@ -43,8 +43,10 @@ LAST = {  # the error of each SDK for a status
         ("503~cut=3,OK", 2),
     ],
 )
-def test_one_answer_comes_out(server: Server, asked: Asked, how: str, script: str, attempts: int) -> None:
-    """And nothing is asked twice for one reason."""
+def test_a_retried_call_returns_one_answer(
+    server: Server, asked: Asked, how: str, script: str, attempts: int
+) -> None:
+    """Each failure causes one retry."""
     url = server.url(asked.script(script))
     heard = asked.ask(how, model(), url)
     assert heard.outcome == f"{HELLO} {attempts}"
@@ -54,7 +56,7 @@ def test_one_answer_comes_out(server: Server, asked: Asked, how: str, script: st
 
 
 @pytest.mark.parametrize("fault", ["cut=0", "cut=5", "rst=5", "badchunk=5"])
-def test_a_plain_answer_that_breaks_is_asked_for_again(server: Server, asked: Asked, fault: str) -> None:
+def test_a_broken_answer_that_is_not_streamed_is_retried(server: Server, asked: Asked, fault: str) -> None:
     url = server.url(asked.script(f"OK~{fault},503,OK"))
     assert asked.call(model(), url).outcome == f"{HELLO} 3"
     assert len(server.ledger(url)) == 3
@@ -70,32 +72,30 @@ def test_a_plain_answer_that_breaks_is_asked_for_again(server: Server, asked: As
         f"429~body={QUOTA}",
     ],
 )
-def test_other_answers_are_not_asked_for_again(server: Server, asked: Asked, how: str, script: str) -> None:
+def test_other_errors_are_not_retried(server: Server, asked: Asked, how: str, script: str) -> None:
     url = server.url(asked.script(f"{script},OK"))
     heard = asked.ask(how, model(asked.sdk), url)
     assert heard.error.status_code == int(script[:3])
-    story = heard.report()
-    assert (story.reason, story.attempts, len(server.ledger(url))) == (Reason.stopped, 1, 1)
-    assert story.labels == {"provider": asked.sdk, "model": "m"}
+    call_report = heard.report()
+    assert (call_report.reason, call_report.attempts, len(server.ledger(url))) == (Reason.stopped, 1, 1)
+    assert call_report.labels == {"provider": asked.sdk, "model": "m"}
 
 
 @every_way
 @pytest.mark.parametrize("script", LAST)
-def test_the_last_error_is_the_one_that_the_sdk_makes(
-    server: Server, asked: Asked, how: str, script: str
-) -> None:
+def test_the_last_error_is_that_of_the_sdk(server: Server, asked: Asked, how: str, script: str) -> None:
     url = server.url(script)
     heard = asked.ask(how, model(asked.sdk, retry={"attempts": 3}), url)
     assert (heard.outcome, heard.error.status_code) == (LAST[script][asked.sdk], int(script))
     assert heard.error.response.json() == {"ok": False, "step": 3}
-    story = heard.report()
-    assert (story.reason, story.attempts, len(server.ledger(url))) == (Reason.attempts, 3, 3)
-    assert story.labels == {"provider": asked.sdk, "model": "m"}
+    call_report = heard.report()
+    assert (call_report.reason, call_report.attempts, len(server.ledger(url))) == (Reason.attempts, 3, 3)
+    assert call_report.labels == {"provider": asked.sdk, "model": "m"}
     assert [note for note in heard.error.__notes__ if "gave up after 3 attempts" in note]
 
 
 @every_way
-def test_a_rule_of_the_callers_own_has_the_first_word(server: Server, asked: Asked, how: str) -> None:
+def test_retry_if_decides_first(server: Server, asked: Asked, how: str) -> None:
     told: list[tuple[int, int, llm.Context]] = []
 
     def retry_if(error: Any, attempt: int, context: llm.Context) -> bool | None:
@@ -123,7 +123,7 @@ def test_a_rule_of_the_callers_own_has_the_first_word(server: Server, asked: Ask
         ("h.x-ratelimit-remaining-requests=0~h.x-ratelimit-reset-requests=6m0s", 360),
     ],
 )
-def test_it_is_never_earlier_than_asked(
+def test_the_delay_is_never_shorter_than_the_hint(
     server: Server, asked: Asked, how: str, asks: str, seconds: float
 ) -> None:
     clock = Virtual()
@@ -134,19 +134,23 @@ def test_it_is_never_earlier_than_asked(
 
 
 @every_way
-def test_who_asks_for_too_much_is_given_up_at_once(server: Server, asked: Asked, how: str) -> None:
+def test_a_hint_that_is_too_long_ends_the_call_at_once(server: Server, asked: Asked, how: str) -> None:
     url = server.url(asked.script("429~ra=3600,OK"))
     heard = asked.ask(how, model(), url)
     assert heard.outcome == "RateLimitError"
-    story = heard.report()
-    assert (story.reason, story.history[0].hint, len(server.ledger(url))) == (Reason.timeout, 3600, 1)
+    call_report = heard.report()
+    assert (call_report.reason, call_report.history[0].hint, len(server.ledger(url))) == (
+        Reason.timeout,
+        3600,
+        1,
+    )
 
 
 # ---------------------------------------------------------------------------------- keys
 
 
 @every_way
-def test_there_is_one_key_for_each_call(server: Server, asked: Asked, how: str) -> None:
+def test_each_call_has_one_key(server: Server, asked: Asked, how: str) -> None:
     url = server.url(asked.script("503,429~rams=1,OK,503,OK"))
     keyed = model(idempotency="auto")
     assert [asked.ask(how, keyed, url).outcome for _ in range(2)] == [f"{HELLO} 3", f"{HELLO} 5"]
@@ -164,13 +168,13 @@ def test_the_callers_own_key_is_kept(server: Server, asked: Asked, how: str) -> 
 
 
 @every_way
-def test_without_being_asked_for_there_is_no_key(server: Server, asked: Asked, how: str) -> None:
+def test_by_default_there_is_no_key(server: Server, asked: Asked, how: str) -> None:
     url = server.url(asked.script("OK"))
     asked.ask(how, model(), url)
     assert "idempotency-key" not in server.ledger(url)[0].headers
 
 
-# ---------------------------------------------------------------------------- multiplied
+# ------------------------------------------------------------------ retries of the SDK
 
 
 @every_way
@@ -185,7 +189,7 @@ def test_an_sdk_that_retries_by_itself_is_refused_with_the_fix(
     assert server.ledger(url) == []
 
 
-def test_by_whatever_method_it_would(server: Server, asked: Asked) -> None:
+def test_every_method_of_an_sdk_that_retries_by_itself_is_refused(server: Server, asked: Asked) -> None:
     url = server.url("503")
     client = asked.client(url, max_retries=2)
     asks = asked.opener(client, "call")[0].__self__
@@ -197,7 +201,7 @@ def test_by_whatever_method_it_would(server: Server, asked: Asked) -> None:
     assert server.ledger(url) == []
 
 
-def test_a_raw_answer_is_asked_for_again_too(server: Server, asked: Asked) -> None:
+def test_a_call_that_returns_a_raw_response_is_retried(server: Server, asked: Asked) -> None:
     url = server.url(asked.script("503,OK"))
     fn, question = asked.opener(asked.client(url), "call")
     asks = fn.__self__
@@ -215,7 +219,7 @@ def _calling(asked: Asked, fn: Any, **question: Any) -> Any:
 @pytest.mark.parametrize("name", ["openai-httpx2", "openai-httpx2-asyncio", "anthropic-httpx2-trio"])
 @pytest.mark.parametrize("script", ["503", "429", "rst~late"])
 @pytest.mark.parametrize("stream", [False, True])
-def test_attempts_of_our_transport_underneath_do_not_multiply(
+def test_attempts_of_the_transport_below_do_not_multiply(
     server: Server, name: str, script: str, stream: bool
 ) -> None:
     url = server.url(script)
@@ -237,9 +241,9 @@ def test_attempts_of_our_transport_underneath_do_not_multiply(
 
         with pytest.raises(Exception) as caught:  # noqa: PT011  the SDK's own
             below.run(aask if "-asyncio" in name or "-trio" in name else ask)
-    story = report(caught.value)
-    assert story is not None
-    assert (story.reason, len(server.ledger(url))) == (Reason.nested, 2)
+    call_report = report(caught.value)
+    assert call_report is not None
+    assert (call_report.reason, len(server.ledger(url))) == (Reason.nested, 2)
 
 
 # -------------------------------------------------------------------- redacted content
@@ -247,7 +251,7 @@ def test_attempts_of_our_transport_underneath_do_not_multiply(
 
 @every_way
 @pytest.mark.parametrize("script", ["503", "401", "rst~late"])
-def test_nobody_is_told_the_key_or_the_question(
+def test_reports_and_logs_contain_neither_api_key_nor_prompt(
     server: Server, asked: Asked, how: str, script: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     events: list[object] = []

@@ -1,4 +1,4 @@
-"""Spend of SDK calls through an `llm.Model`: a limit uses the usage that the SDK reports; and metrics."""
+"""Spend and metrics of SDK calls through an `llm.Model`, with the usage that the SDK reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.llm.sdk_models import HELLO, LEFT, USAGE, Asked, Server, ever
 
 pytestmark = LEFT
 
-PRICE = llm.Price(input=1_000_000, output=10_000_000)  # of a token: 1 and 10
+PRICE = llm.Price(input=1_000_000, output=10_000_000)  # one token costs 1 or 10
 LABELS = {"provider": "acme", "model": "m"}
 
 
@@ -25,17 +25,17 @@ def paying(spend: llm.Spend, reserve: int = 100) -> llm.Model:
 
 
 def taken(spend: llm.Spend) -> tuple[float, float, float]:
-    """Return tokens, cost and requests; nothing is reserved any more."""
-    stand = spend.snapshot()
-    assert stand["tokens_reserved"] == stand["cost_reserved"] == stand["requests_reserved"] == 0
-    return stand["tokens"], stand["cost"], stand["requests"]
+    """Return the spent tokens, cost and requests, after checking that nothing is reserved."""
+    snapshot = spend.snapshot()
+    assert snapshot["tokens_reserved"] == snapshot["cost_reserved"] == snapshot["requests_reserved"] == 0
+    return snapshot["tokens"], snapshot["cost"], snapshot["requests"]
 
 
-# ------------------------------------------------------------------------- an allowance
+# ------------------------------------------------------------------------------- spend
 
 
 @every_way
-def test_what_the_sdk_says_is_what_counts(server: Server, asked: Asked, how: str) -> None:
+def test_the_usage_that_the_sdk_reports_counts(server: Server, asked: Asked, how: str) -> None:
     """Once per call, regardless of the number of attempts."""
     spend, said = allowance(), {} if how == "call" else asked.telling()
     url = server.url(asked.script("503,429~rams=1,OK"))
@@ -44,7 +44,7 @@ def test_what_the_sdk_says_is_what_counts(server: Server, asked: Asked, how: str
 
 
 @every_stream
-def test_a_stream_that_does_not_say_it_counts_as_reserved(server: Server, asked: Asked, how: str) -> None:
+def test_a_stream_without_usage_counts_as_reserved(server: Server, asked: Asked, how: str) -> None:
     spend = allowance()
     assert asked.ask(how, paying(spend), server.url(asked.script("OK"))).outcome == f"{HELLO} 1"
     assert taken(spend)[0] == (100 if asked.kind == "openai" else USAGE.total)
@@ -52,7 +52,7 @@ def test_a_stream_that_does_not_say_it_counts_as_reserved(server: Server, asked:
 
 @every_way
 @pytest.mark.parametrize("script", ["401", "503"])
-def test_a_call_in_vain_takes_a_request_and_no_tokens(
+def test_a_failed_call_uses_a_request_and_no_tokens(
     server: Server, asked: Asked, how: str, script: str
 ) -> None:
     spend = allowance()
@@ -62,8 +62,8 @@ def test_a_call_in_vain_takes_a_request_and_no_tokens(
 
 
 @every_stream
-def test_a_stream_that_is_left_counts_as_far_as_it_came(server: Server, asked: Asked, how: str) -> None:
-    """The whole reservation is spent if the stream has not reported the prompt's tokens."""
+def test_a_stream_closed_early_counts_its_usage_so_far(server: Server, asked: Asked, how: str) -> None:
+    """Or the whole reservation, if the stream has not reported the prompt's tokens."""
     spend = allowance()
     url = server.url(asked.script("OK"))
     heard = asked.ask(how, paying(spend), url, most=4)
@@ -73,19 +73,21 @@ def test_a_stream_that_is_left_counts_as_far_as_it_came(server: Server, asked: A
 
 
 @every_way
-def test_what_there_is_no_allowance_for_is_not_asked(server: Server, asked: Asked, how: str) -> None:
+def test_without_an_allowance_nothing_is_sent(server: Server, asked: Asked, how: str) -> None:
     spend, url = allowance(tokens=150), server.url(asked.script("OK"))
     spend.reserve(tokens=51).commit()  # by another caller
     heard = asked.ask(how, paying(spend), url)
     assert (heard.outcome, heard.error.what, server.ledger(url)) == ("SpendRefused", "tokens", [])
-    story = heard.report()
-    assert (story.attempts, story.labels) == (0, LABELS)
+    call_report = heard.report()
+    assert (call_report.attempts, call_report.labels) == (0, LABELS)
     assert taken(spend) == (51, 0, 1)
 
 
 @every_stream
-def test_a_stream_that_takes_too_much_is_stopped_and_closed(asked: Asked, how: str) -> None:
-    spend = allowance(tokens=9 if asked.kind == "anthropic" else 2)  # it counts the question at once
+def test_a_stream_that_exceeds_the_allowance_is_stopped_and_closed(asked: Asked, how: str) -> None:
+    spend = allowance(
+        tokens=9 if asked.kind == "anthropic" else 2
+    )  # anthropic reports the prompt's tokens at the start
     with Server() as server:
         url = server.url(asked.script("OK,OK"))
         heard = asked.ask(how, paying(spend, reserve=1), url)
@@ -99,7 +101,7 @@ def test_a_stream_that_takes_too_much_is_stopped_and_closed(asked: Asked, how: s
 
 
 def series(metrics: memory.Metrics, name: str) -> list[tuple[dict[str, str], Any]]:
-    """Return all series of a metric, without the name of the function."""
+    """Return all series of a metric, without the label ``name``."""
     found = metrics.series().get(name, {})
     return [({k: v for k, v in labels if k != "name"}, told) for labels, told in found.items()]
 
@@ -114,7 +116,7 @@ def series(metrics: memory.Metrics, name: str) -> list[tuple[dict[str, str], Any
         ("409,408,OK", {"conflict": 1, "timeout": 1}),
     ],
 )
-def test_metrics_of_a_call_that_succeeds(
+def test_metrics_of_a_successful_call(
     server: Server, asked: Asked, how: str, script: str, reasons: dict[str, int]
 ) -> None:
     with memory.instrument() as metrics:
@@ -129,9 +131,7 @@ def test_metrics_of_a_call_that_succeeds(
 
 @every_way
 @pytest.mark.parametrize(("script", "attempts"), [("401", 1), ("503", 4), ("429", 4)])
-def test_metrics_of_a_call_in_vain(
-    server: Server, asked: Asked, how: str, script: str, attempts: int
-) -> None:
+def test_metrics_of_a_failed_call(server: Server, asked: Asked, how: str, script: str, attempts: int) -> None:
     url = server.url(script)
     with memory.instrument() as metrics:
         asked.ask(how, model("acme"), url)
@@ -144,7 +144,7 @@ def test_metrics_of_a_call_in_vain(
 
 
 @every_stream
-def test_metrics_of_a_stream_that_breaks_off(server: Server, asked: Asked, how: str) -> None:
+def test_metrics_of_a_broken_stream(server: Server, asked: Asked, how: str) -> None:
     with memory.instrument() as metrics:
         heard = asked.ask(how, model("acme"), server.url(asked.script("503,OK~end=3")))
     assert heard.outcome == "CutShort"
@@ -155,7 +155,7 @@ def test_metrics_of_a_stream_that_breaks_off(server: Server, asked: Asked, how: 
         assert metrics.histogram(name, **LABELS)[0] == 1
 
 
-def test_models_are_told_apart(server: Server, asked: Asked) -> None:
+def test_metrics_are_separate_for_each_model(server: Server, asked: Asked) -> None:
     with memory.instrument() as metrics:
         for provider in ("acme", "other"):
             asked.call(model(provider), server.url(asked.script("503,OK")))

@@ -1,7 +1,7 @@
-"""Time, with the SDKs through an `llm.Model`: silence, drips, limits, and callers who do not wait any longer.
+"""Time limits of SDK calls through an `llm.Model`: silent and dripping servers, and cancellation.
 
-The limits here are real, and short only where a server is silent. Nothing is measured, and where another
-attempt is due, a busy machine may need one more.
+The limits are real, and short only if the server is silent. Nothing is measured, and on a busy machine there
+may be one more attempt.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from tests.support.llm.sdk_models import (
 
 pytestmark = LEFT
 
-SILENCE = 0.3  # seconds, that are waited out
+SILENCE = 0.3  # a timeout in seconds that is reached
 BRIEF = llm.Timeouts(connect=30, read=SILENCE, total=30)
 THINKING = llm.Timeouts(connect=30, read=SILENCE, total=60, first=30)
 SOON = llm.Timeouts(connect=30, read=30, total=SILENCE)
-SLOW = Retry(backoff=[5] * 3)  # no delay fits into that
-SPOKEN = {"openai": 3, "responses": 6, "anthropic": 4}  # events, two with words
-LATE = ("AttemptTimeout", "APITimeoutError", "ReadTimeout")  # of whichever limit fires first
+SLOW = Retry(backoff=[5] * 3)  # longer delays than SILENCE
+SPOKEN = {"openai": 3, "responses": 6, "anthropic": 4}  # the number of events that contain two words
+LATE = ("AttemptTimeout", "APITimeoutError", "ReadTimeout")  # depending on which limit is reached first
 
 
 @pytest.fixture(scope="module", params=ASYNC)
@@ -55,7 +55,7 @@ def reasons(metrics: memory.Metrics) -> set[str]:
 
 @every_way
 @pytest.mark.parametrize("script", ["stall,OK", "OK~stall=0,OK"])
-def test_silence_at_the_start_is_tried_again(asked: Asked, how: str, script: str) -> None:
+def test_silence_at_the_start_is_retried(asked: Asked, how: str, script: str) -> None:
     with Server() as server, memory.instrument() as metrics:
         url = server.url(asked.script(script))
         heard = asked.ask(how, model(timeouts=BRIEF), url)
@@ -67,16 +67,16 @@ def test_silence_at_the_start_is_tried_again(asked: Asked, how: str, script: str
 
 @every_stream
 @pytest.mark.parametrize("limits", [BRIEF, THINKING])
-def test_silence_in_the_middle_is_the_end(asked: Asked, how: str, limits: llm.Timeouts) -> None:
-    """Whoever notices: we, or the SDK, which was told of the same limit, or of one that is longer."""
+def test_silence_after_the_first_chunk_ends_the_stream(asked: Asked, how: str, limits: llm.Timeouts) -> None:
+    """By redouble or by the SDK, which has the same limit or a longer one."""
     with Server() as server:
         url = server.url(asked.script(f"OK~stall={SPOKEN[asked.kind]},OK"))
         heard = asked.ask(how, model(asked.sdk, timeouts=limits), url)
         assert heard.text == "Hello from"
         assert heard.outcome in (LATE if limits is BRIEF else LATE[:1])
-        story = heard.report()
-        assert (story.reason, story.attempts, len(server.ledger(url))) == (Reason.committed, 1, 1)
-        assert story.labels == {"provider": asked.sdk, "model": "m"}
+        call_report = heard.report()
+        assert (call_report.reason, call_report.attempts, len(server.ledger(url))) == (Reason.committed, 1, 1)
+        assert call_report.labels == {"provider": asked.sdk, "model": "m"}
 
 
 # --------------------------------------------------------------------------------- limits
@@ -84,30 +84,30 @@ def test_silence_in_the_middle_is_the_end(asked: Asked, how: str, limits: llm.Ti
 
 @every_way
 @pytest.mark.parametrize("drip", ["driphead=0.02", "drip=0.02~piece=1"])
-def test_a_drip_ends_when_the_time_of_the_whole_call_does(asked: Asked, how: str, drip: str) -> None:
+def test_a_dripping_response_ends_at_the_total(asked: Asked, how: str, drip: str) -> None:
     with Server() as server:
         url = server.url(asked.script(f"OK~{drip}"))
         heard = asked.ask(how, model(asked.sdk, timeouts=SOON), url)
         assert heard.outcome == "DeadlineExceeded"
         assert isinstance(heard.error, TimeoutError)
-        story = heard.report()
-        assert (story.reason, story.limit, story.attempts) == (Reason.timeout, "total", 1)
-        assert story.labels == {"provider": asked.sdk, "model": "m"}
+        call_report = heard.report()
+        assert (call_report.reason, call_report.limit, call_report.attempts) == (Reason.timeout, "total", 1)
+        assert call_report.labels == {"provider": asked.sdk, "model": "m"}
         assert len(server.ledger(url)) == 1
-        if asked.loop:  # what blocks ends with the server
+        if asked.loop:  # a blocking read lasts until the server stops
             server.wait_until_open(0)
 
 
 @every_way
-def test_a_silent_server_is_not_waited_for_longer_than_the_whole_call(asked: Asked, how: str) -> None:
+def test_a_silent_server_is_given_up_at_the_total(asked: Asked, how: str) -> None:
     with Server() as server:
         url = server.url("stall")
         heard = asked.ask(how, model(timeouts=SOON, policy=SLOW), url)
-        story = heard.report()
-        assert (story.reason, story.attempts, len(server.ledger(url))) == (Reason.timeout, 1, 1)
+        call_report = heard.report()
+        assert (call_report.reason, call_report.attempts, len(server.ledger(url))) == (Reason.timeout, 1, 1)
 
 
-def test_a_deadline_around_a_call_counts_too(asked: Asked) -> None:
+def test_an_outer_deadline_limits_a_call(asked: Asked) -> None:
     def read(fn: Any, question: dict[str, Any]) -> None:
         with redouble.deadline(SILENCE):
             model(policy=SLOW).call(fn, **question)
@@ -118,24 +118,24 @@ def test_a_deadline_around_a_call_counts_too(asked: Asked) -> None:
 
     with Server() as server:
         url = server.url("stall")
-        with pytest.raises(Exception) as caught:  # noqa: PT011  ours, or the SDK's own, which was told of it
+        with pytest.raises(Exception) as caught:  # noqa: PT011  redouble's error or the SDK's
             asked.run(aread if asked.loop else read, *asked.opener(asked.client(url), "call"))
         assert type(caught.value).__name__ in ("DeadlineExceeded", "APITimeoutError")
-        story = redouble.report(caught.value)
-        assert story is not None
-        assert (story.reason, story.attempts, len(server.ledger(url))) == (Reason.timeout, 1, 1)
+        call_report = redouble.report(caught.value)
+        assert call_report is not None
+        assert (call_report.reason, call_report.attempts, len(server.ledger(url))) == (Reason.timeout, 1, 1)
 
 
 @every_way
-def test_a_connection_that_takes_too_long(asked: Asked, how: str) -> None:
+def test_the_connect_timeout_is_passed_to_the_sdk(asked: Asked, how: str) -> None:
     limits = llm.Timeouts(connect=0.2, read=30, total=30)
     with black_hole() as port, memory.instrument() as metrics:
         url = f"http://127.0.0.1:{port}/"
         heard = asked.ask(how, model(timeouts=limits, retry={"attempts": 2}), url)
     assert heard.outcome == "APITimeoutError"
     assert reasons(metrics) == {"timeout_connect"}
-    story = heard.report()
-    assert (story.reason, story.attempts) == (Reason.attempts, 2)
+    call_report = heard.report()
+    assert (call_report.reason, call_report.attempts) == (Reason.attempts, 2)
 
 
 # ------------------------------------------------------------------------- cancellation
@@ -164,8 +164,8 @@ async def cancelled(asked: Asked, server: Server, url: str, how: str, *, begun: 
 
 @every_way
 @pytest.mark.parametrize("script", ["stall", "OK~stall=0", "503~ra=20~close"])
-def test_who_is_cancelled_leaves_no_connection(waiting: Asked, how: str, script: str) -> None:
-    """And nothing is asked again."""
+def test_cancelling_a_call_closes_the_connection(waiting: Asked, how: str, script: str) -> None:
+    """Nothing is retried."""
     with Server() as server:
         url = server.url(waiting.script(script))
         assert waiting.run(_later(cancelled, begun=False), waiting, server, url, how) == []
@@ -174,7 +174,7 @@ def test_who_is_cancelled_leaves_no_connection(waiting: Asked, how: str, script:
 
 
 @every_stream
-def test_who_is_cancelled_in_the_middle_leaves_no_connection(waiting: Asked, how: str) -> None:
+def test_cancelling_a_stream_closes_the_connection(waiting: Asked, how: str) -> None:
     with Server() as server:
         url = server.url(waiting.script("OK~stall=3"))
         assert waiting.run(_later(cancelled, begun=True), waiting, server, url, how) != []

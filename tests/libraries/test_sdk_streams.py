@@ -1,4 +1,4 @@
-"""Event streams through the SDKs: restarted until the first byte, and never after it."""
+"""Event streams through the SDKs: restarted before the first byte, and never after it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from redouble import Kind, Reason, Retry
 from tests.support.llm.sdk_clients import Server, every_sdk, script_of, sdk
 
 POLICY = Retry(backoff=[0] * 9)
-SOON = 0.1  # second
+SOON = 0.1  # seconds
 LONG = 1.0
-BEFORE = {"openai": 1, "anthropic": 2}  # events without words, at the start
+BEFORE = {"openai": 1, "anthropic": 2}  # events without text at the start
 EVENTS = {"openai": 7, "anthropic": 9}
 
 
@@ -26,7 +26,7 @@ EVENTS = {"openai": 7, "anthropic": 9}
         ("OK~cut=0,rst~late,OK~rst=0,OK", 4),
     ],
 )
-def test_what_dies_before_the_first_event_begins_anew(
+def test_a_stream_that_breaks_before_its_first_event_is_restarted(
     server: Server, name: str, script: str, attempts: int
 ) -> None:
     url = server.url(script_of(name, script))
@@ -40,7 +40,7 @@ def test_what_dies_before_the_first_event_begins_anew(
 
 
 @every_sdk
-def test_what_is_silent_before_the_first_event_begins_anew(server: Server, name: str) -> None:
+def test_a_stream_that_is_silent_at_the_start_is_restarted(server: Server, name: str) -> None:
     url = server.url(script_of(name, "OK~stall=0,OK"))
     with sdk(name, url, Retry(backoff=[0] * 9, attempts=9), timeout=SOON) as model:
         heard = model.ask(stream=True)
@@ -51,10 +51,10 @@ def test_what_is_silent_before_the_first_event_begins_anew(server: Server, name:
 @every_sdk
 @pytest.mark.parametrize("fault", ["cut", "rst", "badchunk"])
 @pytest.mark.parametrize(("words", "said"), [(0, ""), (2, "Hello from"), (4, "Hello from attempt 1")])
-def test_what_dies_later_is_never_repeated(
+def test_a_stream_that_breaks_after_its_first_event_is_not_restarted(
     server: Server, name: str, fault: str, words: int, said: str
 ) -> None:
-    """The error is the SDK's, or the client's where the SDK does not wrap it."""
+    """The error is the SDK's, or the HTTP client's if the SDK does not wrap it."""
     theirs = name.partition("-")[0]
     url = server.url(script_of(name, f"OK~{fault}={BEFORE[theirs] + words},OK"))
     with sdk(name, url, POLICY) as model:
@@ -67,7 +67,7 @@ def test_what_dies_later_is_never_repeated(
 
 
 @every_sdk
-def test_what_began_anew_is_not_repeated_either(server: Server, name: str) -> None:
+def test_a_restarted_stream_is_not_restarted_after_its_first_event(server: Server, name: str) -> None:
     url = server.url(script_of(name, "503,OK~cut=0,OK~cut=3,OK"))
     with sdk(name, url, POLICY) as model:
         heard = model.ask(stream=True)
@@ -77,7 +77,7 @@ def test_what_began_anew_is_not_repeated_either(server: Server, name: str) -> No
 
 
 @every_sdk
-def test_a_stream_that_goes_silent_is_never_repeated(server: Server, name: str) -> None:
+def test_a_stream_that_falls_silent_is_not_restarted(server: Server, name: str) -> None:
     url = server.url(script_of(name, "OK~stall=3,OK"))
     with sdk(name, url, POLICY, timeout=SOON) as model:
         heard = model.ask(stream=True)
@@ -86,7 +86,7 @@ def test_a_stream_that_goes_silent_is_never_repeated(server: Server, name: str) 
 
 
 @every_sdk
-def test_a_stream_that_never_begins_is_given_up(server: Server, name: str) -> None:
+def test_a_stream_that_never_starts_is_given_up(server: Server, name: str) -> None:
     url = server.url(script_of(name, "OK~cut=0"))
     with sdk(name, url, Retry(backoff=[0] * 9, attempts=3)) as model:
         heard = model.ask(stream=True)
@@ -96,7 +96,7 @@ def test_a_stream_that_never_begins_is_given_up(server: Server, name: str) -> No
 
 @pytest.mark.parametrize("name", ["openai-httpx2", "anthropic-httpx2-asyncio", "anthropic-httpx2-trio"])
 def test_limits_end_at_the_first_byte(server: Server, name: str) -> None:
-    """A long answer is no late one: the whole of it takes longer than the call may."""
+    """The whole stream takes longer than the timeout."""
     step = 1.5 * LONG / EVENTS[name.partition("-")[0]]
     url = server.url(script_of(name, f"OK~drip={step}"))
     with sdk(name, url, Retry(backoff=[0] * 9, timeout=LONG)) as model:
@@ -104,7 +104,7 @@ def test_limits_end_at_the_first_byte(server: Server, name: str) -> None:
 
 
 @every_sdk
-def test_the_stream_tells_the_story(server: Server, name: str) -> None:
+def test_the_report_of_a_stream_has_all_attempts(server: Server, name: str) -> None:
     url = server.url(script_of(name, "503,OK~cut=0,OK"))
     with sdk(name, url, POLICY) as model:
         heard = model.ask(stream=True)
@@ -112,7 +112,7 @@ def test_the_stream_tells_the_story(server: Server, name: str) -> None:
 
 
 @every_sdk
-def test_no_connection_is_left(server: Server, name: str) -> None:
+def test_no_connection_is_leaked(server: Server, name: str) -> None:
     script = "503,OK~cut=0,OK,OK~cut=3,503~size=200000,OK"
     url = server.url(script_of(name, script))
     with sdk(name, url, POLICY) as model:

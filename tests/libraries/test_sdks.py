@@ -1,4 +1,4 @@
-"""The SDKs of OpenAI and Anthropic through our transports, with a server that plays their protocols."""
+"""The SDKs of OpenAI and Anthropic with redouble's transports, and a server that plays their protocols."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.fakes import Virtual
 from tests.support.llm.sdk_clients import KEY, PROMPT, Server, every_sdk, refused_port, script_of, sdk, value
 
 AT_ONCE = [0] * 9
-SOON = 0.1  # seconds without a byte, after which a server is given up
+SOON = 0.1  # the read timeout for a silent server, in seconds
 THEIR_STATUSES = {408, 409, 429, 500, 502, 503, 504, 529}  # statuses that both SDKs retry by themselves
 
 both_ways = pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
@@ -44,7 +44,9 @@ def quickly(**options: Any) -> Retry:
         ("503~cut=3,OK", 2),
     ],
 )
-def test_one_answer_comes_out(server: Server, name: str, stream: bool, script: str, attempts: int) -> None:
+def test_a_retried_call_returns_one_answer(
+    server: Server, name: str, stream: bool, script: str, attempts: int
+) -> None:
     url = server.url(script_of(name, script))
     with sdk(name, url, quickly()) as model:
         heard = model.ask(stream=stream)
@@ -56,7 +58,7 @@ def test_one_answer_comes_out(server: Server, name: str, stream: bool, script: s
 
 @every_sdk
 @pytest.mark.parametrize("fault", ["cut=0", "cut=5", "rst=5", "badchunk=5"])
-def test_a_plain_answer_that_breaks_is_asked_for_again(server: Server, name: str, fault: str) -> None:
+def test_a_broken_response_that_is_not_streamed_is_retried(server: Server, name: str, fault: str) -> None:
     url = server.url(script_of(name, f"OK~{fault},503,OK"))
     with sdk(name, url, quickly()) as model:
         heard = model.ask()
@@ -67,7 +69,7 @@ def test_a_plain_answer_that_breaks_is_asked_for_again(server: Server, name: str
 @every_sdk
 @both_ways
 @pytest.mark.parametrize("script", ["503", "429", "529"])
-def test_the_last_answer_becomes_the_error_that_the_sdk_makes_of_it(
+def test_the_last_failed_response_becomes_the_error_of_the_sdk(
     server: Server, name: str, stream: bool, script: str
 ) -> None:
     url = server.url(script, key=f"last-{name}-{stream}-{script}")
@@ -82,7 +84,7 @@ def test_the_last_answer_becomes_the_error_that_the_sdk_makes_of_it(
 
 
 @every_sdk
-def test_the_last_failure_becomes_a_connection_error(server: Server, name: str) -> None:
+def test_the_last_network_error_becomes_the_connection_error_of_the_sdk(server: Server, name: str) -> None:
     url = server.url("rst~late")
     with sdk(name, url, quickly(attempts=3)) as model:
         heard = model.ask()
@@ -94,8 +96,8 @@ def test_the_last_failure_becomes_a_connection_error(server: Server, name: str) 
 
 @every_sdk
 @pytest.mark.parametrize("script", ["400", "401", "404", "422", "429~h.x-should-retry=false", "500", "409"])
-def test_other_answers_are_not_asked_for_again(server: Server, name: str, script: str) -> None:
-    """Not a 500 or 409 either: a transport does not know whom it talks to."""
+def test_other_statuses_are_not_retried(server: Server, name: str, script: str) -> None:
+    """Nor are 500 and 409, which the SDKs retry: a transport does not know the service."""
     url = server.url(script_of(name, f"{script},OK"))
     with sdk(name, url, quickly()) as model:
         heard = model.ask()
@@ -105,15 +107,15 @@ def test_other_answers_are_not_asked_for_again(server: Server, name: str, script
 
 @every_sdk
 @pytest.mark.parametrize("status", sorted(THEIR_STATUSES))
-def test_a_rule_retries_what_the_sdk_would(server: Server, name: str, status: int) -> None:
+def test_a_rule_may_retry_the_statuses_of_the_sdks(server: Server, name: str, status: int) -> None:
     url = server.url(script_of(name, f"{status},OK"))
     with sdk(name, url, quickly(on=http.rule(statuses=THEIR_STATUSES))) as model:
         assert model.ask().outcome == "Hello from attempt 2"
 
 
 @every_sdk
-def test_a_rule_may_read_what_a_failure_says(server: Server, name: str) -> None:
-    """It is in memory: so in async code too."""
+def test_a_rule_may_read_the_body_of_a_failed_response(server: Server, name: str) -> None:
+    """The body is in memory, in async code too."""
 
     def spent(error: Exception) -> bool | None:
         response: Any = getattr(error, "response", None)
@@ -142,7 +144,7 @@ def test_a_rule_may_read_what_a_failure_says(server: Server, name: str) -> None:
         ("h.x-ratelimit-remaining-requests=0~h.x-ratelimit-reset-requests=6m0s", 360),
     ],
 )
-def test_it_is_never_earlier_than_asked(
+def test_the_delay_is_never_shorter_than_the_hint(
     server: Server, name: str, stream: bool, asked: str, seconds: float
 ) -> None:
     clock = Virtual()
@@ -155,7 +157,7 @@ def test_it_is_never_earlier_than_asked(
 
 
 @every_sdk
-def test_who_asks_for_too_much_is_given_up_at_once(server: Server, name: str) -> None:
+def test_a_hint_that_is_too_long_ends_the_call_at_once(server: Server, name: str) -> None:
     clock = Virtual()
     url = server.url(script_of(name, "429~ra=3600,OK"))
     with sdk(name, url, quickly(clock=clock)) as model:
@@ -169,8 +171,8 @@ def test_who_asks_for_too_much_is_given_up_at_once(server: Server, name: str) ->
 
 @every_sdk
 @both_ways
-def test_without_a_key_it_is_not_sent_again(server: Server, name: str, stream: bool) -> None:
-    """The SDKs send none of their own."""
+def test_without_a_key_a_call_is_not_resent(server: Server, name: str, stream: bool) -> None:
+    """The SDKs do not send one themselves."""
     url = server.url(script_of(name, "503,OK"))
     with sdk(name, url, quickly(), idempotency=None) as model:
         heard = model.ask(stream=stream)
@@ -181,7 +183,7 @@ def test_without_a_key_it_is_not_sent_again(server: Server, name: str, stream: b
 
 
 @every_sdk
-def test_what_was_never_sent_needs_no_key(name: str) -> None:
+def test_an_unsent_request_is_resent_without_a_key(name: str) -> None:
     with sdk(name, f"http://127.0.0.1:{refused_port()}/", quickly(), idempotency=None) as model:
         heard = model.ask()
     assert heard.outcome == "APIConnectionError"
@@ -189,14 +191,14 @@ def test_what_was_never_sent_needs_no_key(name: str) -> None:
 
 
 @every_sdk
-def test_or_it_may_be_said_of_the_method(server: Server, name: str) -> None:
+def test_a_rule_may_allow_resending_a_post(server: Server, name: str) -> None:
     url = server.url(script_of(name, "503,OK"))
     with sdk(name, url, quickly(on=http.rule(methods={"POST"})), idempotency=None) as model:
         assert model.ask().outcome == "Hello from attempt 2"
 
 
 @every_sdk
-def test_there_is_one_key_for_each_call(server: Server, name: str) -> None:
+def test_each_call_has_one_key(server: Server, name: str) -> None:
     url = server.url(script_of(name, "503,OK~cut=5,OK,503,OK"))
     with sdk(name, url, quickly()) as model:
         assert [model.ask().outcome for _ in range(2)] == ["Hello from attempt 3", "Hello from attempt 5"]
@@ -218,7 +220,9 @@ def test_the_callers_own_key_is_kept(server: Server, name: str) -> None:
 @every_sdk
 @pytest.mark.parametrize("script", ["stall", "stallhead=9", "OK~stall=5", "OK~drip=0.05", "OK~driphead=0.05"])
 @pytest.mark.parametrize("where", ["policy", "deadline"])
-def test_its_ten_minutes_shrink_to_the_time_left(server: Server, name: str, script: str, where: str) -> None:
+def test_the_timeout_of_the_sdk_shrinks_to_the_time_left(
+    server: Server, name: str, script: str, where: str
+) -> None:
     url = server.url(script_of(name, script))
     policy = quickly(timeout=SOON) if where == "policy" else quickly()
     with sdk(name, url, policy) as model:
@@ -230,7 +234,7 @@ def test_its_ten_minutes_shrink_to_the_time_left(server: Server, name: str, scri
 @every_sdk
 @both_ways
 @pytest.mark.parametrize("whose", ["the policy's", "the SDK's"])
-def test_each_attempt_has_its_own_time(server: Server, name: str, stream: bool, whose: str) -> None:
+def test_each_attempt_has_its_own_timeout(server: Server, name: str, stream: bool, whose: str) -> None:
     url = server.url(script_of(name, "stall,OK"))
     ours, theirs = (SOON, None) if whose == "the policy's" else (None, SOON)
     with sdk(name, url, quickly(attempts=9, attempt_timeout=ours), timeout=theirs) as model:
@@ -244,7 +248,7 @@ def test_each_attempt_has_its_own_time(server: Server, name: str, stream: bool, 
 
 @every_sdk
 @pytest.mark.parametrize("script", ["503", "rst~late"])
-def test_nobody_is_told_the_key_or_the_question(
+def test_reports_and_logs_contain_neither_api_key_nor_prompt(
     server: Server, name: str, script: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     events: list[object] = []

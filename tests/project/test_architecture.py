@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -88,7 +89,7 @@ def tree(module: str) -> ast.Module:
 
 @cache
 def imports(module: str) -> tuple[tuple[str, bool], ...]:
-    """Every name that a module imports, wherever it does so, and True if that is for type checkers only."""
+    """Return every name that a module imports anywhere, and True if only for type checkers."""
     return tuple(_imports(module))
 
 
@@ -111,7 +112,7 @@ def _imports(module: str) -> Iterator[tuple[str, bool]]:
 
 
 def own_imports(module: str, *, for_types: bool) -> set[str]:
-    """Our own modules among them; a name of the package itself counts as `__init__`."""
+    """Return the modules of this package among them; a name of the package itself counts as `__init__`."""
     found: set[str] = set()
     for name, only_types in imports(module):
         package, *path = name.split(".")
@@ -145,7 +146,7 @@ def test_imports_point_one_way(module: str) -> None:
     assert upward(module, for_types=True) <= UPWARD_FOR_TYPES
 
 
-def test_no_module_imports_itself_in_a_circle() -> None:
+def test_there_are_no_import_cycles() -> None:
     graph = {module: own_imports(module, for_types=False) - {module} for module in MODULES}
     try:
         order = list(TopologicalSorter(graph).static_order())
@@ -167,7 +168,7 @@ def test_a_folder_has_three_to_twelve_entries() -> None:
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(SOURCE)))
-def test_a_private_package_holds_a_docstring_and_nothing_else(folder: Path) -> None:
+def test_the_init_of_a_private_package_is_a_docstring_alone(folder: Path) -> None:
     package = (folder / "__init__").relative_to(SOURCE).as_posix()
     private = any(part.startswith("_") for part in package.split("/")[:-1])
     assert ast.get_docstring(tree(package))
@@ -189,7 +190,7 @@ def test_only_the_standard_library_is_imported(module: str) -> None:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_nothing_broader_than_exception_is_caught(module: str) -> None:
-    unwrapped = ("_layers/hedge/race_trio", "BaseExceptionGroup")  # its exceptions are raised again
+    unwrapped = ("_layers/hedge/race_trio", "BaseExceptionGroup")  # its exceptions are re-raised
     broad = [
         f"{module}:{node.lineno}"
         for node in ast.walk(tree(module))
@@ -214,7 +215,7 @@ def test_every_module_has_a_docstring(module: str) -> None:
 
 
 def test_no_two_classes_have_one_name() -> None:
-    """A reader who finds a name twice has to look twice."""
+    """So that a reader finds each class by its name."""
     places: dict[str, list[str]] = {}
     for module in MODULES:
         for node in tree(module).body:
@@ -249,6 +250,17 @@ def test_no_module_imports_a_test_module_or_a_conftest() -> None:
     assert {path: names for path, names in found.items() if names} == {}
 
 
+def test_a_marker_of_a_phase_is_written_out_in_its_test_module(pytestconfig: pytest.Config) -> None:
+    """`pytest_ignore_collect` looks for this text; a test marked in another way would never run."""
+    declared = {str(line).partition(":")[0] for line in pytestconfig.getini("markers")}
+    markers = re.compile(r"(\S*)\bmark\.(quiet|stress|one_python)\b")
+    modules = {path: path.read_text("utf-8") for path in TESTS.rglob("*.py")}
+    found = [(path, *match.groups()) for path, text in modules.items() for match in markers.finditer(text)]
+    assert {name for _, _, name in found} == {"quiet", "stress", "one_python"} <= declared
+    assert [path for path, before, _ in found if not before.endswith("pytest.")] == []
+    assert [path for path, _, _ in found if not path.stem.startswith("test_")] == []
+
+
 def test_the_types_are_shipped() -> None:
     assert (SOURCE / "py.typed").is_file()
 
@@ -257,14 +269,14 @@ def test_the_types_are_shipped() -> None:
 
 
 def fresh(code: str) -> list[str]:
-    """Run code in an interpreter of its own and return the lines it printed."""
+    """Run code in its own interpreter, and return the lines it printed."""
     command = [sys.executable, "-I", "-W", "error", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  our own code
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
 
-def test_importing_it_loads_little() -> None:
+def test_importing_the_package_loads_few_modules() -> None:
     loaded = fresh(
         "import sys; old = set(sys.modules); import redouble; print(*set(sys.modules) - old, sep='\\n')"
     )

@@ -1,4 +1,4 @@
-"""The demonstration: its drawings, its conclusions, and that it runs on terminals and pipes of every kind.
+"""The demonstration: its drawings, its conclusions, and real runs on terminals and pipes.
 
 Drawings and conclusions are checked as tables, without a clock. One quick run is real; its assertions do not
 depend on the speed of the machine.
@@ -55,7 +55,7 @@ OK, RESET, BUSY = Works(0.1), Resets(), Busy(0.5)
         ([-3, 30, 60], 60, " ▄█"),
     ],
 )
-def test_values_become_blocks(values: list[float], full: float, drawn: str) -> None:
+def test_values_are_drawn_as_blocks(values: list[float], full: float, drawn: str) -> None:
     assert bars(values, full) == drawn
 
 
@@ -107,7 +107,7 @@ def served(started: float, ended: float | None, behaviour: Behaviour) -> ServedR
         ([served(0, 0.1, RESET)], None, 0.55, "✗····", ""),
         ([served(0, 0.1, BUSY)], None, 0.45, "!···", ""),
         ([served(0, 0.1, BUSY), served(0.45, None, OK)], None, 0.65, "!···██", ""),  # too early
-        ([served(0, 0.1, BUSY), served(0.65, None, OK)], None, 0.85, "!─────██", ""),  # as asked
+        ([served(0, 0.1, BUSY), served(0.65, None, OK)], None, 0.85, "!─────██", ""),  # after the Retry-After
         ([served(0, 0.1, RESET), served(0.25, 0.45, BUSY)], 0.66, 9, "✗·█!", "oh    2 attempts   0.7 s"),
         # attempts without a delay are adjacent, and a long call is truncated
         ([served(0, 0.01, RESET), served(0.02, 0.03, RESET), served(0.04, None, OK)], None, 0.1, "✗✗█", ""),
@@ -115,7 +115,7 @@ def served(started: float, ended: float | None, behaviour: Behaviour) -> ServedR
         ([served(0, 0.1, RESET)], None, 7.0, "✗········>", ""),
     ],
 )
-def test_a_call_is_drawn_as_it_is_now(
+def test_a_timeline_shows_a_call_at_the_current_time(
     requests: list[ServedRequest], ended: float | None, now: float, drawn: str, said: str
 ) -> None:
     call = Call("call 7", "/", ended, said[:2])
@@ -170,7 +170,7 @@ def test_an_early_request_gets_another_503_and_consumes_no_behaviour() -> None:
         service.moment = 100.0
         again = service.begin_request("/maintenance")
         service.moment = 101.0
-        service.mark_busy(again, 500)  # which does not extend the busy time
+        service.mark_busy(again, 500)  # does not extend the busy time
         service.moment = 600.0
         in_time = service.begin_request("/maintenance")
         assert [(each.behaviour, each.early) for each in (asked, again, in_time)] == [
@@ -201,14 +201,14 @@ def answered(*stretches: tuple[float, float], every: int = 1) -> list[PlacedCall
     [
         (answered((0, 10)), "recovered as soon as the brownout ended"),
         (answered((0, 2), (5, 10)), "recovered as soon as the brownout ended"),
-        (answered((0, 2), (6, 10)), "recovered 0.8 s after the brownout ended"),  # four fifths are enough
+        (answered((0, 2), (6, 10)), "recovered 0.8 s after the brownout ended"),  # 80 % answered are enough
         (answered((0, 2), (9, 10)), "recovered 3.8 s after the brownout ended"),
         (answered((0, 2), (5, 6), (8, 10)), "recovered 2.8 s after the brownout ended"),  # after a relapse
         (answered((0, 2), (9.5, 10)), NEVER.format(50)),
         (answered((0, 2), (5, 9)), NEVER.format(0)),
         (answered((0, 2)), NEVER.format(0)),
         (answered((0, 2)) + answered((5, 10), every=10), NEVER.format(10)),
-        (answered((5, 10)), NEVER.format(0)),  # nothing was ever normal
+        (answered((5, 10)), NEVER.format(0)),  # no call was answered before the brownout
         ([], NEVER.format(0)),
     ],
 )
@@ -222,7 +222,7 @@ def test_the_share_before_the_brownout_ignores_calls_that_reached_into_it() -> N
     assert measure_recovery([], SCENARIO).before == 0.0
 
 
-def test_a_short_scenario_is_measured_in_shorter_stretches() -> None:
+def test_a_short_scenario_is_measured_in_shorter_intervals() -> None:
     short = Scenario(calm=2, brownout=3, watched=1, calls=20)
     calls = [call for call in answered((0, 2), (5.5, 6)) if call.began < 6]
     assert [round(number or 0, 2) for number in measure_recovery(calls, short)] == [1.0, 0.4, 1.0]
@@ -231,7 +231,7 @@ def test_a_short_scenario_is_measured_in_shorter_stretches() -> None:
 # ---------------------------------------------------------------------------- the chart
 
 
-def test_the_ruler_has_room_for_a_word_or_not() -> None:
+def test_the_ruler_omits_words_that_do_not_fit() -> None:
     scenario = Scenario(calm=2, brownout=3, watched=5, brownout_capacity=24)
     assert [plain(ruler(scenario, columns)).strip() for columns in (60, 40, 20, 10)] == [
         "0 s         ├─brownout: 24/s─┤                          10 s",
@@ -253,7 +253,7 @@ def calm_then_collapsed() -> Measured:
     [
         (0.0, ["By hand", "  over 40/s", "  asked", "  answered"]),
         (
-            5.9,  # a column that is not over yet is not drawn
+            5.9,  # a column is drawn when its time has passed
             [
                 "By hand",
                 "  over 40/s    ▄▄▄",
@@ -273,7 +273,7 @@ def calm_then_collapsed() -> Measured:
         ),
     ],
 )
-def test_a_run_is_drawn_as_it_is_now(now: float, drawn: list[str]) -> None:
+def test_a_chart_shows_a_run_at_the_current_time(now: float, drawn: list[str]) -> None:
     scenario = Scenario(
         calm=2, brownout=3, watched=5, calls=20, capacity=40, brownout_capacity=5, client_timeout=0.5
     )
@@ -282,7 +282,7 @@ def test_a_run_is_drawn_as_it_is_now(now: float, drawn: list[str]) -> None:
     assert [plain(each) for each in rest] == drawn
 
 
-def test_runs_stand_under_each_other() -> None:
+def test_runs_are_drawn_below_each_other() -> None:
     drawn = picture([calm_then_collapsed()] * 4, SCENARIO, 10.0, width=79)
     assert len(drawn) == 1 + 4 * 5  # fits on a terminal of 24 lines
     assert max(len(plain(each)) for each in drawn) <= 79
@@ -319,7 +319,7 @@ def printed(
 FRAMES = [[line(Span("█", "green")), line("two")], [line(Span("██", "green")), line("two")]]
 
 
-def test_a_terminal_sees_every_frame_drawn_over_the_one_before() -> None:
+def test_on_a_terminal_each_frame_replaces_the_previous_one() -> None:
     assert printed(FRAMES) == (
         HIDE_CURSOR + "\033[32m█\033[0m\033[K\ntwo\033[K\n\033[J"
         + HIDE_CURSOR + "\033[2F\033[32m██\033[0m\033[K\ntwo\033[K\n\033[J"
@@ -328,7 +328,7 @@ def test_a_terminal_sees_every_frame_drawn_over_the_one_before() -> None:
 
 
 @pytest.mark.parametrize("environ", [{"NO_COLOR": "1"}, {"NO_COLOR": "1", "TERM": "xterm"}])
-def test_without_colour_it_still_moves(environ: dict[str, str]) -> None:
+def test_without_colour_frames_are_still_animated(environ: dict[str, str]) -> None:
     drawn = printed(FRAMES, environ)
     assert "\033[32m" not in drawn
     assert "\033[2F██\033[K\n" in drawn
@@ -337,17 +337,17 @@ def test_without_colour_it_still_moves(environ: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("tty", "environ"), [(False, {}), (True, {"TERM": "dumb"}), (False, {"TERM": "xterm-256color"})]
 )
-def test_anywhere_else_only_the_last_frame_is_printed(tty: bool, environ: dict[str, str]) -> None:
+def test_without_a_terminal_only_the_last_frame_is_printed(tty: bool, environ: dict[str, str]) -> None:
     assert printed(FRAMES, environ, tty=tty) == "██\ntwo\n"
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_without_unicode_it_still_reads(encoding: str) -> None:
+def test_without_unicode_the_output_is_ascii(encoding: str) -> None:
     frames = [[line("█✓ █✗ ──·· é")]]
     assert printed(frames, tty=False, encoding=encoding) == "#o #x --.. ?\n"
 
 
-def test_lines_are_cut_to_the_terminal_and_frames_to_its_height() -> None:
+def test_lines_and_frames_are_cut_to_the_size_of_the_terminal() -> None:
     long = [[line("x" * 99)] * 9] * 3
     drawn = printed(long, lines=4)
     assert drawn.count("x" * 19 + "\033[K\n") == 3 + 3 + 9
@@ -403,6 +403,6 @@ def test_a_reader_that_closes_the_pipe_early_causes_no_error() -> None:
         assert process.wait() == 0
 
 
-def test_it_says_what_it_is() -> None:
+def test_help_describes_the_demonstration() -> None:
     ran = subprocess.run(HELP, capture_output=True, encoding="utf-8", check=True)  # noqa: S603  ours
     assert ran.stdout.startswith("usage: scripts/demo [-h] [--quick]\n")

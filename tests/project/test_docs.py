@@ -25,7 +25,7 @@ LINKED = [path.relative_to(ROOT).as_posix() for path in (*sorted(ROOT.glob("*.md
 
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Return a module for the page to run in, because dataclasses and pickles look up theirs by name."""
+    """Return a module in which the page runs: dataclasses and pickles look up their module by name."""
     monkeypatch.setattr(_live, "LIVE", _live.ConfigStore())  # a page may load a configuration
     page = ModuleType("a_page_of_the_documentation")
     monkeypatch.setitem(sys.modules, page.__name__, page)
@@ -143,7 +143,7 @@ def test_snippets_are_found_and_run() -> None:
     assert namespace["x"] == 3
 
 
-def test_a_snippet_that_fails_is_seen_with_its_line() -> None:
+def test_a_failing_snippet_is_reported_with_its_line() -> None:
     with pytest.raises(NameError) as caught:
         run(next(s for s in snippets(PAGE) if s.not_run), "README.md", {})
     assert caught.traceback[-1].lineno == PAGE.splitlines().index("serve()")
@@ -151,7 +151,7 @@ def test_a_snippet_that_fails_is_seen_with_its_line() -> None:
         run(list(snippets(PAGE))[5], "README.md", {})
 
 
-def test_a_snippet_that_prints_something_else_is_seen() -> None:
+def test_a_snippet_with_other_output_is_reported() -> None:
     with pytest.raises(AssertionError, match=r"README\.md:\d+ prints something else"):
         run(list(snippets(PAGE))[7], "README.md", {"x": 4})
 

@@ -1,7 +1,7 @@
 """Recovery of a service after a brownout, depending on the retry policy of its clients.
 
-A small model without real time, with the real engine. The service processes requests in order and does not
-notice that a client has gone; clients wait for a second, and then may retry.
+A small model without real time, with the real engine. The service processes requests in order, also those
+whose client has given up; clients wait for a second, and then may retry.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from tests.support.fakes import Virtual
 
 pytestmark = pytest.mark.one_python
 
-CALLS = 52  # a second
-CAPACITY = 60  # a second: without retries there is some to spare, with 20 % more calls there is not
+CALLS = 52  # per second
+CAPACITY = 60  # per second: enough without retries, too little for 20 % more calls
 PATIENCE = 1.0
-FROM, UNTIL = 30.0, 40.0  # it browns out for ten seconds,
-SLOWER = 5.0  # to a fifth of its capacity
+FROM, UNTIL = 30.0, 40.0  # the brownout, in seconds
+SLOWER = 5.0  # the factor by which each request takes longer during the brownout
 END = 140.0
 
 
 class Service:
-    """Processes one request after the other, abandoned ones too."""
+    """Processes requests one after the other, also abandoned ones."""
 
     def __init__(self) -> None:
         self.free = 0.0
@@ -44,11 +44,11 @@ class Service:
         return self.free
 
 
-class World:
-    """Clients that come by chance, all with one policy, and how their calls ended, by the second."""
+class Simulation:
+    """Randomly arriving calls with one policy, and the number of successes and failures in each second."""
 
     def __init__(self, seed: int, **options: Any) -> None:
-        self.coming = random.Random(seed)  # when clients come is the same in all worlds of a seed
+        self.arrivals = random.Random(seed)  # the times of the calls depend on the seed alone
         self.chance = random.Random(seed)
         self.policy = Retry(
             on=TimeoutError,
@@ -80,7 +80,7 @@ class World:
         else:
             heappush(self.waiting, (now + delay, -self.chance.getrandbits(60), run, -1.0))
 
-    def play(self, until: float = END) -> World:
+    def play(self, until: float = END) -> Simulation:
         call = 0.0
         while call < until:
             if self.waiting and self.waiting[0][0] <= call:
@@ -91,7 +91,7 @@ class World:
                     self.ended(run, now, answer)
             else:
                 self.attempt(Run(self.policy, call, attempt=0), call)
-                call += self.coming.expovariate(CALLS)
+                call += self.arrivals.expovariate(CALLS)
             if call < END - 60:
                 self.before = self.service.requests
         return self
@@ -115,49 +115,49 @@ SEEDS = pytest.mark.parametrize("seed", range(3))
 
 @cache
 def without_retries(seed: int) -> float:
-    late = World(seed, attempts=1).play().recovered()
+    late = Simulation(seed, attempts=1).play().recovered()
     assert late is not None
     return late
 
 
 @SEEDS
-def test_retries_alone_keep_it_down(seed: int) -> None:
-    """Three retries with jitter: long after the cause has gone, the load is three times the capacity."""
-    world = World(seed).play()
-    assert world.recovered() is None
-    assert world.load() > 2
+def test_with_retries_alone_the_service_does_not_recover(seed: int) -> None:
+    """Three retries with jitter keep the load above twice the capacity, long after the brownout."""
+    simulation = Simulation(seed).play()
+    assert simulation.recovered() is None
+    assert simulation.load() > 2
 
 
 @SEEDS
 @pytest.mark.parametrize(
     ("make", "more"),
     [
-        # Retries earned before are spent first, and their load has to be processed too.
+        # Retries credited before are spent first, and their requests have to be processed too.
         (lambda: RetryBudget(per_second=0.1), 20),
         (lambda: RetryBudget(per_second=0.1, window=1), 3),
         (TokenBucket, 10),
     ],
     ids=["ten seconds", "one second", "bucket"],
 )
-def test_with_a_budget_credited_by_successes_it_recovers(
+def test_with_a_budget_credited_by_successes_the_service_recovers(
     seed: int, make: Callable[[], Any], more: float
 ) -> None:
-    """As fast as without retries, but for what had been earned in the window before."""
-    late = World(seed, budget=make()).play().recovered()
+    """As fast as without retries, apart from the retries credited before the brownout."""
+    late = Simulation(seed, budget=make()).play().recovered()
     assert late is not None
     assert late <= without_retries(seed) + more
 
 
 @SEEDS
-def test_with_a_budget_credited_by_requests_it_does_not(seed: int) -> None:
-    """It grants a fifth also while everything fails: a small permanent overload is enough."""
-    world = World(seed, budget=RetryBudget(per_second=0.1, credit="request")).play()
-    assert world.recovered() is None
-    assert 1 < world.load() < 1.1
+def test_with_a_budget_credited_by_requests_the_service_does_not_recover(seed: int) -> None:
+    """It grants 20 % retries even while all calls fail, and this overload suffices."""
+    simulation = Simulation(seed, budget=RetryBudget(per_second=0.1, credit="request")).play()
+    assert simulation.recovered() is None
+    assert 1 < simulation.load() < 1.1
 
 
 @SEEDS
-def test_in_good_times_nobody_notices(seed: int) -> None:
-    """Before it browns out every call succeeds."""
+def test_without_a_brownout_every_call_succeeds(seed: int) -> None:
+    """With each of the policies."""
     for options in ({"attempts": 1}, {}, {"budget": RetryBudget()}):
-        assert not World(seed, **options).play(until=FROM).bad
+        assert not Simulation(seed, **options).play(until=FROM).bad

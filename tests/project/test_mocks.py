@@ -1,4 +1,4 @@
-"""Objects that have every attribute, such as mocks: they are called, and no attribute decides about them."""
+"""Objects that have every attribute, such as mocks, are called; their attributes are not used."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def policy(**options: Any) -> Retry:
 
 
 def operations() -> list[Callable[..., object]]:
-    """Make callables that fail once."""
+    """Return callables that fail once."""
     return [CatchAll(Boom(), 3), *(make(side_effect=[Boom(), 3]) for make in MOCKS)]
 
 
 @pytest.mark.parametrize("options", BUSY)
-def test_they_are_plain_callables(options: dict[str, Any]) -> None:
+def test_mocks_are_plain_callables(options: dict[str, Any]) -> None:
     retrying = policy(**options)
     for operation in operations():
         assert retrying.call(operation, 1) == 3
@@ -70,18 +70,18 @@ def test_an_async_mock_is_a_coroutine_function(colour: str, options: dict[str, A
 
 
 @pytest.mark.parametrize("option", ["on", "until"])
-def test_as_rules_they_are_called(option: str) -> None:
-    """And not asked for ``judge``, which they have like everything else."""
+def test_mocks_as_rules_are_called(option: str) -> None:
+    """Their attribute ``judge`` is not used."""
     answers = [True] if option == "on" else [False, True]
     for rule in (CatchAll(*answers), Mock(side_effect=answers), MagicMock(side_effect=answers)):
         operation = CatchAll(Boom(), 3) if option == "on" else CatchAll(1, 3)
         assert policy(**{option: rule}).call(operation) == 3
 
 
-def test_they_can_listen() -> None:
-    heard = Mock()
-    policy(on_retry=heard, on_success=CatchAll(None)).call(CatchAll(Boom(), 3))
-    assert [call.args[0].what for call in heard.call_args_list] == ["retry"]
+def test_mocks_may_be_observers() -> None:
+    observer = Mock()
+    policy(on_retry=observer, on_success=CatchAll(None)).call(CatchAll(Boom(), 3))
+    assert [call.args[0].what for call in observer.call_args_list] == ["retry"]
 
 
 @pytest.mark.parametrize("option", ["on", "until", "on_retry"])

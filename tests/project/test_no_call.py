@@ -1,7 +1,7 @@
 """Lock-free counters of idle gates: no call lies between reading a counter and writing it.
 
-CPython runs other threads, signal handlers and the collector at calls and backward jumps only. So it is
-enough to inspect the bytecode of the compiled wrappers.
+CPython runs other threads, signal handlers and the garbage collector at calls and backward jumps only, so it
+is enough to inspect the bytecode of the compiled wrappers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ async def awork(x: int) -> int:
 
 
 def breaks(wrapper: Callable[..., Any], attribute: str, looks: int = 1, refusal: str = "") -> list[str]:
-    """Return the instructions between the reads of an attribute and its first write that allow a switch.
+    """Return the instructions between the reads of an attribute and its first write that allow other threads.
 
     The call of ``refusal`` is allowed, because it raises.
     """
@@ -39,7 +39,7 @@ def breaks(wrapper: Callable[..., Any], attribute: str, looks: int = 1, refusal:
     looked = [p for p, s in enumerate(steps[:changed]) if (s.opname, s.argval) == ("LOAD_ATTR", attribute)]
     between = steps[looked[-looks] : changed]
     names = [str(step.argval) for step in between]
-    if refusal in names:  # from there to the end of its statement
+    if refusal in names:  # skip it, to the end of its statement
         start = names.index(refusal)
         end = next(place for place, step in enumerate(between) if place > start and step.opname == "POP_TOP")
         between = between[:start] + between[end:]
@@ -58,7 +58,7 @@ COUNTERS = [
 @pytest.mark.parametrize(
     ("gate", "attribute", "looks", "refusal"), COUNTERS, ids=["rate", "concurrency", "adaptive", "throttle"]
 )
-def test_no_instruction_allows_a_switch(
+def test_no_instruction_allows_a_thread_switch(
     gate: Layer, attribute: str, looks: int, refusal: str, fn: Callable[..., Any]
 ) -> None:
     assert breaks(gate(fn), attribute, looks, refusal) == []

@@ -31,7 +31,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture(scope="module")
 def now() -> Mapping[str, str]:
-    """Draw all of them, once."""
+    """Return all pictures as drawn now."""
     return drawn()
 
 
@@ -42,12 +42,12 @@ def read(name: str) -> ElementTree.Element:
 # ------------------------------------------------------------------------- the pictures
 
 
-def test_every_picture_is_what_a_run_gives_now(now: Mapping[str, str]) -> None:
+def test_every_picture_is_up_to_date(now: Mapping[str, str]) -> None:
     assert list(differing(now)) == [], "run scripts/pictures and look at them"
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_a_picture_says_what_is_seen(name: str) -> None:
+def test_every_picture_has_a_title_and_a_description(name: str) -> None:
     root = read(name)
     assert root.tag == f"{SVG}svg"
     title, description = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
@@ -61,14 +61,14 @@ def test_a_picture_says_what_is_seen(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_nothing_is_drawn_beside_the_paper(name: str) -> None:
+def test_nothing_is_drawn_outside_the_panel(name: str) -> None:
     for path in read(name).iter(f"{SVG}path"):
         data = path.get("d", "")
         points = re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", data)
         across = [float(x) for x, _ in points] + [float(x) for x in re.findall(r"H(-?[\d.]+)", data)]
         heights = [float(y) for _, y in points] + [float(y) for y in re.findall(r"V(-?[\d.]+)", data)]
         assert heights
-        if abs(heights[0] - ROW) > 9:  # else it is of the legend
+        if abs(heights[0] - ROW) > 9:  # not a mark of the legend
             assert min(across) >= LEFT
             assert max(across) <= RIGHT
             assert min(heights) >= TOP
@@ -80,7 +80,7 @@ def test_nothing_is_drawn_beside_the_paper(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_every_colour_is_known_by_day_and_by_night(name: str) -> None:
+def test_every_colour_is_defined_in_light_and_dark_mode(name: str) -> None:
     style = read(name).find(f"{SVG}style")
     assert style is not None
     day, night = (style.text or "").split("@media (prefers-color-scheme:dark)")
@@ -93,13 +93,13 @@ def test_every_colour_is_known_by_day_and_by_night(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_a_page_shows_it_and_says_what_is_seen(name: str) -> None:
+def test_every_picture_is_on_its_page_with_an_alternative_text(name: str) -> None:
     page = (FOLDER.parent / f"{name}.md").read_text("utf-8")
     (alt,) = re.findall(rf"^!\[([^\]]+)\]\(pictures/{name}\.svg\)$", page, re.MULTILINE)
     assert len(alt) > 30
 
 
-# ---------------------------------------------------------------------------- its parts
+# ---------------------------------------------------------------- parts of the drawing
 
 
 def test_both_palettes_have_the_same_names() -> None:
@@ -113,7 +113,7 @@ def test_coordinates_are_short(value: float, text: str) -> None:
     assert short(value) == text
 
 
-def test_an_axis_is_even_or_logarithmic() -> None:
+def test_an_axis_is_linear_or_logarithmic() -> None:
     assert plain("seconds", 10, 5, " s") == Axis("seconds", 0, 10, {0: "0 s", 5: "5 s", 10: "10 s"})
     assert plain("seconds", 10, 5).share(2.5) == 0.25
     assert Axis("", 10, 1000, {}, log=True).share(100) == 0.5
@@ -145,9 +145,9 @@ def test_a_panel_draws_from_corner_to_corner() -> None:
     assert paths["green soft"] == f"M{LEFT} {BOTTOM}L{LEFT} {TOP}L{RIGHT} {TOP}L{RIGHT} {BOTTOM}"
     assert paths["red dot"] is not None
     assert "grey dot" not in paths
-    said = [text.text for text in root.iter(f"{SVG}text")]
-    assert said[0] == "a < b"
-    assert said[-4:] == ["all of it", "a line", "a bar", "a dot"]
+    texts = [text.text for text in root.iter(f"{SVG}text")]
+    assert texts[0] == "a < b"
+    assert texts[-4:] == ["all of it", "a line", "a bar", "a dot"]
 
 
 # --------------------------------------------------------------------- the check can fail
@@ -168,7 +168,9 @@ def folder(tmp_path: Path) -> Path:
         ({"a.svg": "<a/>\n", "b.svg": "<b/>\n", "c.svg": "<c/>\n"}, ["c.svg is missing"]),
     ],
 )
-def test_what_differs_is_found(folder: Path, now_drawn: dict[str, str], problems: list[str]) -> None:
+def test_outdated_and_missing_pictures_are_reported(
+    folder: Path, now_drawn: dict[str, str], problems: list[str]
+) -> None:
     assert list(differing(now_drawn, folder)) == problems
 
 

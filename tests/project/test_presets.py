@@ -1,4 +1,4 @@
-"""`redouble.presets`: the numbers of each, in every colour; options replace them."""
+"""`redouble.presets`: the values of each preset, and options that replace them."""
 
 from __future__ import annotations
 
@@ -77,15 +77,15 @@ BUDGETS: dict[str, Any] = {
 
 
 @EACH
-def test_the_numbers(name: str) -> None:
+def test_the_values_of_each_preset(name: str) -> None:
     """All other options have the defaults of `Retry`."""
     assert replace(first(ALL[name]()), budget=None) == Retry(**NUMBERS[name])
     assert repr(first(ALL[name]()).budget) == repr(BUDGETS[name])
 
 
 @EACH
-def test_a_budget_of_its_own(name: str) -> None:
-    """Each call of a preset makes a new one; a policy is made once per service, and shared."""
+def test_each_policy_of_a_preset_has_its_own_budget(name: str) -> None:
+    """Each call of a preset creates a policy with a new budget."""
     one, other = first(ALL[name]()), first(ALL[name]())
     assert one is not other
     assert (one.budget is other.budget) is (one.budget is None)
@@ -95,7 +95,7 @@ def test_a_budget_of_its_own(name: str) -> None:
 
 
 @EACH
-def test_options_replace(name: str) -> None:
+def test_options_replace_the_values(name: str) -> None:
     policy = first(ALL[name](attempts=2, backoff=[9], give_up_after=99, on=KeyError, name="mine"))
     assert (policy.attempts, [*policy.backoff], policy.give_up_after) == (2, [9], 99)
     assert (policy.on, policy.name) == (KeyError, "mine")
@@ -104,8 +104,8 @@ def test_options_replace(name: str) -> None:
 
 
 @EACH
-def test_wrong_options(name: str) -> None:
-    """They are validated like those of `Retry`."""
+def test_wrong_options_raise(name: str) -> None:
+    """Options are validated like those of `Retry`."""
     preset: Any = ALL[name]
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'attemps'"):
         preset(attemps=2)
@@ -116,17 +116,17 @@ def test_wrong_options(name: str) -> None:
 
 
 @EACH
-def test_options_are_keywords(name: str) -> None:
-    """So a preset is no decorator either, unless it is called."""
+def test_options_must_be_keywords(name: str) -> None:
+    """A preset that is not called cannot be used as a decorator."""
     preset: Any = ALL[name]
-    for wrong in (3, test_the_numbers):
+    for wrong in (3, test_the_values_of_each_preset):
         with pytest.raises(TypeError, match=rf"write presets\.{name}\(attempts=2\)"):
             preset(wrong)
 
 
 @EACH
-def test_what_help_says(name: str) -> None:
-    """The docstring has the source of the numbers, and the options with their values."""
+def test_the_signature_shows_the_options_with_their_values(name: str) -> None:
+    """And help() shows it."""
     preset = ALL[name]
     signature = inspect.signature(preset)
     assert signature.return_annotation is type(preset())
@@ -137,8 +137,8 @@ def test_what_help_says(name: str) -> None:
     for option in ("attempts", "give_up_after", "timeout", "hints", "backoff"):
         assert signature.parameters[option].default == getattr(usual, option)
     assert (preset.__name__, preset.__module__, preset.__qualname__) == (name, "redouble.presets", name)
-    said = inspect.getdoc(preset) or ""
-    assert said.splitlines()[0].endswith((".", ":"))
+    doc = inspect.getdoc(preset) or ""
+    assert doc.splitlines()[0].endswith((".", ":"))
     assert name in pydoc.render_doc(preset)
 
 
@@ -156,9 +156,9 @@ def test_what_help_says(name: str) -> None:
         ("llm", "llm-fiber"),
     ],
 )
-def test_where_the_numbers_come_from(name: str, source: str) -> None:
+def test_the_docstring_names_the_source_of_the_values(name: str, source: str) -> None:
     assert source in (inspect.getdoc(ALL[name]) or "")
 
 
-def test_what_is_retried_is_left_to_the_rule() -> None:
+def test_the_rule_of_every_preset_is_transient() -> None:
     assert {first(preset()).on for preset in ALL.values()} == {transient}

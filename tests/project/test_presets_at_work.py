@@ -8,7 +8,7 @@ import pytest
 
 from redouble import AdaptiveRate, Kind, Pipeline, Retry, Verdict, presets, report
 from redouble.testing import Script, VirtualClock, ok, virtual_time
-from tests.failures.test_transient_libraries import alike
+from tests.support.failures.library_errors import alike
 from tests.support.fakes import always
 from tests.support.presets import ALL, first
 from tests.support.virtual_time import PLACES, at, unwaiting
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
 
 def delays(place: str, policy: Retry | Pipeline, *steps: Any) -> tuple[object, list[float]]:
-    """Make a call in virtual time; return the reason of giving up, and the delays."""
+    """Make a call in virtual time, and return the reason of giving up and the delays."""
     script = Script(*steps)
 
     def reason(error: Exception) -> object:
@@ -43,7 +43,7 @@ def delays(place: str, policy: Retry | Pipeline, *steps: Any) -> tuple[object, l
 
 
 class Half:
-    """A chance that is always even."""
+    """A random source that always returns 0.5."""
 
     def random(self) -> float:
         return 0.5
@@ -51,8 +51,8 @@ class Half:
 
 THROTTLED = Verdict.retry(kind=Kind.throttled)
 
-AT_WORK: dict[str, tuple[str, dict[str, Any], int, tuple[object, list[float]]]] = {
-    # a preset, options, how many failures, and why it was given up after which delays (of chance at 1/2)
+CALLS: dict[str, tuple[str, dict[str, Any], int, tuple[object, list[float]]]] = {
+    # a preset, options, the number of failures, the reason of giving up, and the delays (random source: 0.5)
     "http": ("http", {}, 9, ("attempts", [0.05, 0.1])),
     "http, hinted": ("http", {"on": always(29.0)}, 1, (None, [29.5])),
     "http, asked too much": ("http", {"on": always(31.0)}, 1, ("timeout", [])),
@@ -76,16 +76,16 @@ AT_WORK: dict[str, tuple[str, dict[str, Any], int, tuple[object, list[float]]]] 
 }
 
 
-@pytest.mark.parametrize("row", AT_WORK)
+@pytest.mark.parametrize("row", CALLS)
 @pytest.mark.parametrize("place", PLACES)
-def test_at_work(place: str, row: str) -> None:
-    name, options, failures, expected = AT_WORK[row]
+def test_delays_and_reason_of_each_preset(place: str, row: str) -> None:
+    name, options, failures, expected = CALLS[row]
     policy = ALL[name](random=Half(), **options)
     assert delays(place, policy, *["fail"] * failures, ok(3)) == expected
 
 
-def test_polling() -> None:
-    """Until it is so, or for five minutes."""
+def test_polling_ends_when_the_result_is_accepted_or_after_five_minutes() -> None:
+    """With growing delays."""
     policy = presets.polling(until=lambda state: state == "done", random=Half())
     assert delays("sync", policy, ok("new"), ok("started"), ok("done")) == (None, [0.75, 1.5])
     reason, waits = delays("sync", policy, *[ok("new")] * 99)
@@ -102,7 +102,7 @@ def test_a_budget_is_shared_by_the_calls_of_a_policy() -> None:
             policy.call(Script(OSError("x"), OSError("x")))
         said = report(caught.value)
         reasons.append(said and said.reason)
-    assert reasons == ["attempts"] * 35 + ["budget"]  # 500 tokens, 14 each
+    assert reasons == ["attempts"] * 35 + ["budget"]  # 500 tokens, 14 per retry
 
 
 # ----------------------------------------------------------------------------- aws_adaptive
@@ -110,8 +110,8 @@ def test_a_budget_is_shared_by_the_calls_of_a_policy() -> None:
 SLOW_DOWN = alike("botocore.exceptions.ClientError", response={"Error": {"Code": "SlowDown"}})
 
 
-def test_an_adaptive_rate_of_its_own() -> None:
-    """Inside the policy, so that every attempt counts; options are the policy's."""
+def test_aws_adaptive_has_an_adaptive_rate_inside_the_retry() -> None:
+    """So that every attempt counts; the options are those of the retry."""
     one, other = presets.aws_adaptive(), presets.aws_adaptive(attempts=7)
     assert [type(layer) for layer in one.layers] == [Retry, AdaptiveRate]
     assert one.layers[1] is not other.layers[1]
@@ -120,8 +120,8 @@ def test_an_adaptive_rate_of_its_own() -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(("name", "slows"), [("aws_standard", False), ("aws_adaptive", True)])
-def test_being_throttled_slows_all_other_calls_down(place: str, name: str, slows: bool) -> None:
-    """They wait for their turn before they begin."""
+def test_with_aws_adaptive_throttling_slows_down_other_calls(place: str, name: str, slows: bool) -> None:
+    """They wait before their first attempt."""
     policy, script = ALL[name](random=Half()), Script(SLOW_DOWN, *[ok(3)] * 9)
 
     def blocking(clock: VirtualClock) -> float:

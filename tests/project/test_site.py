@@ -1,7 +1,7 @@
 """The site: no page is forgotten, every public name is in the reference, llms.txt is up to date.
 
-Building it is the business of `scripts/docs`, which fails on any warning and any dead link. Here stands what
-can be known without Sphinx.
+`scripts/docs` builds the site and fails on any warning and any dead link. These tests check what can be
+checked without Sphinx.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PATHS = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 
 
 def of_scripts(module: str) -> Any:
-    """Import a module of `scripts/docs`."""
+    """Import a module of `scripts/documentation`."""
     sys.path.insert(0, str(ROOT / "scripts"))
     try:
         return import_module(f"documentation.{module}")
@@ -103,7 +103,7 @@ NAMES = [(module, name) for module, names in entries.public().items() for name i
 
 
 @pytest.mark.parametrize(("module", "name"), NAMES)
-def test_every_public_name_says_something(module: str, name: str) -> None:
+def test_every_public_name_has_a_description(module: str, name: str) -> None:
     described = entries.entry(module, name)
     assert described.value if described.kind == "type" else described.doc
     page = f"<!-- names: {module} -->\n`{name}`\n"
@@ -114,7 +114,7 @@ def test_every_public_name_says_something(module: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["Retry", "Hints", "Worker"])
-def test_every_option_is_described(name: str) -> None:
+def test_every_option_has_a_description(name: str) -> None:
     items = re.findall(
         r"^- (`.+?`): .", reference.for_readers(f"<!-- names: redouble -->\n`{name}`\n"), re.MULTILINE
     )
@@ -151,14 +151,14 @@ def test_every_option_is_described(name: str) -> None:
         ("redouble.types", "Judge", "class", [""]),
     ],
 )
-def test_signatures_are_as_one_would_write_them(
+def test_signatures_are_shown_as_in_the_source(
     module: str, name: str, kind: str, signatures: list[str]
 ) -> None:
     described = entries.entry(module, name)
     assert (described.kind, list(described.signatures)) == (kind, signatures)
 
 
-def test_defaults_are_as_one_would_write_them() -> None:
+def test_defaults_are_shown_as_in_the_source() -> None:
     (signature,) = entries.entry("redouble", "Retry").signatures
     for default in (
         "on: On = transient,",
@@ -171,7 +171,7 @@ def test_defaults_are_as_one_would_write_them() -> None:
         assert default in signature
 
 
-def test_members_are_those_a_reader_can_use() -> None:
+def test_public_members_are_listed() -> None:
     def members(module: str, name: str) -> list[str]:
         return [member.name for member in entries.entry(module, name).members]
 
@@ -193,7 +193,7 @@ def test_members_are_those_a_reader_can_use() -> None:
     assert entries.entry("redouble", "Retry").bases[-1] == "Layer"
 
 
-def test_docstrings_become_what_sphinx_reads() -> None:
+def test_docstrings_are_converted_to_rst_for_sphinx() -> None:
     page = reference.for_site("Before\n\n<!-- names: redouble -->\n`Hints`,\n`Gate`\n\nAfter\n")
     assert page.startswith("Before\n\n``````{eval-rst}\n")
     assert page.endswith("\n``````\n\nAfter\n")
@@ -211,14 +211,14 @@ def test_docstrings_become_what_sphinx_reads() -> None:
     assert "longest: redouble.types.Duration | None = None" in page
 
 
-def test_literal_blocks_are_left_alone() -> None:
+def test_literal_blocks_are_not_converted() -> None:
     page = reference.for_site("<!-- module: redouble.errors -->\nWords.\n")
     assert ".. py:module:: redouble.errors\n" in page
-    assert "`until` did not accept the last result;" in page  # in the drawn tree, where it is no markup
+    assert "`until` did not accept the last result;" in page  # in the drawn tree, a literal block
     assert "Words." not in page
 
 
-def test_docstrings_become_markdown() -> None:
+def test_docstrings_are_converted_to_markdown() -> None:
     page = reference.for_readers("<!-- names: redouble -->\n`Backoff`, `Kind`, `Retry`, `errors`\n")
     for lines in (
         "### `redouble.Backoff`\n",
@@ -232,7 +232,7 @@ def test_docstrings_become_markdown() -> None:
 
 
 @pytest.mark.parametrize("page", ["<!-- names: redouble -->\n`Rety`\n", "<!-- names: redoubt -->\n`Retry`\n"])
-def test_a_name_that_does_not_exist_is_an_error(page: str) -> None:
+def test_an_unknown_name_raises(page: str) -> None:
     with pytest.raises(LookupError, match=r"redouble has no Rety|no public module redoubt"):
         reference.for_site(page)
 
@@ -252,7 +252,7 @@ def test_llms_txt_lists_every_page_and_nothing_else() -> None:
     assert set(listed.values()) == {1}
 
 
-def test_llms_txt_has_the_form_that_is_expected() -> None:
+def test_llms_txt_has_the_expected_format() -> None:
     head, *sections = LLMS.split("\n## ")
     assert re.match(r"# Redouble\n\n> .+\n(> .+\n)*\n", head)
     assert head.count("\n# ") == 0
@@ -267,7 +267,7 @@ def test_the_snippets_of_llms_txt_run() -> None:
         run(snippet, "llms.txt", {"__name__": "llms"})
 
 
-def test_what_is_published_leads_somewhere(tmp_path: Path) -> None:
+def test_every_link_of_the_published_llms_txt_has_a_target(tmp_path: Path) -> None:
     llms.publish(tmp_path)
     index = (tmp_path / "llms.txt").read_text("utf-8")
     assert sorted(links(index)) == [path for path in PATHS if path != "index.md"]

@@ -1,8 +1,8 @@
-"""The pages about strategies: one skeleton for all, so that a reader of one knows their way about the next.
+"""The pages about strategies have a common structure.
 
-Each page says what the strategy does (with a snippet), when to use it, its options (as a table), how it
-works, what comes out, how it goes with other strategies and how to test it, and ends in anti-patterns: for
-each the wrong code, what happens, and the right code.
+Each page describes what the strategy does (with a snippet), when to use it, its options (as a table), how it
+works, its results and errors, its combination with other strategies, how to test it, and anti-patterns: for
+each one the wrong code, what happens, and the right code.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SNIPPET = re.compile(r"^```python\n.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def sections(text: str, level: int) -> dict[str, str]:
-    """Find the sections of a page, by heading, in order; headings inside fences are none."""
+    """Return the sections of a page by heading, in order; lines inside fences are no headings."""
     fences = [found.span() for found in FENCE.finditer(text)]
     headings = [
         found
@@ -66,7 +66,7 @@ def faults(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_page_has_the_skeleton(page: Path) -> None:
+def test_every_page_has_the_common_structure(page: Path) -> None:
     assert faults(page.read_text("utf-8")) == []
 
 

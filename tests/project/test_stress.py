@@ -19,12 +19,12 @@ from redouble._runtime.ambient import ambient
 from redouble.types import Event
 from tests.support.thread_switching import everywhere, switching
 
-pytestmark = pytest.mark.usefixtures(switching.__name__)
+pytestmark = [pytest.mark.stress, pytest.mark.usefixtures(switching.__name__)]
 
 ATTEMPTS = 4
 CALLS = 40
 
-# The one policy. Without delays: a thread that sleeps does not compete.
+# The one policy. It has no delays, because a sleeping thread does not compete.
 POLICY = Retry(on=ConnectionError, attempts=ATTEMPTS, backoff=Backoff.constant(0), labels={"shared": "yes"})
 
 
@@ -44,7 +44,7 @@ class Script:
 
     @property
     def failures(self) -> int:
-        return self.number % (ATTEMPTS + 1)  # as many as there are attempts, sometimes
+        return self.number % (ATTEMPTS + 1)  # sometimes as many as there are attempts
 
     @property
     def fatal(self) -> bool:
@@ -166,7 +166,7 @@ def make(owner: str, number: int) -> None:
 
 
 async def amake(owner: str, number: int) -> None:
-    """Do the same in async code."""
+    """Make one async call in some shape, and check its results."""
     script = Script(owner, number)
     if number % 4 == 3:
         script.check_outcome(await POLICY.run(script.acall))
@@ -216,7 +216,7 @@ STEPS = {"before_attempt", "failure", "retry", "success", "give_up"}
 
 
 def observing(owner: str) -> None:
-    """Observe some calls of one's own while others come and go: no event missing, none twice."""
+    """Add and remove an observer of this thread's calls, and check that it receives each event once."""
     seen: list[Event] = []
 
     def watch(event: Event) -> None:
@@ -253,15 +253,15 @@ def observing(owner: str) -> None:
         assert seen == []
 
 
-def test_observers_come_and_go() -> None:
+def test_observers_may_be_added_and_removed_concurrently() -> None:
     everywhere(observing, blocking)
     assert not ambient.active
     everywhere(observing, looping, threads=8)
     assert not ambient.active
 
 
-def test_an_observer_of_all_misses_nothing() -> None:
-    """Every thread's events arrive, in order within each call, while other observers come and go."""
+def test_an_observer_receives_the_events_of_all_threads() -> None:
+    """While other observers are added and removed."""
     seen: list[Event] = []
     with redouble.observe(seen.append):
         everywhere(observing, blocking, threads=16)
@@ -299,7 +299,7 @@ def decorating(owner: str) -> None:
         make(owner, number)
 
 
-def test_decorating_and_varying() -> None:
+def test_threads_may_decorate_and_create_variants() -> None:
     everywhere(decorating, blocking)
     assert redouble.policy_of(decorated) is POLICY
 
@@ -307,7 +307,7 @@ def test_decorating_and_varying() -> None:
 # ------------------------------------------------------------------------- many tasks
 
 
-def test_a_thousand_asyncio_tasks() -> None:
+def test_a_thousand_asyncio_tasks_share_a_policy() -> None:
     async def main() -> None:
         async with asyncio.TaskGroup() as tasks:
             for number in range(1000):
@@ -316,7 +316,7 @@ def test_a_thousand_asyncio_tasks() -> None:
     asyncio.run(main())
 
 
-def test_a_thousand_trio_tasks() -> None:
+def test_a_thousand_trio_tasks_share_a_policy() -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             for number in range(1000):

@@ -36,7 +36,8 @@ SOURCE = Path(redouble.__file__).parent
 MODULES = [
     ".".join(["redouble", *path.relative_to(SOURCE).with_suffix("").parts]).removesuffix(".__init__")
     for path in sorted(SOURCE.rglob("*.py"))
-    if path.stem != "__init__" or "/_" not in str(path.parent.relative_to(SOURCE.parent))  # holds no names
+    if path.stem != "__init__"
+    or "/_" not in str(path.parent.relative_to(SOURCE.parent))  # these hold no names
 ]
 CLASSES = [name for name in redouble.__all__ if inspect.isclass(getattr(redouble, name))]
 
@@ -61,7 +62,7 @@ def test_the_public_names() -> None:
     assert set(redouble.__all__) == PUBLIC
 
 
-def test_nothing_else_leaks() -> None:
+def test_the_package_has_no_other_public_attributes() -> None:
     """In a fresh interpreter: importing a public submodule makes it an attribute too."""
     code = "import redouble; print(*(name for name in dir(redouble) if name[0] != '_'))"
     command = [sys.executable, "-I", "-c", code]
@@ -69,7 +70,7 @@ def test_nothing_else_leaks() -> None:
     assert set(printed.split()) == set(redouble.__all__)
 
 
-def test_submodules_are_imported_when_asked_for() -> None:
+def test_submodules_are_imported_on_first_access() -> None:
     """In a fresh interpreter, after `import redouble` only."""
     names = ["config", "http", "instruments", "presets", "testing", "types"]
     asked = [f"redouble.{name}" for name in names] + ["redouble.instruments.logging"]
@@ -82,12 +83,12 @@ def test_submodules_are_imported_when_asked_for() -> None:
 
 def test_a_star_import_gives_the_surface() -> None:
     namespace: dict[str, object] = {}
-    exec("from redouble import *", namespace)  # noqa: S102  how else
+    exec("from redouble import *", namespace)  # noqa: S102  a star import is allowed at module level only
     assert namespace.keys() - {"__builtins__"} == set(redouble.__all__)
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_public_classes_have_no_public_names_but_described_ones(name: str) -> None:
+def test_public_members_of_classes_have_docstrings(name: str) -> None:
     kind: type = getattr(redouble, name)
     undescribed = [
         attribute
@@ -104,9 +105,9 @@ def test_public_classes_have_no_public_names_but_described_ones(name: str) -> No
 
 
 @pytest.mark.parametrize("name", redouble.__all__)
-def test_every_public_name_is_described(name: str) -> None:
+def test_every_public_name_has_a_docstring(name: str) -> None:
     thing = getattr(redouble, name)
-    own = (type, FunctionType, ModuleType)  # anything else is an instance, and its class describes it
+    own = (type, FunctionType, ModuleType)  # an instance is described by its class
     described: object = thing if isinstance(thing, own) else cast("object", type(thing))
     assert described.__doc__
     first = described.__doc__.splitlines()[0]
@@ -115,7 +116,7 @@ def test_every_public_name_is_described(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in types.__all__ if inspect.isclass(getattr(types, n))])
-def test_every_public_type_is_described(name: str) -> None:
+def test_every_public_type_has_a_docstring(name: str) -> None:
     assert getattr(types, name).__doc__
 
 
@@ -131,7 +132,7 @@ def test_retry_describes_every_option_in_order() -> None:
 def test_examples_in_docstrings_run(module: str) -> None:
     found = importlib.import_module(module)
     for name in found.__all__:
-        getattr(found, name)  # some are loaded when they are asked for
+        getattr(found, name)  # some are loaded on first access
     output: list[str] = []
     runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
     for example in doctest.DocTestFinder(exclude_empty=True).find(found, module):
@@ -166,7 +167,7 @@ PUBLIC_FUNCTIONS = written(FunctionType)
 
 
 @pytest.mark.parametrize(("module", "name"), PUBLIC_CLASSES + PUBLIC_FUNCTIONS)
-def test_its_module_is_the_public_one(module: str, name: str) -> None:
+def test_the_module_of_a_public_object_is_public(module: str, name: str) -> None:
     """In reprs and pickles too, so that neither depends on the defining module."""
     thing: Any = getattr(sys.modules[module], name)
     assert (thing.__module__, thing.__qualname__) == (module, name)
@@ -178,7 +179,7 @@ def test_its_module_is_the_public_one(module: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(("module", "name"), PUBLIC_CLASSES + PUBLIC_FUNCTIONS)
-def test_its_annotations_are_found_nevertheless(module: str, name: str) -> None:
+def test_the_annotations_of_public_objects_can_be_resolved(module: str, name: str) -> None:
     unknown = {  # imported for type checkers only
         "Retry": "Worker",
         "redouble_events": "Event",
@@ -193,7 +194,7 @@ def test_its_annotations_are_found_nevertheless(module: str, name: str) -> None:
         assert not [name for name, hint in hints.items() if isinstance(hint, str | ForwardRef)]
 
 
-def test_overloads_are_found_nevertheless() -> None:
+def test_overloads_of_public_functions_are_found() -> None:
     assert len(get_overloads(redouble.remaining)) == 2
     assert all(stub.__module__ == "redouble" for stub in get_overloads(redouble.remaining))
 
@@ -240,14 +241,14 @@ def parent(kind: type[errors.RedoubleError]) -> str | None:
     return ours[0] if ours else None
 
 
-def test_the_tree_is_as_drawn() -> None:
+def test_the_drawn_error_tree_is_the_class_hierarchy() -> None:
     assert {name: above for name, (above, _) in drawn().items()} == {
         name: parent(kind) for name, kind in OWN.items()
     }
     assert set(errors.__all__) == {*OWN, "Reason"}
 
 
-def test_the_branches_are_drawn_well() -> None:
+def test_the_branches_of_the_error_tree_are_drawn_correctly() -> None:
     """The last child has a corner, all others a fork, and vertical lines stay in their column."""
     lines = drawing()
     for index, (depth, branch, name, _) in enumerate(lines):
@@ -257,8 +258,8 @@ def test_the_branches_are_drawn_well() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(OWN))
-def test_what_is_said_of_an_error_is_so(name: str) -> None:
-    """Foreign bases are announced by "also a", attributes by a leading dot."""
+def test_the_error_tree_names_bases_and_attributes_correctly(name: str) -> None:
+    """Other base classes follow "also a", attributes begin with a dot."""
     kind, words = OWN[name], drawn()[name][1]
     announced = set(re.findall(r"also an? (\w+)", words))
     foreign = {base.__name__ for base in kind.__bases__ if not issubclass(base, errors.RedoubleError)}
@@ -303,8 +304,8 @@ def imported(node: ast.Module | ast.If) -> dict[str, str]:
     return {alias.name: str(statement.module) for statement in statements for alias in statement.names}
 
 
-def test_the_table_of_lazy_names() -> None:
-    """Type checkers see the same table, each entry imports its object, and no public name is missing."""
+def test_the_table_of_lazy_names_is_complete() -> None:
+    """Type checkers see the same names, and each entry imports its object."""
     tree = ast.parse((SOURCE / "__init__.py").read_text("utf-8"))
     (for_types,) = (node for node in tree.body if isinstance(node, ast.If))
     assert imported(for_types) == redouble._LAZY
@@ -328,15 +329,15 @@ def test_lazy_names_are_listed_before_they_are_loaded() -> None:
     assert "__doc__" in dir(redouble)
 
 
-def test_an_unknown_name_is_an_error() -> None:
+def test_an_unknown_name_raises() -> None:
     with pytest.raises(AttributeError, match=r"^module 'redouble' has no attribute 'Timeouts'$"):
-        getattr(redouble, "Timeouts")  # noqa: B009  a type checker sees that too
+        getattr(redouble, "Timeouts")  # noqa: B009  a type checker would report the attribute
     with pytest.raises(ImportError, match="Timeouts"):
-        exec("from redouble import Timeouts", {})  # noqa: S102  as before
+        exec("from redouble import Timeouts", {})  # noqa: S102  in a namespace of its own
 
 
 @pytest.mark.parametrize("client", ["aiohttp", "grpc", "httpx", "httpx2", "requests"])
-def test_a_client_is_imported_by_itself(client: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_must_be_imported_explicitly(client: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(redouble, client, raising=False)
     with pytest.raises(
         AttributeError, match=rf"has no attribute '{client}': write `import redouble\.{client}`$"

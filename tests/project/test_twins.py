@@ -1,7 +1,7 @@
-"""Twins: what the sync and the async drivers do is written twice, and must be the same.
+"""Twins: the blocking and the async version of the same code must be equal.
 
-Both are parsed. In the async one `async` and `await` are erased, the renames below are made, and the
-differences that are meant are undone. Whatever then still differs is a mistake in one of them.
+Both are parsed. In the async one `async` and `await` are erased, names are replaced by the tables below, and
+intended differences are undone. Any remaining difference is a mistake in one of them.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ TWINS = [
     ("llm/_model", "Model.around", "Model.around_async"),
 ]
 
-# Twins that are no async functions of a module or a class: they have one inside, or are inside of another.
+# Twins that are not themselves async functions of a module or class: they contain one, or are nested in one.
 INSIDE = {"Gate.around_async", "Chaos.around_async.faulty", "Model.around_async", "aattempt_function"}
 
-# What has another name in async code. The name of the other colour is no name there.
+# Async names and their blocking counterparts. A blocking counterpart must not occur in async code.
 FUNCTIONS = {
     "aattempt_stream": "attempt_stream",
     "aattempt_unary": "attempt_unary",
@@ -110,19 +110,19 @@ METHODS = {
     "__anext__": "__next__",
 }
 
-# The return type of a coroutine function, and the one without `await`.
+# The return types that stand for an awaited result.
 AWAITABLES = {"Awaitable", "Coroutine"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def without_async(node: ast.AST, kind: Callable[..., ast.AST]) -> ast.AST:
-    """Make the same statement of the plain kind."""
+    """Return the same statement without `async`."""
     return kind(**vars(node))
 
 
 class Erase(ast.NodeTransformer):
-    """Turns an async driver into the blocking one it should be the twin of."""
+    """Turns async code into the blocking code that its twin should be."""
 
     def __init__(self) -> None:
         self.used: set[str] = set()
@@ -140,7 +140,7 @@ class Erase(ast.NodeTransformer):
         return self.visit(node.value)
 
     def visit_If(self, node: ast.If) -> Any:
-        """Undo the declared difference: sync skips a zero delay, async makes it a checkpoint."""
+        """Undo an intended difference: blocking code skips a zero delay, async code makes it a checkpoint."""
         match node:
             case ast.If(
                 test=ast.Compare(left=delay, ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]),
@@ -153,7 +153,7 @@ class Erase(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
-        """Take out the question whether attempts are cut: blocking ones are not."""
+        """Remove the check for a limit of attempts: blocking attempts cannot be cancelled."""
         for value in node.values:
             match value:
                 case ast.Compare(
@@ -167,7 +167,7 @@ class Erase(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
-        """Leave the clock of budgets alone: it is the blocking one in all colours."""
+        """Keep the clock of budgets, which is the blocking one in all colours."""
         match node:
             case ast.IfExp(
                 test=ast.Compare(comparators=[ast.Name(id="SYSTEM")]), body=ast.Attribute(attr="_now")
@@ -178,7 +178,7 @@ class Erase(ast.NodeTransformer):
                 return self.generic_visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
-        """Awaitable[T] and Coroutine[Any, Any, T] are T."""
+        """Replace Awaitable[T] and Coroutine[Any, Any, T] by T."""
         if isinstance(node.value, ast.Name) and node.value.id in AWAITABLES:
             self.used.add(node.value.id)
             inner = node.slice.elts[-1] if isinstance(node.slice, ast.Tuple) else node.slice
@@ -196,7 +196,7 @@ class Erase(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> Any:
-        """Know it by its other name; nothing but a task can be cancelled."""
+        """Replace async names, and `cancelling` by None: only a task can be cancelled."""
         if node.id == "cancelling":
             self.used.add(node.id)
             return ast.Constant(None)
@@ -220,7 +220,7 @@ class Erase(ast.NodeTransformer):
 
 
 class Unchecked(ast.NodeTransformer):
-    """Undoes a check that only plain functions need: a coroutine function cannot forget to await itself."""
+    """Undoes a check that only plain functions need: that the result is not an unawaited coroutine."""
 
     def visit_Call(self, node: ast.Call) -> Any:
         match node:
@@ -231,7 +231,7 @@ class Unchecked(ast.NodeTransformer):
 
 
 def functions(tree: ast.AST, prefix: str = "", *, inside: bool = False) -> Iterator[tuple[str, Function]]:
-    """Every function of a module and of its classes, by qualified name; those inside of others too."""
+    """Yield every function of a module and of its classes by qualified name, also nested ones."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, Function):
             yield prefix + node.name, node
@@ -272,8 +272,8 @@ def test_every_entry_of_the_tables_is_used() -> None:
     assert erase.used == FUNCTIONS.keys() | METHODS.keys() | AWAITABLES | meant
 
 
-def test_no_async_driver_is_without_a_twin() -> None:
-    """What has no other half is listed here: it belongs to a protocol that only async code has."""
+def test_every_async_function_has_a_twin_or_is_listed() -> None:
+    """The listed functions belong to protocols that only async code has."""
     alone = {
         "_drivers/blocks.AsyncAttempts.__anext__",
         *(
@@ -416,7 +416,7 @@ def compare(sync: str, aio: str) -> str:
     return difference(plain, awaiting)
 
 
-def test_twins_that_are_twins() -> None:
+def test_equal_twins_have_no_difference() -> None:
     assert compare(SYNC, ASYNC) == ""
 
 
@@ -437,13 +437,13 @@ def test_twins_that_are_twins() -> None:
         ("clock.aclose(aio=True)", ""),
     ],
 )
-def test_a_change_in_one_of_them_is_seen(old: str, new: str) -> None:
+def test_a_change_in_one_twin_is_detected(old: str, new: str) -> None:
     left = compare(SYNC, ASYNC.replace(old, new))
     assert left.startswith("--- wait\n+++ wait, without async and await")
 
 
 @pytest.mark.parametrize(("module", "sync", "aio"), TWINS)
-def test_a_change_in_the_real_ones_is_seen(module: str, sync: str, aio: str) -> None:
+def test_a_change_in_any_real_twin_is_detected(module: str, sync: str, aio: str) -> None:
     names = parsed(module)
     mutant = copy.deepcopy(names[aio])
     mutant.body.append(ast.Pass())

@@ -17,7 +17,7 @@ from tests.support.fakes import run_async
 from tests.support.runtime.timers import LOOPS, TINY, check, limited, live, timer
 from tests.support.virtual_time import unwaiting
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = [pytest.mark.stress, pytest.mark.usefixtures(unwaiting.__name__)]
 
 
 @LOOPS

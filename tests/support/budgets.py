@@ -23,7 +23,7 @@ def credited(budget: RetryBudget, number: int, now: float) -> None:
 
 
 def spent(budget: RetryBudget, now: float, most: int = MOST) -> list[Grant]:
-    """Spend until a retry is refused, or ``most`` times; return the grants."""
+    """Spend until a retry is refused, or ``most`` times, and return the grants."""
     grants: list[Grant] = []
     while len(grants) < most and (grant := budget.spend(ANY, now)) is not None:
         grants.append(grant)

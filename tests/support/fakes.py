@@ -58,7 +58,7 @@ Script: TypeAlias = "Sequence[Step | BaseException | Literal['fail']]"
 
 
 def steps(script: Script) -> list[Step]:
-    """Read a script: ``"fail"`` and bare exceptions are steps too."""
+    """Return the steps of a script, in which ``"fail"`` and bare exceptions are steps too."""
     return [
         fail() if step == "fail" else fail(step) if isinstance(step, BaseException) else step
         for step in script
@@ -121,7 +121,7 @@ class Ledger:
 
 @dataclass(eq=False)
 class Call:  # noqa: PLW1641  compared, never a key
-    """The result of one call. A field of the second half that is None in either one is not compared."""
+    """The result of one call. Two results do not differ in a field of the second half if one has None."""
 
     value: object = None
     raises: type[BaseException] | None = None
@@ -146,7 +146,7 @@ class Call:  # noqa: PLW1641  compared, never a key
 
 
 def in_colour(colour: str, blocking: Callable[[], object], waiting: Callable[[], Awaitable[object]]) -> Any:
-    """Run one of the two, in a colour."""
+    """Run ``blocking`` or ``waiting``, whichever fits the colour."""
 
     async def main() -> object:
         return await waiting()

@@ -13,10 +13,10 @@ from typing import Any
 def interrupted(
     modules: Sequence[ModuleType], action: Callable[[], None], number: int
 ) -> Generator[list[bool]]:
-    """Run ``action`` at a call or return in these modules; yield a list that is empty until it has run.
+    """Run ``action`` at one call or return in these modules, and yield a list that is empty until it has run.
 
-    The calls and returns are numbered from 0. A test that tries one number after the other should make sure
-    that there was a number 0: else it has named modules that do not run, and checks nothing.
+    The calls and returns are numbered from 0. A test that tries all numbers should check that number 0
+    exists: otherwise it names modules that do not run, and checks nothing.
     """
     files = {module.__file__ for module in modules}
     left, ran = [number], list[bool]()

@@ -63,7 +63,9 @@ class VirtualTimeView:
 
     @time.setter
     def time(self, moment: float) -> None:
-        self.clock.advance(max(0.0, moment - self.clock.now()))  # time passes while a loop waits for a worker
+        self.clock.advance(
+            max(0.0, moment - self.clock.now())
+        )  # while a loop waits for a worker the time may pass the moment
 
 
 class Draws:
@@ -79,7 +81,7 @@ class Draws:
 
 
 class SplitMix64:
-    """Swift's seeded generator; a number in [0, 1) takes 128 bits, the low word first, as Swift's does."""
+    """Swift's seeded generator: a number in [0, 1) uses 128 bits, the low word first, as in Swift."""
 
     def __init__(self, seed: int) -> None:
         self.state = seed
@@ -101,14 +103,14 @@ class ScriptedError(Exception):
 
 
 class Panic(BaseException):
-    """A crash: a BaseException, which no rule sees."""
+    """A BaseException, for which no rule is called."""
 
 
 @dataclass(frozen=True)
 class Step:
     """One attempt: its error or value, its duration, and the verdict of the rule.
 
-    On a worker it may run until it is cancelled, and then for its duration; or until the end of the test.
+    On a worker it may run until it is cancelled and then for its duration, or until the end of the test.
     """
 
     value: object = None
@@ -152,13 +154,13 @@ class Operation:
         return self._end(step)
 
     def release(self) -> None:
-        """Release calls that do not end by themselves, at the end of a test."""
+        """Release calls that run until the end of the test."""
         self.over.set()
         if any(step.stops != "by itself" for step in self.script):
             self.gone.wait()
 
     async def later(self) -> object:
-        """Play the next step in async code, asleep for its duration."""
+        """Play the next step in async code, and sleep for its duration."""
         step = self._begin()
         if step.takes:
             await backend().sleep(step.takes)
@@ -178,7 +180,7 @@ class Operation:
 
 
 class Bucket(TokenBucket):
-    """A token bucket that records its calls; ``cost`` is for all kinds that are not named."""
+    """A token bucket that records its calls; ``cost`` is for all other kinds."""
 
     def __init__(self, tokens: float = 500, cost: float = 5, **costs: float) -> None:
         super().__init__(tokens, {Kind(kind): own for kind, own in costs.items()} | {None: cost})

@@ -37,7 +37,7 @@ def rest(a: int, *more: int, b: int = 2, **others: int) -> Any:
 
 
 def everything(a: int, /, b: int, c: int = 3, *args: int, d: int, e: int = 5, **kwargs: int) -> Any:
-    total = a + b  # a local variable is no parameter
+    total = a + b  # a local variable, not a parameter
     return a, b, c, args, d, e, kwargs, total
 
 

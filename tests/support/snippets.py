@@ -1,4 +1,4 @@
-"""The fenced blocks and the links of a Markdown page, and how a block is run.
+"""The fenced blocks and the links of a Markdown page, and running a block.
 
 A block that is not run has its reason above it:
 

@@ -1,4 +1,4 @@
-"""Streams for the tests: scripted sources, consumers of every kind, and the shapes of a stream.
+"""Scripted sources of streams, consumers of every kind, and the shapes of a stream.
 
 A source is a list of steps: items to yield, errors to raise, and the few steps below. It records its actions
 in a trail of words.
@@ -20,28 +20,28 @@ Source: TypeAlias = Sequence[Any]
 
 @dataclass(frozen=True)
 class Takes:
-    """Advances the clock."""
+    """A step that advances the clock."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Returns:
-    """Returns from the generator with a value; an async generator only ends."""
+    """A step that returns a value from the generator; an async generator only ends."""
 
     value: object
 
 
 @dataclass(frozen=True)
 class Catches:
-    """Yields an item, and continues if a `Boom` is thrown into the generator."""
+    """A step that yields an item, and continues if a `Boom` is thrown into the generator."""
 
     item: object
 
 
 @dataclass(frozen=True)
 class FailsToClose:
-    """From here on, closing raises a `Boom`."""
+    """A step after which closing raises a `Boom`."""
 
 
 class ScriptedSource:
@@ -120,7 +120,7 @@ class ScriptedSource:
 
 @dataclass(frozen=True)
 class Reader:
-    """A consumer that acts after this many items; ``value`` is sent, thrown or raised."""
+    """A consumer that acts after some items; ``value`` is sent, thrown or raised."""
 
     does: Literal["exhaust", "break", "raise", "close", "drop", "send", "throw"] = "exhaust"
     after: int = 1

@@ -28,7 +28,7 @@ LOOP_PLACES = [*ASYNCIO_PLACES, "trio around", "trio inside"]
 AROUND_LOOP = pytest.mark.parametrize("place", ["sync", "thread", *(f"{colour} around" for colour in ASYNC)])
 VIRTUAL_COLOURS = pytest.mark.parametrize(
     "colour", ["sync", "thread", "asyncio", "trio"]
-)  # uvloop waits really
+)  # uvloop waits in real time
 
 HOUR = 3600.0
 

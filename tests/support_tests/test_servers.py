@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.servers import Server, black_hole, pattern, refused_port, value
 
-CROWD = 200
+THREADS = 200
 BRIEFLY = 0.05
 DATE = "Sun, 06 Nov 1994 08:49:37 GMT"
 
@@ -73,7 +73,11 @@ def test_each_request_plays_the_next_step_and_the_last_one_repeats(server: Serve
         ("429~ra=", "Retry-After", [""]),
         (f"429~ra={value(DATE)}", "Retry-After", [DATE]),
         ("429~ra=1~ra=2", "Retry-After", ["1", "2"]),
-        ("429~ra=%D9%A3", "Retry-After", ["Ù£"]),  # bytes are sent as they are: http.client reads Latin-1
+        (
+            "429~ra=%D9%A3",
+            "Retry-After",
+            ["Ù£"],
+        ),  # bytes are sent unchanged; http.client decodes them as Latin-1
         ("429~ra=٣", "Retry-After", ["Ù£"]),
         ("429~rams=1500", "retry-after-ms", ["1500"]),
         (f"200~date={value(DATE)}", "Date", [DATE]),
@@ -90,9 +94,7 @@ def test_each_request_plays_the_next_step_and_the_last_one_repeats(server: Serve
         ("204", "Content-Length", None),
     ],
 )
-def test_headers_are_what_the_options_say(
-    server: Server, step: str, name: str, expected: list[str] | None
-) -> None:
+def test_options_set_the_headers(server: Server, step: str, name: str, expected: list[str] | None) -> None:
     with Client(server) as client:
         response = client.ask(server.url(step))
         assert response.headers.get_all(name) == expected
@@ -119,9 +121,9 @@ def test_headers_are_what_the_options_say(
         ("799~body=unheard of", b"unheard of"),
     ],
 )
-def test_bodies_are_what_the_options_say(server: Server, step: str, expected: bytes) -> None:
+def test_options_set_the_body(server: Server, step: str, expected: bytes) -> None:
     with Client(server) as client:
-        for _ in range(2):  # on one connection: nothing may be left over from the first
+        for _ in range(2):  # on one connection: no byte of the first response may be left over
             assert client.ask(server.url(step)).read() == expected
 
 
@@ -132,7 +134,7 @@ def test_a_body_can_be_compressed(server: Server) -> None:
         assert gzip.decompress(response.read()) == pattern(1000)
 
 
-def test_the_ledger_holds_the_whole_request(server: Server) -> None:
+def test_the_ledger_records_the_whole_request(server: Server) -> None:
     url = server.url("200")
     before = server.clock()
     with Client(server) as client:
@@ -146,14 +148,14 @@ def test_the_ledger_holds_the_whole_request(server: Server) -> None:
     assert before <= entry.at <= server.clock()
 
 
-def test_chunks_of_a_request_are_put_together(server: Server) -> None:
+def test_a_chunked_request_is_recorded_as_one_body(server: Server) -> None:
     url = server.url("200")
     with Client(server) as client:
         client.ask(url, "PUT", iter([b"ab", b"cde", pattern(100_000)])).read()
     assert (server.ledger(url)[0].body, server.ledger(url)[0].complete) == (b"abcde" + pattern(100_000), True)
 
 
-def test_keys_are_counted_apart_and_can_be_chosen(server: Server) -> None:
+def test_each_key_has_its_own_steps_and_can_be_chosen(server: Server) -> None:
     own, other = server.url("503,200", key="a key/of ours"), server.url("503,200")
     with Client(server) as client:
         played = [client.ask(url).read() for url in (own, other, own, own, other)]
@@ -161,7 +163,7 @@ def test_keys_are_counted_apart_and_can_be_chosen(server: Server) -> None:
     assert [len(server.ledger(it)) for it in (own, "a key/of ours", other, "unheard of")] == [3, 3, 2, 0]
 
 
-def test_connections_are_used_again_unless_one_side_wants_to_close() -> None:
+def test_connections_are_reused_unless_one_side_closes() -> None:
     with Server() as server:
         url = server.url("200*3,200~close,200")
         with Client(server) as client:
@@ -173,7 +175,7 @@ def test_connections_are_used_again_unless_one_side_wants_to_close() -> None:
         assert server.connections == 3
 
 
-def test_a_body_is_sent_for_once_leave_is_given(server: Server) -> None:
+def test_the_server_sends_100_continue(server: Server) -> None:
     url = server.url("200~body=thanks")
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as sock:
         head = f"POST {urlsplit(url).path} HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
@@ -187,8 +189,8 @@ def test_a_body_is_sent_for_once_leave_is_given(server: Server) -> None:
 
 def test_two_hundred_threads_share_one_key() -> None:
     with Server() as server:
-        url = server.url(f"503*{CROWD // 2},200")
-        together = threading.Barrier(CROWD)
+        url = server.url(f"503*{THREADS // 2},200")
+        together = threading.Barrier(THREADS)
         answers = list[tuple[int, str | None]]()
 
         def ask() -> None:
@@ -199,17 +201,17 @@ def test_two_hundred_threads_share_one_key() -> None:
                     response.read()
                     answers.append((response.status, response.headers["X-Attempt"]))
 
-        threads = [threading.Thread(target=ask) for _ in range(CROWD)]
+        threads = [threading.Thread(target=ask) for _ in range(THREADS)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         server.wait_until_open(0)
-        assert server.connections == CROWD
+        assert server.connections == THREADS
         entries = server.ledger(url)
-    assert [entry.number for entry in entries] == list(range(1, 2 * CROWD + 1))
-    assert sorted(int(number or 0) for _, number in answers) == list(range(1, 2 * CROWD + 1))
-    assert all((status == 503) is (int(number or 0) <= CROWD // 2) for status, number in answers)
+    assert [entry.number for entry in entries] == list(range(1, 2 * THREADS + 1))
+    assert sorted(int(number or 0) for _, number in answers) == list(range(1, 2 * THREADS + 1))
+    assert all((status == 503) is (int(number or 0) <= THREADS // 2) for status, number in answers)
 
 
 def test_a_refused_port_refuses() -> None:
@@ -226,9 +228,7 @@ def test_connecting_to_a_black_hole_hangs() -> None:
 
 @pytest.mark.parametrize("step", ["openai", "anthropic"])
 @pytest.mark.parametrize(("said", "asked"), [("", True), ("~stream", False), ("", False)])
-def test_services_answer_or_stream_as_they_are_asked(
-    server: Server, step: str, said: str, asked: bool
-) -> None:
+def test_services_answer_or_stream_as_requested(server: Server, step: str, said: str, asked: bool) -> None:
     streamed = asked or bool(said)
     with Client(server) as client:
         body = json.dumps({"model": "m-1", "stream": asked}).encode()
@@ -246,7 +246,7 @@ def test_services_answer_or_stream_as_they_are_asked(
 
 
 @pytest.mark.parametrize(("body", "step"), [(b"no JSON", "openai"), (b"[1]", "anthropic"), (b"", "openai")])
-def test_services_answer_whatever_they_are_asked(server: Server, body: bytes, step: str) -> None:
+def test_services_answer_requests_without_valid_json(server: Server, body: bytes, step: str) -> None:
     with Client(server) as client:
         got = client.ask(server.url(step), "POST", body).read()
     assert json.loads(got)["model"] == "scripted"

@@ -1,4 +1,4 @@
-"""The faults of the misbehaving server, byte by byte; it never outlives its ``with``."""
+"""The faults of the misbehaving server, byte by byte; at the end of its ``with`` it always stops."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def request(url: str, body: bytes = b"", *lines: str) -> bytes:
 
 
 def everything(sock: socket.socket, last: bytes | None = None) -> tuple[bytes, str]:
-    """Read to the end, and return the kind of end: silence is a short while without bytes after ``last``."""
+    """Return all received bytes and how they ended: ``end``, ``reset`` or, after ``last``, ``silence``."""
     data = bytearray()
     try:
         while True:
@@ -61,7 +61,7 @@ def everything(sock: socket.socket, last: bytes | None = None) -> tuple[bytes, s
 def answered(
     server: Server, script: str, body: bytes = b"", last: bytes | None = None
 ) -> tuple[str, bytes, str]:
-    """Send one request; return the head, the received part of the body, and the end."""
+    """Send one request, and return the head, the received part of the body, and how it ended."""
     with connected(server) as sock:
         sock.sendall(request(server.url(script), body))
         data, end = everything(sock, last)
@@ -104,7 +104,7 @@ def answered(
         ("sse~events=0~close", b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n", "end"),
     ],
 )
-def test_a_body_breaks_where_it_was_told_to(server: Server, step: str, body: bytes, end: str) -> None:
+def test_a_body_breaks_at_the_given_byte(server: Server, step: str, body: bytes, end: str) -> None:
     head, got, ended = answered(server, step, last=b"\r\n\r\n" + body if end == "silence" else None)
     assert head.startswith(f"HTTP/1.1 {step[:3] if step[0].isdigit() else 200} ")
     assert ended == end
@@ -116,11 +116,11 @@ def test_a_body_breaks_where_it_was_told_to(server: Server, step: str, body: byt
     [
         ("200~body=abcdefgh~cut=3", "8"),
         ("200~body=abcdefgh~rst=7", "8"),
-        ("200~body=abcdefgh~rst=8", "9"),  # lengthened: with 8 bytes there would be no fault
+        ("200~body=abcdefgh~rst=8", "9"),  # longer than the body, or there would be no fault
         ("200~body=abcdefgh~cut=20", "21"),
     ],
 )
-def test_a_broken_body_was_announced_in_full(server: Server, step: str, announced: str) -> None:
+def test_a_broken_body_has_its_full_content_length(server: Server, step: str, announced: str) -> None:
     head, _, _ = answered(server, step)
     assert f"\r\nContent-Length: {announced}" in head
 
@@ -144,7 +144,7 @@ def test_a_broken_body_was_announced_in_full(server: Server, step: str, announce
         ("garbage", "\x00ÿþ this is no HTTP \x16\x03\x01", "end"),
     ],
 )
-def test_there_may_be_half_an_answer_or_none(server: Server, step: str, head: str, end: str) -> None:
+def test_a_response_may_break_in_its_head_or_before(server: Server, step: str, head: str, end: str) -> None:
     last = head.encode() if end == "silence" else None
     got, body, ended = answered(server, step, b"hello", last)
     assert (body, ended) == (b"", end)
@@ -163,7 +163,9 @@ def test_there_may_be_half_an_answer_or_none(server: Server, step: str, head: st
         ("garbage", b"hello"),
     ],
 )
-def test_the_body_of_a_request_is_read_or_not(server: Server, step: str, body: bytes) -> None:
+def test_the_body_of_a_request_is_read_unless_the_step_forbids(
+    server: Server, step: str, body: bytes
+) -> None:
     url = server.url(f"{step}~close" if step == "200" else step)
     with connected(server) as sock:
         sock.sendall(request(url, b"hello"))
@@ -173,7 +175,7 @@ def test_the_body_of_a_request_is_read_or_not(server: Server, step: str, body: b
 
 
 @pytest.mark.parametrize(("step", "framing"), [("200~size=7", "Content-Length: 7"), ("sse", "chunked")])
-def test_a_head_request_gets_the_head_alone(server: Server, step: str, framing: str) -> None:
+def test_a_head_request_gets_no_body(server: Server, step: str, framing: str) -> None:
     with connected(server) as sock:
         sock.sendall(request(server.url(f"{step}~close"), b"").replace(b"POST", b"HEAD", 1))
         answer, end = everything(sock)
@@ -182,7 +184,7 @@ def test_a_head_request_gets_the_head_alone(server: Server, step: str, framing: 
 
 
 @pytest.mark.parametrize("step", ["200~close", "200~cut=3", "close", "garbage", "200~badchunk=1"])
-def test_an_end_is_no_reset_and_the_connection_is_open_until_both_sides_have_closed(step: str) -> None:
+def test_a_connection_closed_by_the_server_stays_half_open(step: str) -> None:
     with Server() as server:
         with connected(server) as sock:
             sock.sendall(request(server.url(step)))
@@ -193,7 +195,7 @@ def test_an_end_is_no_reset_and_the_connection_is_open_until_both_sides_have_clo
         server.wait_until_open(0)
 
 
-def test_an_early_answer_comes_while_the_body_is_being_sent(server: Server) -> None:
+def test_an_early_response_is_sent_before_the_body_is_read(server: Server) -> None:
     url = server.url("503~early~body=enough")
     with connected(server) as sock:
         sock.sendall(request(url, b"", "Transfer-Encoding: chunked"))
@@ -209,7 +211,7 @@ def test_the_first_connections_can_be_reset_at_once() -> None:
         ends = list[str]()
         for _ in range(3):
             try:
-                with connected(server) as sock:  # even this may come too late
+                with connected(server) as sock:  # the reset may arrive before this returns
                     sock.sendall(request(url))
                     ends.append(everything(sock)[1])
             except (ConnectionResetError, BrokenPipeError):
@@ -233,14 +235,14 @@ def test_the_first_connections_can_be_reset_at_once() -> None:
         (CHUNKED + b"2\r\nabc\r\n", b"400"),
     ],
 )
-def test_what_is_no_request_is_rejected(server: Server, sent: bytes, status: bytes) -> None:
+def test_an_invalid_request_is_rejected(server: Server, sent: bytes, status: bytes) -> None:
     with connected(server) as sock:
         sock.sendall(sent)
         answer, end = everything(sock)
     assert (answer[9:12], end) == (status, "end")
 
 
-def test_a_request_that_breaks_off_is_written_down_as_far_as_it_came() -> None:
+def test_a_truncated_request_is_recorded_as_incomplete() -> None:
     with Server() as server:
         url = server.url("200")
         with connected(server) as sock:
@@ -251,7 +253,7 @@ def test_a_request_that_breaks_off_is_written_down_as_far_as_it_came() -> None:
     assert (entry.body, entry.complete) == (b"half", False)
 
 
-def test_requests_may_be_sent_before_the_answers_are_read(server: Server) -> None:
+def test_pipelined_requests_are_answered(server: Server) -> None:
     url = server.url("200~body=a,200~body=b~drip=0.001,200~body=c~close")
     with connected(server) as sock:
         sock.sendall(request(url, b"1") + request(url, b"2") + request(url, b"3"))
@@ -261,7 +263,7 @@ def test_requests_may_be_sent_before_the_answers_are_read(server: Server) -> Non
 
 
 @pytest.mark.parametrize("step", WAITING)
-def test_waiting_ends_when_the_client_goes_away(step: str) -> None:
+def test_a_stalled_response_ends_when_the_client_disconnects(step: str) -> None:
     with Server() as server:
         url = server.url(step)
         with connected(server) as sock:
@@ -271,13 +273,15 @@ def test_waiting_ends_when_the_client_goes_away(step: str) -> None:
         server.wait_until_open(0)
 
 
-def test_whatever_goes_on_the_server_can_stop_and_leaves_no_thread() -> None:
+def test_a_busy_server_stops_and_leaves_no_thread() -> None:
     before = set(threading.enumerate())
     with ExitStack() as clients:
         with Server() as server:
             socks = [clients.enter_context(connected(server)) for _ in range(2 * len(WAITING) + 4)]
             asked = [*map(server.url, WAITING * 2), server.url("200~size=90000000"), server.url("200")]
-            for sock, url in zip(socks, asked, strict=False):  # the last two: too large to be sent, answered
+            for sock, url in zip(
+                socks, asked, strict=False
+            ):  # the last two: a response too large to be sent at once, and a complete one
                 sock.sendall(request(url))
             socks[-1].sendall(request(server.url("200"), b"half", "Content-Length: 8"))  # socks[-2] is idle
             for url in asked:

@@ -1,4 +1,4 @@
-"""Scripts of the misbehaving server are read exactly, and what cannot be read is refused with a reason."""
+"""Scripts of the misbehaving server: parsing, and errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from tests.support.servers.script import Fault
         ("200~ra=1%0D%0AX: 2", "line break"),
     ],
 )
-def test_a_script_that_cannot_be_read_says_why(script: str, why: str) -> None:
+def test_an_invalid_script_raises_with_a_reason(script: str, why: str) -> None:
     with pytest.raises(ValueError, match=re.escape(why)):
         parse(script)
     with Server() as server, closing(HTTPConnection("127.0.0.1", server.port, timeout=30)) as client:
@@ -69,7 +69,7 @@ def test_a_script_that_cannot_be_read_says_why(script: str, why: str) -> None:
         assert server.ledger("mine") == []
 
 
-def test_a_step_is_read_into_what_it_says() -> None:
+def test_steps_are_parsed() -> None:
     first, second, third = parse("503~ra=2~cut=3,rsthead=9*2")
     assert (first.status, first.headers, first.fault) == (503, (("Retry-After", "2"),), Fault("cut", 3))
     assert second is third
@@ -83,6 +83,6 @@ def test_any_text_is_a_script_or_an_error(script: str) -> None:
 
 
 @given(text())
-def test_any_text_can_be_a_value(said: str) -> None:
-    (step,) = parse(f"200~body={value(said)}")
-    assert step.body == said.encode()
+def test_any_text_can_be_a_value(written: str) -> None:
+    (step,) = parse(f"200~body={value(written)}")
+    assert step.body == written.encode()

@@ -64,7 +64,7 @@ def nothing() -> None:
 
 
 async def anothing() -> None:
-    """Return nothing, later."""
+    """Return nothing, in async code."""
 
 
 def run(awaited: Coroutine[Any, Any, object]) -> None:
@@ -98,7 +98,7 @@ def test_call_of_a_coroutine_function() -> None:
     run(main())
 
 
-def test_wrong_arguments_of_calls_are_seen() -> None:
+def test_wrong_arguments_of_calls_are_reported() -> None:
     with pytest.raises(TypeError):
         POLICY.call(download)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     with pytest.raises(TypeError):
@@ -195,11 +195,11 @@ def test_async_block() -> None:
 
 
 def returned_from_a_block() -> bytes:
-    """Know that an attempt may swallow an error, so that the end can be reached."""
+    """Return from inside a block; an attempt may swallow an error, so the code after it is reachable."""
     for attempt in POLICY:
         with attempt:
             return download("a")
-    raise AssertionError  # without this line both checkers miss a return
+    raise AssertionError  # without this line both type checkers report a missing return
 
 
 def test_returning_from_a_block() -> None:
@@ -241,7 +241,7 @@ def test_variant() -> None:
     run(main())
 
 
-def test_wrong_options_of_variants_are_seen() -> None:
+def test_wrong_options_of_variants_are_reported() -> None:
     with pytest.raises(TypeError):
         redouble.variant(fetch, attempt=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     with pytest.raises(TypeError):
@@ -252,11 +252,11 @@ def test_wrong_options_of_variants_are_seen() -> None:
         redouble.variant(fetch, attempts=1)(1, 2)  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue]
 
 
-# ------------------------------------------------------------------- what users write
+# ------------------------------------------------------------------- user-defined objects
 
 
 class Bucket:
-    """A budget of one's own: has the methods, inherits nothing."""
+    """A user-defined budget: has the methods, and inherits nothing."""
 
     def start(self, now: float, /) -> None: ...
     def failed(self, kind: Kind, now: float, /) -> None: ...
@@ -297,7 +297,7 @@ def watch(event: Event) -> None:
     assert_type(event.labels, Mapping[str, str])
 
 
-def test_what_users_write() -> None:
+def test_user_defined_budgets_gates_clocks_rules_and_observers() -> None:
     policy = Retry(on=Patient(), budget=Bucket(), clock=Still(), before_attempt=watch, on_success=watch)
     assert_type(policy.call(download, "a"), bytes)
     assert_type((Door() | policy).call(download, "a"), bytes)

@@ -80,7 +80,7 @@ def test_decorating_by_hand() -> None:
         assert_type(wrapped(1, "y", 2.0, flag=True, z=b""), list[int])
 
 
-def test_wrong_arguments_are_seen() -> None:
+def test_wrong_arguments_are_reported() -> None:
     with pytest.raises(TypeError):
         bare()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     with pytest.raises(TypeError):
@@ -93,7 +93,7 @@ def takes(fn: Callable[[str], bytes]) -> bytes:
     return fn("a")
 
 
-def test_they_can_be_passed_on() -> None:
+def test_decorated_functions_can_be_passed_on() -> None:
     assert_type(takes(bare), bytes)
     assert_type(takes(functools.partial(by_value, chunk=2)), bytes)
     assert_type(takes(POLICY(functools.partial(by_value, chunk=2))), bytes)
@@ -139,8 +139,8 @@ def test_coroutine_functions() -> None:
     unused.close()
 
 
-def test_a_coroutine_function_is_no_plain_one() -> None:
-    # mypy: the argument; pyright: the same under its own name
+def test_a_coroutine_function_is_not_accepted_as_a_plain_one() -> None:
+    # both checkers report the argument
     wrong = takes(abare)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert asyncio.iscoroutine(wrong)
     wrong.close()
@@ -248,11 +248,11 @@ def test_overloads() -> None:
         return text
 
     assert_type(parse("a"), str)
-    wrapped = POLICY(parse)  # all overloads of a function survive
+    wrapped = POLICY(parse)  # all overloads of the function are kept
     assert_type(wrapped(b"a"), bytes)
 
 
-def test_wrong_arguments_of_methods_are_seen() -> None:
+def test_wrong_arguments_of_methods_are_reported() -> None:
     with pytest.raises(TypeError):
         Client().get()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     with pytest.raises(TypeError):
@@ -294,7 +294,7 @@ def test_callable_objects_keep_their_type() -> None:
     assert_type(POLICY(Fetcher())("a"), bytes)
 
 
-# ------------------------------------------------------------------ layers of one's own
+# ------------------------------------------------------------------ user-defined layers
 
 
 def test_layers_and_decorators_of_decorators() -> None:

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.one_python
 RATE = RateLimit(1000, burst=1000)
 ADAPTIVE = AdaptiveRate()
 CONCURRENCY = AdaptiveConcurrency()
-THROTTLE = Throttle(on=OSError)  # which no test here raises, so that none is refused for another one
+THROTTLE = Throttle(on=OSError)  # no test raises OSError, so the throttle never rejects
 HEDGE = Hedge(60)
 CHAOS = Chaos(latency=0)
 
@@ -113,7 +113,7 @@ class Client:
 
     @CHAOS
     @staticmethod
-    def of_nobody(url: str) -> bytes:
+    def static(url: str) -> bytes:
         return url.encode()
 
 
@@ -121,10 +121,10 @@ def run(main: Coroutine[Any, Any, object]) -> None:
     asyncio.run(main)
 
 
-# ------------------------------------------------------------------------------- all of them
+# ------------------------------------------------------------------------------- all layers
 
 
-def test_what_is_guarded_keeps_its_type() -> None:
+def test_decorated_functions_keep_their_types() -> None:
     async def main() -> None:
         assert_type(await aguarded("a", chunk=2), bytes)
         assert_type(await Client().aget("a"), bytes)
@@ -138,7 +138,7 @@ def test_what_is_guarded_keeps_its_type() -> None:
     assert_type(Client().get("a"), bytes)
     assert_type(next(Client().lines("a")), str)
     assert_type(Client.of_class("a"), bytes)
-    assert_type(Client.of_nobody("a"), bytes)
+    assert_type(Client.static("a"), bytes)
     for layer in (RATE, ADAPTIVE, CONCURRENCY, THROTTLE, CHAOS, KEYED):
         assert_type(layer.call(download, "a", chunk=2), bytes)
         assert_type(layer | Retry(), Pipeline)
@@ -147,14 +147,14 @@ def test_what_is_guarded_keeps_its_type() -> None:
 
 
 @pytest.mark.parametrize("layer", [RATE, ADAPTIVE, CONCURRENCY, THROTTLE, CHAOS, KEYED])
-def test_wrong_calls_of_what_is_guarded(layer: Layer) -> None:
+def test_wrong_calls_through_a_layer_are_reported(layer: Layer) -> None:
     with pytest.raises(TypeError):
         layer.call(download, "a", size=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     with pytest.raises(TypeError):
         layer(download)(chunk=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
-def test_wrong_calls() -> None:
+def test_wrong_calls_of_decorated_functions_are_reported() -> None:
     with pytest.raises(TypeError):
         guarded()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     with pytest.raises(TypeError):
@@ -177,7 +177,7 @@ def test_blocks() -> None:
         pass
 
 
-# ------------------------------------------------------------------------------ one by one
+# ------------------------------------------------------------------------------ each layer
 
 
 def test_rates() -> None:

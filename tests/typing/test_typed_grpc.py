@@ -53,12 +53,12 @@ def test_service_configs() -> None:
 
 
 @pytest.mark.parametrize("make", [interceptors, aio_interceptors])
-def test_what_is_no_policy(make: Any) -> None:
+def test_a_wrong_policy_raises(make: Any) -> None:
     with pytest.raises(TypeError):
         make(Retry)
 
 
-def test_what_type_checkers_refuse() -> None:
+def test_wrong_policies_are_reported() -> None:
     with pytest.raises(TypeError):
         interceptors(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError):

@@ -82,7 +82,7 @@ class Client:
 
     @Fallback(value=b"")
     @staticmethod
-    def of_nobody(url: str) -> bytes:
+    def static(url: str) -> bytes:
         return url.encode()
 
 
@@ -93,7 +93,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 # ------------------------------------------------------------------------------- layers
 
 
-def test_what_is_guarded_keeps_its_type() -> None:
+def test_decorated_functions_keep_their_types() -> None:
     async def main() -> None:
         assert_type(await aguarded("a", chunk=2), bytes)
         assert_type(await Client().aget("a"), bytes)
@@ -104,7 +104,7 @@ def test_what_is_guarded_keeps_its_type() -> None:
     assert_type(next(dialogue("a")), str)
     assert_type(Client().get("a"), bytes)
     assert_type(Client.of_class("a"), bytes)
-    assert_type(Client.of_nobody("a"), bytes)
+    assert_type(Client.static("a"), bytes)
     for layer in (BULKHEAD, BREAKER, Fallback(value=b"")):
         assert_type(layer.call(download, "a", chunk=2), bytes)
         assert_type(layer | Retry(), Pipeline)
@@ -115,7 +115,7 @@ def test_what_is_guarded_keeps_its_type() -> None:
     run(main())
 
 
-def test_wrong_calls_of_what_is_guarded() -> None:
+def test_wrong_calls_of_decorated_functions_are_reported() -> None:
     with pytest.raises(TypeError):
         Client().get()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     with pytest.raises(TypeError):
@@ -236,7 +236,7 @@ def test_wrong_budgets() -> None:
 
 
 def test_presets() -> None:
-    """They take the options of `Retry`, and nothing else."""
+    """Presets accept the options of `Retry` only."""
     assert_type(presets.http(), Retry)
     assert_type(presets.aws_standard(attempts=5, budget=None), Retry)
     assert_type(presets.httpware(timeout=timedelta(seconds=9)), Retry)

@@ -1,4 +1,4 @@
-"""The types of layers by key, and of presets that hold their rate: by two type checkers, and when run."""
+"""The types of keyed layers and of some presets: by two type checkers, and when run."""
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
 from __future__ import annotations

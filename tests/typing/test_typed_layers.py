@@ -1,4 +1,4 @@
-"""The types of the hooks of layers, of a user's own and of ours: by two type checkers, and when run."""
+"""The types of hooks of user-defined and built-in layers: by two type checkers, and when run."""
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Turnstile(Gate):
 
 @dataclass(frozen=True)
 class Valued(Layer):
-    """A value with a name."""
+    """A layer that is a dataclass with a name."""
 
     limit: int
     name: str | None = None
@@ -119,7 +119,7 @@ def fetch(url: str) -> bytes:
     return url.encode()
 
 
-def test_hooks_of_a_users_own() -> None:
+def test_hooks_of_user_defined_layers() -> None:
     again, turnstile = Again(0.5), Turnstile(3, "typed turnstile")
     pipeline = turnstile | again | Valued(3, "three")
     assert_type(pipeline, Pipeline)
@@ -149,7 +149,7 @@ def test_the_values_that_hooks_exchange() -> None:
     assert WorstCase().within(3).after(2) == (1, 5, 2)
 
 
-def test_hooks_of_ours() -> None:
+def test_hooks_of_built_in_layers() -> None:
     for layer in (Bulkhead(1), CircuitBreaker(), Retry(), Pipeline(), Keyed(str, Retry)):
         assert_type(layer.describe(), str)
         assert_type(layer.traits(), Traits)
@@ -160,7 +160,7 @@ def test_hooks_of_ours() -> None:
     assert_type(Bulkhead(1).snapshot(), Mapping[str, float])
 
 
-def test_what_type_checkers_refuse() -> None:
+def test_wrong_uses_are_reported() -> None:
     with pytest.raises(TypeError):
         Traits(retry=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     with pytest.raises(ValueError, match="register"):

@@ -59,7 +59,7 @@ def run(awaited: Coroutine[Any, Any, object]) -> None:
 # ----------------------------------------------------------------------------- Timeout
 
 
-def test_what_is_limited_keeps_its_type() -> None:
+def test_limited_functions_keep_their_types() -> None:
     async def main() -> None:
         assert_type(await alimited("a", chunk=2), bytes)
         assert_type([line async for line in lines("a")], list[str])
@@ -73,7 +73,7 @@ def test_what_is_limited_keeps_its_type() -> None:
     run(main())
 
 
-def test_wrong_calls_of_what_is_limited() -> None:
+def test_wrong_calls_of_limited_functions_are_reported() -> None:
     with pytest.raises(TypeError):
         limited()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     with pytest.raises(TypeError):
@@ -170,7 +170,7 @@ def test_wrong_deadlines() -> None:
         deadline(seconds=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
-def test_deadlines_and_attempts_are_not_awaited() -> None:
+def test_deadlines_and_attempts_are_no_async_context_managers() -> None:
     async def wrong() -> None:
         async with deadline(2):  # type: ignore[attr-defined]  # pyright: ignore[reportGeneralTypeIssues]
             pass

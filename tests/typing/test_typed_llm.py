@@ -100,7 +100,7 @@ def test_calls_keep_their_types() -> None:
     run(main())
 
 
-def test_generators_keep_theirs() -> None:
+def test_generators_keep_their_types() -> None:
     async def main() -> None:
         assert_type(aspoken("a"), AsyncIterator[str])
         assert_type([word async for word in aspoken("a", times=2)], list[str])
@@ -110,7 +110,7 @@ def test_generators_keep_theirs() -> None:
     run(main())
 
 
-def test_wrong_calls_are_seen() -> None:
+def test_wrong_calls_are_reported() -> None:
     with pytest.raises(TypeError):
         MODEL.call(ask)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     with pytest.raises(TypeError):
@@ -178,7 +178,7 @@ def test_async_streams() -> None:
     run(main())
 
 
-def test_wrong_streams_are_seen() -> None:
+def test_wrong_streams_are_reported() -> None:
     with pytest.raises(TypeError):
         MODEL.stream([1])  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
     MODEL.stream(numbers, size=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
@@ -236,7 +236,7 @@ def test_options() -> None:
     assert_type(table(CutShort()), Verdict | None)
 
 
-def test_wrong_options_are_seen() -> None:
+def test_wrong_options_are_reported() -> None:
     with pytest.raises(TypeError):
         Model("acme")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     with pytest.raises(TypeError):
@@ -269,7 +269,7 @@ def test_spending() -> None:
     assert_type(Usage(1, 2).total, int)
 
 
-def test_what_a_function_is_told() -> None:
+def test_the_types_of_current() -> None:
     @MODEL
     def inside() -> Call:
         call = current()

@@ -135,7 +135,7 @@ def test_wrong_options() -> None:
 
 
 def test_wrong_options_of_the_decorator() -> None:
-    """They are the options of `Retry`, captured once."""
+    """They are the options of `Retry`."""
     with pytest.raises(TypeError):
         redouble.retry(attempts="3")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError):
@@ -146,7 +146,7 @@ def test_wrong_options_of_the_decorator() -> None:
         redouble.retry(OSError, attempts=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 
 
-def test_a_policy_does_not_change() -> None:
+def test_a_policy_is_frozen() -> None:
     policy: Any = Retry()
     with pytest.raises(AttributeError):
         policy.attempts = 3

@@ -88,7 +88,7 @@ def test_async_functions() -> None:
     run(main())
 
 
-def test_wrong_arguments_are_seen() -> None:
+def test_wrong_arguments_are_reported() -> None:
     with pytest.raises(TypeError):
         lines()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     with pytest.raises(TypeError):
@@ -174,7 +174,7 @@ def test_async_stream() -> None:
     run(main())
 
 
-def test_wrong_streams_are_seen() -> None:
+def test_wrong_streams_are_reported() -> None:
     with pytest.raises(TypeError):
         POLICY.stream([1])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError):
@@ -243,7 +243,7 @@ def test_async_enter() -> None:
     run(main())
 
 
-def test_wrong_arguments_of_entering_are_seen() -> None:
+def test_wrong_arguments_of_enter_are_reported() -> None:
     with pytest.raises(TypeError), POLICY.enter(Connection):  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
         pass
     with pytest.raises(TypeError), POLICY.enter(managed, 1, 2):  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue]

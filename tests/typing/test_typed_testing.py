@@ -45,7 +45,7 @@ def test_virtual_time() -> None:
 
 
 def test_moving_the_clock_by_a_timedelta() -> None:
-    """It is accepted in place of a duration."""
+    """`advance` accepts it like a number of seconds."""
     with virtual_time() as clock:
         clock.advance(timedelta(minutes=1))
         assert clock.now() == 60
@@ -69,7 +69,7 @@ def test_scripts() -> None:
 
 
 def test_scripts_in_calls() -> None:
-    """They return `Any`; whether they are awaited is known."""
+    """They return `Any`, and their async form an awaitable."""
     with virtual_time():
         assert_type(POLICY.call(Script("fail", ok(3)), "an argument"), Any)
         assert_type(POLICY(Script("fail", ok(3))), Script)
@@ -82,7 +82,7 @@ def test_scripts_in_calls() -> None:
     asyncio.run(main())
 
 
-def test_switches() -> None:
+def test_no_retries_and_attempts() -> None:
     assert_type(no_retries(), Switch[None])
     with attempts(3), no_retries() as nothing:
         assert_type(nothing, None)

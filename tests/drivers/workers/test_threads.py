@@ -195,6 +195,7 @@ def test_an_error_that_is_falsy_or_cannot_be_compared_is_raised() -> None:
 # --------------------------------------------------------------------------------- stress
 
 
+@pytest.mark.stress
 @pytest.mark.usefixtures(switching.__name__)
 @pytest.mark.parametrize("seconds", [10.0, 0.0], ids=["parked", "ending at once"])
 def test_many_jobs_from_many_threads(

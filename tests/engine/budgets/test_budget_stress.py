@@ -25,7 +25,7 @@ from tests.support.fakes import Boom
 from tests.support.thread_switching import everywhere, switching
 from tests.support.virtual_time import at, unwaiting
 
-pytestmark = pytest.mark.usefixtures(switching.__name__)
+pytestmark = [pytest.mark.stress, pytest.mark.usefixtures(switching.__name__)]
 
 THREADS = 8
 ROUNDS = 2500

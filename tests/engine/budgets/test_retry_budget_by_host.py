@@ -77,6 +77,7 @@ def test_concurrent_threads_get_the_same_budget_of_a_host() -> None:
     assert [len(seen) for seen in found.values()] == [1] * len(found)
 
 
+@pytest.mark.stress
 @pytest.mark.usefixtures(switching.__name__)
 def test_concurrent_threads_may_use_more_hosts_than_are_kept() -> None:
     budgets = HostBudgets()

@@ -1,4 +1,4 @@
-"""Bodies of requests: sent again byte for byte, or not at all."""
+"""Bodies of requests are resent byte for byte, or not at all."""
 
 from __future__ import annotations
 
@@ -42,11 +42,12 @@ def bodies(server: Server, url: str) -> list[bytes]:
         (name, kind, script)
         for name, kind in rows(CLIENTS, again)
         for script in ("503*2,200", "429,rst~late,200", "200*2~cut=5,200")
-        if (name, kind, script[:3]) != ("aiohttp", "real file", "200")  # see below
+        if (name, kind, script[:3])
+        != ("aiohttp", "real file", "200")  # see `test_a_file_that_aiohttp_has_closed_is_not_resent`
     ],
 )
-def test_sent_again_whole(server: Server, name: str, kind: str, script: str) -> None:
-    """From where it began: of a file that had been read to its middle, the rest."""
+def test_a_replayable_body_is_resent_whole(server: Server, name: str, kind: str, script: str) -> None:
+    """A file is resent from the position it had at first, which need not be its start."""
     url, body = server.url(script), again(name)[kind]()
     with client(name, POLICY) as http:
         seen = http.request("PUT", url, body=body)
@@ -56,8 +57,8 @@ def test_sent_again_whole(server: Server, name: str, kind: str, script: str) -> 
 
 
 @pytest.mark.parametrize(("name", "kind"), rows(CLIENTS, once))
-def test_never_sent_twice_after_an_answer(server: Server, name: str, kind: str) -> None:
-    """The answer is handed out as it is."""
+def test_a_one_shot_body_is_not_resent_after_a_response(server: Server, name: str, kind: str) -> None:
+    """The caller receives that response."""
     url, body = server.url("503~body=busy,200"), once(name)[kind]()
     with client(name, POLICY) as http:
         seen = http.request("PUT", url, body=body)
@@ -68,8 +69,8 @@ def test_never_sent_twice_after_an_answer(server: Server, name: str, kind: str) 
 
 
 @pytest.mark.parametrize(("name", "kind"), rows(CLIENTS, once))
-def test_never_sent_twice_after_an_error(server: Server, name: str, kind: str) -> None:
-    """The error is the client's own, and says why."""
+def test_a_one_shot_body_is_not_resent_after_an_error(server: Server, name: str, kind: str) -> None:
+    """The client's own error is raised, with a note about the reason."""
     url, body = server.url("rst~late,200"), once(name)[kind]()
     with client(name, POLICY) as http, client(name, bare=True) as bare:
         expected = bare.request("PUT", server.url("rst~late"), body=DATA).error
@@ -85,8 +86,8 @@ def test_never_sent_twice_after_an_error(server: Server, name: str, kind: str) -
 
 @pytest.mark.parametrize("method", ["PUT", "POST"])
 @pytest.mark.parametrize(("name", "kind"), [*rows(CLIENTS, once), *rows(CLIENTS, again)])
-def test_sent_again_if_nothing_was_sent(name: str, kind: str, method: str) -> None:
-    """Whatever the body and the method: the request was never sent."""
+def test_an_unsent_request_is_resent_with_any_body(name: str, kind: str, method: str) -> None:
+    """Whatever its method, because the connection was refused."""
     body = (once(name) | again(name))[kind]()
     with client(name, POLICY) as http:
         seen = http.request(method, f"http://127.0.0.1:{refused_port()}/", body=body)
@@ -95,8 +96,10 @@ def test_sent_again_if_nothing_was_sent(name: str, kind: str, method: str) -> No
 
 
 @pytest.mark.parametrize(("name", "kind"), rows(CLIENTS, once))
-def test_arrives_whole_if_nothing_was_sent_at_first(server: Server, name: str, kind: str) -> None:
-    """Connecting is refused, and then it is not."""
+def test_a_one_shot_body_arrives_whole_after_a_refused_connection(
+    server: Server, name: str, kind: str
+) -> None:
+    """The second attempt can connect."""
     url, body = server.url("200"), once(name)[kind]()
     with (
         opened_later(server.port) as (port, open_up),
@@ -110,7 +113,7 @@ def test_arrives_whole_if_nothing_was_sent_at_first(server: Server, name: str, k
 
 @pytest.mark.parametrize("name", CLIENTS)
 @pytest.mark.parametrize(("what", "sent"), [("json", b'{"a":1}'), ("data", b"a=1")])
-def test_json_and_forms(server: Server, name: str, what: str, sent: bytes) -> None:
+def test_json_and_forms_are_resent(server: Server, name: str, what: str, sent: bytes) -> None:
     url = server.url("503,rst~late,200")
     form: dict[str, Any] = {what: {"a": 1 if what == "json" else "1"}}
     with client(name, POLICY) as http:
@@ -120,7 +123,9 @@ def test_json_and_forms(server: Server, name: str, what: str, sent: bytes) -> No
 
 @pytest.mark.parametrize("name", CLIENTS)
 @pytest.mark.parametrize("body", [b"", None], ids=["empty", "none"])
-def test_no_body_is_no_body_again(server: Server, name: str, body: bytes | None) -> None:
+def test_a_request_without_a_body_is_resent_without_one(
+    server: Server, name: str, body: bytes | None
+) -> None:
     url = server.url("503,rst~late,200")
     with client(name, POLICY) as http:
         assert http.request("PUT", url, body=body).outcome == 200
@@ -129,8 +134,8 @@ def test_no_body_is_no_body_again(server: Server, name: str, body: bytes | None)
 
 
 @pytest.mark.parametrize("name", ["httpx2", "requests", "aiohttp"])
-def test_a_file_that_was_closed_meanwhile_is_not_sent_empty(server: Server, name: str) -> None:
-    """The caller closes the file between two attempts."""
+def test_a_file_that_was_closed_between_attempts_is_not_resent(server: Server, name: str) -> None:
+    """An empty body would be sent."""
     url, body = server.url("503,200"), real()
     with client(name, Retry(attempts=3, backoff=[0, 0], on_failure=lambda _: body.close())) as http:
         seen = http.request("PUT", url, body=body)
@@ -138,8 +143,8 @@ def test_a_file_that_was_closed_meanwhile_is_not_sent_empty(server: Server, name
     assert bodies(server, url) == [DATA]
 
 
-def test_a_file_that_aiohttp_has_closed_is_not_sent_empty(server: Server) -> None:
-    """It closes a file of the caller's with the head of the answer; then a broken answer is final."""
+def test_a_file_that_aiohttp_has_closed_is_not_resent(server: Server) -> None:
+    """It closes the caller's file when the head arrives, so a response that breaks after that is final."""
     url = server.url("200~cut=5,200")
     with client("aiohttp", POLICY) as http, real() as file:
         seen = http.request("PUT", url, body=file)
@@ -151,7 +156,7 @@ def test_a_file_that_aiohttp_has_closed_is_not_sent_empty(server: Server) -> Non
 
 
 def parts(server: Server, url: str) -> list[list[bytes]]:
-    """Take the forms apart that the server has received: the contents of their files."""
+    """Return the contents of the files in each form that the server received."""
     found = list[list[bytes]]()
     for entry in server.ledger(url):
         assert entry.complete
@@ -164,7 +169,7 @@ def parts(server: Server, url: str) -> list[list[bytes]]:
 
 @pytest.mark.parametrize("script", ["503*2,200", "rst*2~late,200"])
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_form_of_bytes_and_files_is_sent_again_whole(server: Server, name: str, script: str) -> None:
+def test_a_form_of_bytes_and_files_is_resent_whole(server: Server, name: str, script: str) -> None:
     url, second = server.url(script), BytesIO(DATA[:7])
     with client(name, POLICY) as http, BytesIO(DATA) as first:
         form = http.run(multipart(name, first, b"bytes", second))
@@ -174,8 +179,8 @@ def test_a_form_of_bytes_and_files_is_sent_again_whole(server: Server, name: str
 
 
 @pytest.mark.parametrize("name", ["aiohttp", "requests"])
-def test_a_form_takes_a_file_from_where_it_was(server: Server, name: str) -> None:
-    """Both httpx libraries send a file from its start, with and without our transport."""
+def test_a_form_resends_a_file_from_its_first_position(server: Server, name: str) -> None:
+    """Both httpx libraries send a file from its start, with and without redouble's transport."""
     url = server.url("503*2,200")
     with client(name, POLICY) as http, real() as file:
         assert file.tell() == len(BEFORE)
@@ -186,8 +191,8 @@ def test_a_form_takes_a_file_from_where_it_was(server: Server, name: str) -> Non
 
 @pytest.mark.parametrize("script", ["503,200", "rst~late,200"])
 @pytest.mark.parametrize("name", [name for name in CLIENTS if name != "requests"])
-def test_a_form_with_one_file_that_goes_only_forward_is_not(server: Server, name: str, script: str) -> None:
-    """Though all the others could be."""
+def test_a_form_with_one_unseekable_file_is_not_resent(server: Server, name: str, script: str) -> None:
+    """Although all other parts could be resent."""
     url = server.url(script)
     with client(name, POLICY) as http:
         form = http.run(multipart(name, b"bytes", Unseekable(), BytesIO(DATA)))
@@ -196,8 +201,8 @@ def test_a_form_with_one_file_that_goes_only_forward_is_not(server: Server, name
     assert parts(server, url) == [[b"bytes", DATA, DATA]]
 
 
-def test_requests_reads_such_a_form_into_memory(server: Server) -> None:
-    """So that it can be sent again after all."""
+def test_requests_resends_a_form_with_an_unseekable_file(server: Server) -> None:
+    """It reads the whole form into memory."""
     url = server.url("503,rst~late,200")
     with client("requests", POLICY) as http:
         assert http.request("PUT", url, files={"f": Unseekable()}).outcome == 200

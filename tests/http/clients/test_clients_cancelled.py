@@ -1,4 +1,4 @@
-"""A call that is cancelled, or interrupted, ends where it is: nothing is retried, nothing is kept."""
+"""A cancelled or interrupted call ends at once: nothing is retried, and its connection is closed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.http.clients import ASYNC_CLIENTS, Client, client
 from tests.support.servers import Server, black_hole
 
 LARGE = 20_000_000
-MOMENTS = 20  # turns of the loop until a client is sure to wait where it is meant to
+MOMENTS = 20  # iterations of the event loop after which the client certainly waits at the intended place
 
 
 @pytest.fixture
@@ -35,10 +35,10 @@ def server() -> Iterator[Server]:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a call is when it is cancelled."""
+    """The moment at which a call is cancelled."""
 
     script: str
-    requests: int  # that have arrived by then
+    requests: int  # requests that the server has received by then
     upload: bool = False
     stream: bool = False
 
@@ -60,12 +60,12 @@ CASES = [
     (name, place)
     for name in ASYNC_CLIENTS
     for place in PLACES
-    if place != "sending" or not name.endswith("trio")  # which complains of a generator of httpx's own
+    if place != "sending" or not name.endswith("trio")  # Trio warns about an async generator of httpx
 ]
 
 
 def cancelled(http: Client, call: Callable[[], Any], arrived: Callable[[], object]) -> list[str]:
-    """Start a call, cancel it after an event, and return how it ended."""
+    """Start a call, cancel it after ``arrived`` has returned, and return how it ended."""
     ended: list[str] = []
 
     async def inside() -> None:
@@ -99,7 +99,7 @@ def cancelled(http: Client, call: Callable[[], Any], arrived: Callable[[], objec
 
 
 def calling(http: Client, url: str, place: Place) -> Callable[[], Any]:
-    """Return what makes the call and reads the answer."""
+    """Return a function that sends a request and reads the response."""
 
     async def call() -> None:
         body = b"x" * LARGE if place.upload else b""
@@ -118,10 +118,8 @@ def calling(http: Client, url: str, place: Place) -> Callable[[], Any]:
 
 @pytest.mark.parametrize(("name", "place"), CASES)
 @pytest.mark.parametrize("limit", [None, 1000.0], ids=["", "limited"])
-def test_a_cancelled_call_ends_where_it_is(
-    server: Server, name: str, place: str, limit: float | None
-) -> None:
-    """Its connection is closed, no retry is paid for, and the pool of one is free for the next call."""
+def test_a_cancelled_call_ends_at_once(server: Server, name: str, place: str, limit: float | None) -> None:
+    """Its connection is closed, no further grant is spent, and the pool of one serves the next call."""
     at, ledger = PLACES[place], Ledger()
     url = server.url(at.script)
     given_up = list[object]()
@@ -138,8 +136,8 @@ def test_a_cancelled_call_ends_where_it_is(
 
 @pytest.mark.parametrize("name", ASYNC_CLIENTS)
 @pytest.mark.parametrize("script", ["503", "503~size=100000", "rst", "200~cut=0"])
-def test_a_call_that_is_cancelled_in_its_delay(server: Server, name: str, script: str) -> None:
-    """The retry never starts, so what it was granted goes back; large answers are closed too."""
+def test_cancellation_during_a_delay_refunds_the_grant(server: Server, name: str, script: str) -> None:
+    """The retry never starts; a large response is closed too."""
     ledger, sleeping = Ledger(), threading.Event()
     policy = Retry(backoff=[1000], give_up_after=None, budget=ledger, on_retry=lambda event: sleeping.set())
     url = server.url(script)
@@ -154,7 +152,7 @@ def test_a_call_that_is_cancelled_in_its_delay(server: Server, name: str, script
 
 
 @pytest.mark.parametrize("name", ASYNC_CLIENTS)
-def test_a_call_that_is_cancelled_while_it_connects(server: Server, name: str) -> None:
+def test_cancellation_while_connecting_frees_the_pool(server: Server, name: str) -> None:
     began = threading.Event()
     policy = Retry(backoff=[0] * 9, before_attempt=lambda event: began.set())
     with black_hole() as port, client(name, policy, pool=1) as http:
@@ -165,8 +163,8 @@ def test_a_call_that_is_cancelled_while_it_connects(server: Server, name: str) -
 
 
 @pytest.mark.parametrize("name", ASYNC_CLIENTS)
-def test_a_call_that_is_cancelled_while_it_waits_for_the_pool(server: Server, name: str) -> None:
-    """The one that has the connection does not notice."""
+def test_cancellation_while_waiting_for_the_pool_leaves_other_calls_alone(server: Server, name: str) -> None:
+    """The call that holds the connection completes."""
     url, began = server.url("200~size=9~drip=0.02"), threading.Event()
     policy = Retry(backoff=[0] * 9, before_attempt=lambda event: began.set())
     with client(name, policy, pool=1) as http:
@@ -178,7 +176,7 @@ def test_a_call_that_is_cancelled_while_it_waits_for_the_pool(server: Server, na
         other = server.url("200")
         ended = cancelled(http, calling(http, other, Place("", 0)), lambda: began.wait(30))
         busy.join()
-        assert ended == ["cancelled"] or len(server.ledger(other)) == 1  # it was quicker than we were
+        assert ended == ["cancelled"] or len(server.ledger(other)) == 1  # it ended before the cancellation
         assert [(one.outcome, len(one.content)) for one in seen] == [(200, 9)]
         assert http.get(server.url("200")).outcome == 200
 
@@ -187,14 +185,14 @@ def test_a_call_that_is_cancelled_while_it_waits_for_the_pool(server: Server, na
 
 
 class Interrupted(Clock):
-    """Ctrl-C in every delay."""
+    """A clock on which every delay raises KeyboardInterrupt."""
 
     def sleep(self, seconds: float) -> None:
         raise KeyboardInterrupt
 
 
 class Breaking:
-    """A body that ends in Ctrl-C, and remembers that it was closed."""
+    """A body that raises KeyboardInterrupt after some bytes, and records whether it was closed."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -208,11 +206,11 @@ class Breaking:
 
 
 class Body(Breaking, httpx2.SyncByteStream):
-    """The same for httpx2."""
+    """Such a body for httpx2."""
 
 
 @pytest.mark.parametrize("status", [200, 404, 503])
-def test_ctrl_c_in_a_body_closes_it(status: int) -> None:
+def test_keyboard_interrupt_in_a_body_closes_it(status: int) -> None:
     sent, body = list[object](), Body()
 
     def handle(request: httpx2.Request) -> httpx2.Response:
@@ -228,7 +226,7 @@ def test_ctrl_c_in_a_body_closes_it(status: int) -> None:
 
 @pytest.mark.parametrize("name", ["httpx2", "requests"])
 @pytest.mark.parametrize("script", ["503", "503~size=100000", "rst", "200~cut=0"])
-def test_ctrl_c_in_a_delay(server: Server, name: str, script: str) -> None:
+def test_keyboard_interrupt_in_a_delay_refunds_the_grant(server: Server, name: str, script: str) -> None:
     ledger = Ledger()
     policy = Retry(backoff=[1] * 9, clock=Interrupted(), budget=ledger, give_up_after=None)
     url = server.url(script)
@@ -243,8 +241,8 @@ def test_ctrl_c_in_a_delay(server: Server, name: str, script: str) -> None:
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, GeneratorExit])
-def test_what_stops_the_program_is_never_judged(stop: type[BaseException]) -> None:
-    """Whatever the client was doing."""
+def test_rules_are_not_asked_about_base_exceptions(stop: type[BaseException]) -> None:
+    """KeyboardInterrupt, SystemExit and GeneratorExit are raised at once."""
     judged, sent = list[object](), list[object]()
 
     def handle(request: Any) -> Any:

@@ -55,7 +55,7 @@ async def with_aiohttp(url: str, policy: Any, read: Callable[[Any], Any]) -> Any
 # ------------------------------------------------------------------------------- policies
 
 
-def test_what_a_policy_returns_has_to_be_an_answer(server: Server) -> None:
+def test_a_policy_must_return_a_response(server: Server) -> None:
     odd = Fallback(value="x", on=Exception) | POLICY
     url = server.url("503")
     with (
@@ -69,7 +69,7 @@ def test_what_a_policy_returns_has_to_be_an_answer(server: Server) -> None:
         asyncio.run(with_aiohttp(url, odd, lambda response: response.read()))
 
 
-def test_what_was_looked_at_is_read_as_ever(server: Server) -> None:
+def test_a_response_that_a_rule_inspected_can_be_read(server: Server) -> None:
     with httpx2.Client(transport=redouble.httpx2.Transport(LOOKED_AT)) as client:
         with client.stream("GET", server.url("200~body=abc")) as response:
             assert b"".join(response.iter_raw()) == b"abc"
@@ -86,14 +86,14 @@ def test_what_was_looked_at_is_read_as_ever(server: Server) -> None:
     assert found == b"abc"
 
 
-def test_an_answer_that_a_policy_wraps_is_closed(server: Server) -> None:
+def test_wrapping_a_failed_response_in_an_error_closes_it(server: Server) -> None:
     wrapping = Retry(attempts=1, wrap=True)
     with session(wrapping) as made, pytest.raises(errors.AttemptsExhausted):
         made.get(server.url("503~size=200000"), stream=True)
     server.wait_until_open(0)
 
 
-def test_a_client_that_is_closed_while_we_wait_sends_no_more(server: Server) -> None:
+def test_a_client_closed_during_a_delay_sends_no_more(server: Server) -> None:
     urls = [server.url("503,200") for _ in range(4)]
 
     closing_client = Retry(backoff=[0], on_retry=lambda _: client.close())
@@ -117,14 +117,14 @@ def test_a_client_that_is_closed_while_we_wait_sends_no_more(server: Server) -> 
     assert [len(server.ledger(url)) for url in urls] == [1, 1, 1, 1]
 
 
-def test_one_of_ours_inside_another_is_refused() -> None:
+def test_a_transport_around_another_one_of_redouble_is_refused() -> None:
     with pytest.raises(ValueError, match="attempts would multiply"):
         redouble.httpx2.Transport(wrapped=redouble.httpx2.Transport())
     with pytest.raises(ValueError, match="attempts would multiply"):
         redouble.requests.Adapter(wrapped=redouble.requests.Adapter())
 
 
-def test_a_transport_under_the_other_library_says_so() -> None:
+def test_a_transport_under_a_client_of_the_other_library_raises() -> None:
     with pytest.raises(TypeError, match=r"redouble.httpx2 is under a client of httpx: use redouble.httpx"):
         redouble.httpx2.Transport().handle_request(cast("Any", httpx.Request("GET", "http://h/")))
 
@@ -137,16 +137,16 @@ def test_a_transport_of_the_other_colour_is_refused(ours: Any, library: Any) -> 
         ours.AsyncTransport(wrapped=library.HTTPTransport())
 
 
-def test_a_rule_that_was_not_called_says_so() -> None:
+def test_http_rule_without_parentheses_raises() -> None:
     with pytest.raises(TypeError, match=r"write on=redouble.http.rule\(\)"):
-        http.rule(cast("Any", ValueError()))  # what the engine would pass
+        http.rule(cast("Any", ValueError()))  # as the engine would call it with ``on=http.rule``
 
 
-def test_a_rule_for_answers_alone() -> None:
+def test_a_rule_without_errors_has_no_opinion_on_them() -> None:
     assert http.rule(errors=())(ConnectionError()) is None
 
 
-def test_an_error_without_a_text_is_shown() -> None:
+def test_an_error_whose_str_raises_is_shown() -> None:
     class Odd(Exception):
         def __str__(self) -> str:
             raise ValueError
@@ -176,7 +176,7 @@ class Broken(httpx2.SyncByteStream):
         self.closed = True
 
 
-def test_ctrl_c_while_a_body_is_looked_at_closes_it() -> None:
+def test_keyboard_interrupt_while_a_body_is_prefetched_closes_it() -> None:
     body = Broken()
     wrapped = httpx2.MockTransport(lambda _: httpx2.Response(200, stream=body))
     transport = redouble.httpx2.Transport(LOOKED_AT, wrapped=wrapped)
@@ -186,7 +186,7 @@ def test_ctrl_c_while_a_body_is_looked_at_closes_it() -> None:
 
 
 class Twice(httpx2.SyncByteStream, httpx2.AsyncByteStream):
-    """A body that can be iterated as often as one likes."""
+    """A body that can be iterated any number of times."""
 
     def __iter__(self) -> Iterator[bytes]:
         yield b"abc"
@@ -195,7 +195,7 @@ class Twice(httpx2.SyncByteStream, httpx2.AsyncByteStream):
         yield b"abc"
 
 
-def test_iterating_a_body_twice_is_for_the_library_to_judge() -> None:
+def test_a_second_iteration_of_a_body_is_left_to_the_library() -> None:
     wrapped = httpx2.MockTransport(lambda _: httpx2.Response(200, stream=Twice()))
     transport = redouble.httpx2.Transport(wrapped=wrapped)
     body: Any = transport.handle_request(httpx2.Request("GET", "http://h/")).stream
@@ -211,18 +211,18 @@ def test_iterating_a_body_twice_is_for_the_library_to_judge() -> None:
     asyncio.run(main())
 
 
-def test_an_answer_in_memory_keeps_its_body() -> None:
+def test_a_response_in_memory_keeps_its_stream() -> None:
     """There is nothing left to receive, so the transport does not wrap the stream."""
     response = httpx2.Response(200, content=b"abc")
     wrapped = httpx2.MockTransport(lambda _: response)
     answer = redouble.httpx2.Transport(wrapped=wrapped).handle_request(httpx2.Request("GET", "http://h/"))
     assert type(answer.stream) is httpx2.ByteStream
-    told = report(answer)
-    assert told is not None
-    assert (answer.read(), told.attempts) == (b"abc", 1)
+    call_report = report(answer)
+    assert call_report is not None
+    assert (answer.read(), call_report.attempts) == (b"abc", 1)
 
 
-def test_who_drops_an_answer_and_reads_it_later(server: Server) -> None:
+def test_reading_after_the_response_was_dropped_raises(server: Server) -> None:
     with httpx2.Client(transport=redouble.httpx2.Transport(POLICY)) as client:
         request = client.build_request("GET", server.url("200~size=200000"))
         response = client.send(request, stream=True)
@@ -234,15 +234,15 @@ def test_who_drops_an_answer_and_reads_it_later(server: Server) -> None:
         stream.close()
 
 
-def test_an_answer_that_was_not_read_can_be_pickled(server: Server) -> None:
+def test_an_unread_response_can_be_pickled(server: Server) -> None:
     transport, url = redouble.httpx2.Transport(POLICY), server.url("200")
     with httpx2.Client(transport=transport) as client, client.stream("GET", url) as response:
         copy: httpx2.Response = pickle.loads(pickle.dumps(response))
     with pytest.raises(httpx2.StreamClosed):
         copy.read()
-    told = report(copy)
-    assert told is not None
-    assert told.attempts == 1
+    call_report = report(copy)
+    assert call_report is not None
+    assert call_report.attempts == 1
 
     async def main() -> None:
         client = httpx2.AsyncClient(transport=redouble.httpx2.AsyncTransport(POLICY))
@@ -254,7 +254,7 @@ def test_an_answer_that_was_not_read_can_be_pickled(server: Server) -> None:
     asyncio.run(main())
 
 
-def test_a_body_of_aiohttp_is_not_sent_for_again_once_it_was_released(server: Server) -> None:
+def test_reading_a_closed_aiohttp_response_does_not_resend_the_request(server: Server) -> None:
     url = server.url("200~size=300000")
 
     async def main() -> None:
@@ -268,7 +268,7 @@ def test_a_body_of_aiohttp_is_not_sent_for_again_once_it_was_released(server: Se
     assert len(server.ledger(url)) == 1
 
 
-def test_the_raw_body_of_a_large_failure_is_all_there(server: Server) -> None:
+def test_the_raw_body_of_a_large_failed_response_is_complete(server: Server) -> None:
     with session(POLICY) as made:
         response = made.get(server.url("503~size=200000~chunked~piece=9000"), stream=True)
         assert len(response.raw.read()) == 200_000
@@ -285,14 +285,14 @@ def test_a_session_can_be_pickled(server: Server) -> None:
         assert copy.get(server.url("503,200")).status_code == 200
 
 
-def test_an_error_of_ours_about_time_is_pickled_as_ours() -> None:
+def test_a_deadline_error_of_a_client_is_unpickled_as_the_base_error() -> None:
     error: Any = timeout_types(requests.Timeout, __name__)[errors.DeadlineExceeded]("late")
     error.request, error.report = object(), None
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy)) == (errors.DeadlineExceeded, "late")
 
 
-def test_a_proxy_is_limited_too(server: Server) -> None:
+def test_connections_to_a_proxy_are_limited_too(server: Server) -> None:
     adapter = HTTPAdapter()
     with session(POLICY, wrapped=adapter) as made:
         made.get("http://example.test/", proxies={"http": server.base})
@@ -301,7 +301,7 @@ def test_a_proxy_is_limited_too(server: Server) -> None:
     assert manager.pool_classes_by_scheme["http"] is _urllib3_sockets.HTTPConnectionPool
 
 
-def test_pools_of_their_own_stay_what_they_are() -> None:
+def test_custom_pool_classes_are_left_alone() -> None:
     manager = urllib3.PoolManager()
     own: Any = {"http": urllib3.HTTPConnectionPool, "https": urllib3.HTTPConnectionPool}
     manager.pool_classes_by_scheme = own
@@ -309,7 +309,7 @@ def test_pools_of_their_own_stay_what_they_are() -> None:
     assert manager.pool_classes_by_scheme is own
 
 
-def test_nobody_waits_for_a_pool_when_the_time_is_up() -> None:
+def test_after_the_deadline_the_pool_is_not_waited_for() -> None:
     pool = _urllib3_sockets.HTTPConnectionPool("h")
     token = SOCKET_DEADLINE.set((0.0, lambda: 1.0))
     try:
@@ -319,7 +319,7 @@ def test_nobody_waits_for_a_pool_when_the_time_is_up() -> None:
         SOCKET_DEADLINE.reset(token)
 
 
-def test_sockets_of_tls_are_limited_and_so_is_what_the_proxy_is_asked(
+def test_tls_sockets_and_the_tunnel_request_of_a_proxy_are_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without a network: the tunnel is requested on a limited socket, TLS starts on the bare one."""

@@ -13,7 +13,7 @@ from tests.support.fakes import Virtual
 from tests.support.http.clients import CLIENTS, Client, Seen, client
 from tests.support.servers import Server, black_hole, refused_port
 
-LONG, SHORT = 30.0, 0.2  # seconds to wait for what comes, and for what does not
+LONG, SHORT = 30.0, 0.2  # timeouts in seconds: never reached, and always reached
 
 # After these the request may have arrived.
 FAULTS = {
@@ -29,7 +29,9 @@ FAULTS = {
     "a chunk that is none": "200~chunked~badchunk=5",
     "a body that breaks while it is unpacked": "200~gzip~size=3000~cut=20",
 }
-WELL = {"a body that breaks while it is unpacked": "200~gzip"}  # as the head says that was handed out
+WELL = {
+    "a body that breaks while it is unpacked": "200~gzip"
+}  # encoded like the first response, whose head was delivered
 STALLS = {"no answer": "stall", "half a head": "stallhead=9", "half a body": "200~stall=5"}
 ALL_FAULTS = [*FAULTS, *(pytest.param(fault, marks=pytest.mark.quiet) for fault in STALLS)]
 
@@ -52,7 +54,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def plain(name: str, method: str, url: str, timeout: tuple[float, float]) -> Seen:
-    """Make the same call without anything of ours."""
+    """Make the same call without redouble."""
     with client(name, bare=True) as http:
         return http.request(method, url, timeout=timeout)
 
@@ -62,11 +64,11 @@ def is_the_client_s_own(seen: Seen, expected: Seen) -> bool:
     return seen.error is not None and type(seen.error) is type(expected.error)
 
 
-# -------------------------------------------------------------------- it may have arrived
+# --------------------------------------------------- the request may have been received
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_after_one_failure_all_is_well(name: str, server: Server, fault: str) -> None:
+def test_a_failure_is_retried_and_the_call_succeeds(name: str, server: Server, fault: str) -> None:
     """Only the report shows the failure."""
     url = server.url(f"{FAULTS[fault]},{WELL.get(fault, '200')}")
     with client(name, Retry(backoff=[0])) as http:
@@ -79,8 +81,8 @@ def test_after_one_failure_all_is_well(name: str, server: Server, fault: str) ->
 
 @pytest.mark.quiet
 @pytest.mark.parametrize("fault", STALLS)
-def test_after_a_silence_all_is_well(name: str, server: Server, fault: str) -> None:
-    """The client's own timeout ends it."""
+def test_a_timeout_of_the_client_is_retried(name: str, server: Server, fault: str) -> None:
+    """The server sends nothing, or only a part of the response."""
     url = server.url(f"{STALLS[fault]},200")
     with client(name, Retry(backoff=[0] * 3)) as http:
         seen = http.get(url, timeout=(LONG, SHORT * 4))
@@ -90,20 +92,20 @@ def test_after_a_silence_all_is_well(name: str, server: Server, fault: str) -> N
 
 
 @pytest.mark.parametrize("fault", ALL_FAULTS)
-def test_the_last_failure_is_the_client_s_own_error(name: str, server: Server, fault: str) -> None:
-    """The error is that of the plain client, with our note and the report."""
+def test_the_last_error_is_the_client_s_own(name: str, server: Server, fault: str) -> None:
+    """It has the type that the plain client raises, with a note and a report."""
     script, timeout = {**FAULTS, **STALLS}[fault], (LONG, SHORT if fault in STALLS else LONG)
     url = server.url(script)
     with client(name, Retry(attempts=2, backoff=[0])) as http:
         seen = http.get(url, timeout=timeout)
     assert is_the_client_s_own(seen, plain(name, "GET", server.url(script), timeout))
     assert (seen.report().reason, seen.report().attempts, len(server.ledger(url))) == ("attempts", 2, 2)
-    assert _told(seen) == ["redouble: gave up after 2 attempts (attempts exhausted)"]
+    assert _notes_without_time(seen) == ["redouble: gave up after 2 attempts (attempts exhausted)"]
 
 
 @pytest.mark.parametrize("fault", ALL_FAULTS)
-def test_a_post_that_may_have_arrived_is_not_sent_again(name: str, server: Server, fault: str) -> None:
-    """The error is the client's own here, too."""
+def test_a_post_that_may_have_been_received_is_not_resent(name: str, server: Server, fault: str) -> None:
+    """The client's own error is raised."""
     script, timeout = {**FAULTS, **STALLS}[fault], (LONG, SHORT if fault in STALLS else LONG)
     url = server.url(f"{script},200")
     with client(name, Retry(backoff=[0] * 3)) as http:
@@ -114,8 +116,8 @@ def test_a_post_that_may_have_arrived_is_not_sent_again(name: str, server: Serve
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_post_with_a_key_is_sent_again(name: str, server: Server, fault: str) -> None:
-    """The server can tell that it is the same."""
+def test_a_post_with_an_idempotency_key_is_resent(name: str, server: Server, fault: str) -> None:
+    """The server can recognise the repetition."""
     url = server.url(f"{FAULTS[fault]},{WELL.get(fault, '200')}")
     with client(name, Retry(backoff=[0])) as http:
         seen = http.request("POST", url, body=b"order", headers={"Idempotency-Key": "42"})
@@ -126,10 +128,10 @@ def test_a_post_with_a_key_is_sent_again(name: str, server: Server, fault: str) 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("fault", ["rst~late", "close~late"])
-def test_a_connection_that_was_used_before_makes_no_difference(
+def test_a_reused_connection_does_not_double_the_attempts(
     name: str, server: Server, method: str, fault: str
 ) -> None:
-    """Some clients reconnect silently then, once per request; it must not double the attempts."""
+    """Some clients reconnect silently after an error on a reused connection, once per request."""
     url = server.url(fault)
     with client(name, Retry(attempts=3, backoff=[0] * 2)) as http:
         for _ in range(2):
@@ -140,12 +142,14 @@ def test_a_connection_that_was_used_before_makes_no_difference(
     assert (seen.report().attempts, len(server.ledger(url))) == (expected, expected)
 
 
-# ------------------------------------------------------------------------ it was not sent
+# ------------------------------------------------------------- the request was not sent
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("where", ["refused", pytest.param("hole", marks=pytest.mark.quiet)])
-def test_what_was_not_sent_is_sent_whatever_its_method(name: str, hole: int, method: str, where: str) -> None:
+def test_an_unsent_request_is_resent_whatever_its_method(
+    name: str, hole: int, method: str, where: str
+) -> None:
     """Nothing listened on the port; the final error is the client's own."""
     url = f"http://127.0.0.1:{hole if where == 'hole' else refused_port()}/"
     timeout = (SHORT if where == "hole" else LONG, LONG)
@@ -153,7 +157,7 @@ def test_what_was_not_sent_is_sent_whatever_its_method(name: str, hole: int, met
         seen = http.request(method, url, timeout=timeout)
     assert is_the_client_s_own(seen, plain(name, method, url, timeout))
     assert (seen.report().reason, seen.report().attempts) == ("attempts", 2)
-    assert _told(seen) == ["redouble: gave up after 2 attempts (attempts exhausted)"]
+    assert _notes_without_time(seen) == ["redouble: gave up after 2 attempts (attempts exhausted)"]
 
 
 class Late:
@@ -182,8 +186,8 @@ class Late:
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
 
 
-def test_a_post_arrives_once_somebody_is_there(name: str) -> None:
-    """It is sent once, after it was not."""
+def test_a_post_is_received_once_the_server_accepts_connections(name: str) -> None:
+    """It is received exactly once."""
     late = Late()
     try:
         with client(name, Retry(attempts=2, backoff=[0], on_retry=late.open)) as http:
@@ -194,7 +198,7 @@ def test_a_post_arrives_once_somebody_is_there(name: str) -> None:
     assert late.received.count(b"order") == 1
 
 
-# --------------------------------------------------------------- failures of a failure
+# --------------------------------------------------- failed responses whose body breaks
 
 
 @pytest.mark.parametrize("fault", ["cut=5", "rst=5", "cut=5~chunked", "size=200000~cut=150000"])
@@ -202,7 +206,7 @@ def test_a_post_arrives_once_somebody_is_there(name: str) -> None:
 def test_a_failed_response_whose_body_breaks_has_a_report(
     name: str, server: Server, fault: str, stream: bool
 ) -> None:
-    """The error of the body is what comes out, as from the plain client, with our note."""
+    """The error of the body is raised, with the type that the plain client raises, and a note."""
     script = f"503~{fault}"
     url = server.url(script)
     with client(name, Retry(attempts=2, backoff=[0])) as http:
@@ -211,7 +215,7 @@ def test_a_failed_response_whose_body_breaks_has_a_report(
         expected = http.get(server.url(script), stream=stream, piece=1000)
     assert is_the_client_s_own(seen, expected)
     assert (seen.report().reason, seen.report().attempts, len(server.ledger(url))) == ("attempts", 2, 2)
-    assert _told(seen) == ["redouble: gave up after 2 attempts (attempts exhausted)"]
+    assert _notes_without_time(seen) == ["redouble: gave up after 2 attempts (attempts exhausted)"]
 
 
 BROKEN_STATUSES: list[tuple[str, int, list[float]]] = [
@@ -224,10 +228,10 @@ BROKEN_STATUSES: list[tuple[str, int, list[float]]] = [
 
 @pytest.mark.parametrize(("script", "requests", "waits"), BROKEN_STATUSES)
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_status_counts_though_its_body_breaks(
+def test_status_and_headers_decide_if_the_body_breaks(
     name: str, server: Server, script: str, requests: int, waits: list[float], stream: bool
 ) -> None:
-    """What the head says is known: how long to wait, and whether to come again."""
+    """``Retry-After`` and ``x-should-retry`` are known from the head."""
     clock = Virtual()
     url = server.url(script)
     with client(name, Retry(backoff=[0], hints=Hints(spread=0), clock=clock)) as http:
@@ -239,7 +243,7 @@ def test_a_status_counts_though_its_body_breaks(
 
 
 def test_neither_note_nor_report_has_secrets(name: str, server: Server) -> None:
-    """Some clients write the whole URL into their errors; that is theirs, and ours has none of it."""
+    """Some clients write the whole URL into their own error; redouble's note and report do not contain it."""
     asked = "?token=hidden"
     refused = f"http://user:hidden@127.0.0.1:{refused_port()}/{asked}"
     for url in (refused, server.url("rst~late") + asked, server.url("garbage") + asked):
@@ -249,17 +253,17 @@ def test_neither_note_nor_report_has_secrets(name: str, server: Server) -> None:
         assert "hidden" not in repr((seen.notes, seen.report()))
 
 
-def _told(seen: Seen) -> list[str]:
-    """Return the notes, without how long it took."""
+def _notes_without_time(seen: Seen) -> list[str]:
+    """Return the notes without the elapsed time."""
     return [f"{note.partition(' in ')[0]} ({note.partition(' (')[2]}" for note in seen.notes]
 
 
-def test_errors_of_a_closed_client_are_its_own(name: str, server: Server) -> None:
-    """A mistake of the caller is not retried."""
+def test_a_closed_client_raises_its_own_error(name: str, server: Server) -> None:
+    """It is a mistake of the caller, and is not retried."""
     with client(name, Retry(backoff=[0] * 3)) as http:
         _close(http)
         seen = http.get(server.url("200"))
-    if name == "requests":  # whose sessions can be used again
+    if name == "requests":  # a closed session can be used again
         assert seen.status == 200
     else:
         assert isinstance(seen.error, RuntimeError)

@@ -1,4 +1,4 @@
-"""What servers ask for in their headers, through every HTTP client: when to come again, and whether."""
+"""Headers in which servers state when to retry and whether to, through every HTTP client."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tests.support.fakes import Draws, Virtual, options
 from tests.support.http.clients import CLIENTS, client
 from tests.support.servers import Server, value
 
-# A server whose clock is wrong by decades: what counts is how far its two dates are apart.
+# A server whose clock is wrong by decades: the delay is the difference of its two dates.
 THEN, LATER = "Sat, 06 Nov 2004 08:49:37 GMT", "Sat, 06 Nov 2004 08:49:44 GMT"
 RFC_850, ASCTIME = "Saturday, 06-Nov-04 08:49:44 GMT", "Sat Nov  6 08:49:44 2004"
-EPOCH = 1_099_730_984  # of the later
+EPOCH = 1_099_730_984  # `LATER` in seconds since the epoch
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def header(name: str, text: object) -> str:
-    """Write a header as an option of a step."""
+    """Return a header as an option of a step."""
     return f"h.{name}={value(str(text))}"
 
 
@@ -57,7 +57,7 @@ ASKED: dict[str, tuple[str, float | None]] = {
     "nothing": ("ra=", None),
 }
 
-# The state of a quota is about answers that refuse for it: to others it is no reason to wait.
+# The state of a quota is a hint only in a response that rejects for it, with status 429.
 QUOTAS: dict[str, tuple[str, float | None]] = {
     "x-ratelimit-reset in seconds": (header("x-ratelimit-reset", 7), 7.0),
     "x-ratelimit-reset as a moment": (f"{header('x-ratelimit-reset', EPOCH)}~date={value(THEN)}", 7.0),
@@ -85,10 +85,10 @@ ROWS = [
     [(status, row) for status, _, row in ROWS],
     ids=[f"{status} {form}" for status, form, _ in ROWS],
 )
-def test_a_server_gets_the_wait_it_asks_for(
+def test_the_delay_follows_the_hint(
     name: str, server: Server, status: int, row: tuple[str, float | None]
 ) -> None:
-    """In every form of the hint; the report contains it."""
+    """In every format; the report contains the hint."""
     asked, seconds = row
     clock = Virtual()
     policy = Retry(backoff=[0.5], hints=Hints(spread=0), give_up_after=None, clock=clock)
@@ -98,8 +98,8 @@ def test_a_server_gets_the_wait_it_asks_for(
     assert (seen.status, clock.waits, record.hint) == (200, [max(0.5, seconds or 0)], seconds)
 
 
-def test_a_wait_is_never_shorter_than_asked_for(name: str, server: Server) -> None:
-    """Chance adds to it, and takes nothing off."""
+def test_the_delay_is_never_shorter_than_the_hint(name: str, server: Server) -> None:
+    """The random spread only adds to it."""
     clock = Virtual()
     policy = Retry(backoff=[0, 0], clock=clock, random=Draws(0.0, 0.5), give_up_after=None)
     with client(name, policy) as http:
@@ -107,7 +107,7 @@ def test_a_wait_is_never_shorter_than_asked_for(name: str, server: Server) -> No
     assert clock.waits == [10.0, 10.5]
 
 
-# ------------------------------------------------------------------------------ too long
+# ------------------------------------------------------------------------- hints too long
 
 TOO_LONG: list[tuple[str, dict[str, Any], str, float]] = [
     ("429~ra=3600,200", options(hints=Hints(longest=60)), "hint_too_long", 3600.0),
@@ -121,10 +121,10 @@ TOO_LONG: list[tuple[str, dict[str, Any], str, float]] = [
 
 @pytest.mark.parametrize(("script", "policy", "reason", "hint"), TOO_LONG)
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_wait_too_long_is_not_begun(
+def test_a_hint_that_is_too_long_ends_the_call_at_once(
     name: str, server: Server, script: str, policy: dict[str, Any], reason: str, hint: float, stream: bool
 ) -> None:
-    """The caller has the answer at once, and what was asked for is in the report."""
+    """The caller receives the response, and the report contains the hint."""
     clock = Virtual()
     url = server.url(script)
     with client(name, Retry(**policy, backoff=[0.5], clock=clock)) as http:
@@ -144,10 +144,10 @@ def test_a_wait_too_long_is_not_begun(
         (Hints(over=2, spread=0), [2.5]),
     ],
 )
-def test_the_policy_says_what_hints_are_worth(
+def test_the_policy_may_ignore_or_cap_hints(
     name: str, server: Server, hints: Hints, waits: list[float]
 ) -> None:
-    """They can be ignored, obeyed to the letter, or capped."""
+    """Or use a hint instead of its own delay."""
     clock = Virtual()
     with client(name, Retry(backoff=[0.5], hints=hints, clock=clock)) as http:
         assert http.get(server.url("429~ra=7,200")).status == 200
@@ -156,7 +156,7 @@ def test_the_policy_says_what_hints_are_worth(
 
 # ----------------------------------------------------------------------- x-should-retry
 
-WISHES: list[tuple[str, str, dict[str, Any], tuple[int, str | None]]] = [
+SHOULD_RETRY: list[tuple[str, str, dict[str, Any], tuple[int, str | None]]] = [
     ("GET", "503~h.x-should-retry=false,200", {}, (503, "stopped")),
     ("GET", "503~h.x-should-retry=FALSE,200", {}, (503, "stopped")),
     ("GET", "503~h.x-should-retry=true,200", {}, (200, None)),
@@ -174,26 +174,26 @@ WISHES: list[tuple[str, str, dict[str, Any], tuple[int, str | None]]] = [
 ]
 
 
-@pytest.mark.parametrize(("method", "script", "policy", "expected"), WISHES)
-def test_a_server_may_say_whether_to_come_again(
+@pytest.mark.parametrize(("method", "script", "policy", "expected"), SHOULD_RETRY)
+def test_x_should_retry_decides(
     name: str, server: Server, method: str, script: str, policy: Any, expected: tuple[int, str | None]
 ) -> None:
-    """What it says counts for more than the status, and for less than the method."""
+    """It overrides the status, and not the method."""
     with client(name, Retry(backoff=[0] * 3, **policy)) as http:
         seen = http.request(method, server.url(script))
     assert (seen.error, seen.status, seen.report().reason) == (None, *expected)
 
 
-def test_a_hint_comes_with_a_wish(name: str, server: Server) -> None:
-    """An answer that would not be retried is, after the wait that it asks for."""
+def test_the_hint_of_a_response_with_x_should_retry_is_used(name: str, server: Server) -> None:
+    """The status alone would not be retried."""
     clock = Virtual()
     with client(name, Retry(backoff=[0], hints=Hints(spread=0), clock=clock)) as http:
         assert http.get(server.url("409~h.x-should-retry=true~ra=7,200")).status == 200
     assert clock.waits == [7.0]
 
 
-def test_the_wall_clock_serves_where_the_server_has_none(name: str, server: Server) -> None:
-    """Without a ``Date`` it is by our own clock that a date is far away."""
+def test_without_a_date_header_the_local_clock_is_used(name: str, server: Server) -> None:
+    """The delay is the difference between the date in ``Retry-After`` and the local time."""
     year = datetime.now(UTC).year + 2
     url = server.url(f"503~ra={value(f'Mon, 01 Jan {year} 00:00:00 GMT')}~date=none,200")
     with client(name, Retry(backoff=[0], hints=Hints(longest=3600))) as http:

@@ -13,7 +13,7 @@ from tests.support.http.h2_server import BODY, H2Server
 
 
 def http2(name: str) -> Any:
-    """Make the transport that knows beforehand that the server speaks it."""
+    """Return a transport of the library that uses HTTP/2 only."""
     library, _, loop = name.partition("-")
     kind = "AsyncHTTPTransport" if loop else "HTTPTransport"
     return getattr(importlib.import_module(library), kind)(verify=TLS, http1=False, http2=True)
@@ -21,8 +21,8 @@ def http2(name: str) -> Any:
 
 @pytest.mark.parametrize("name", HTTPX)
 @pytest.mark.parametrize("stream", [False, True])
-def test_failures_and_answers_share_a_connection(name: str, stream: bool) -> None:
-    """What is retried is closed, so the connection serves the next attempt."""
+def test_retries_reuse_the_connection(name: str, stream: bool) -> None:
+    """A retried response is closed, so that its connection serves the next attempt."""
     with H2Server(503, 503, 200) as server, client(name, Retry(backoff=[0] * 2), wrapped=http2(name)) as http:
         seen = http.request("PUT", server.url, body=b"data", stream=stream)
         assert (seen.error, seen.status, seen.content) == (None, 200, BODY)
@@ -33,8 +33,8 @@ def test_failures_and_answers_share_a_connection(name: str, stream: bool) -> Non
 
 @pytest.mark.parametrize("name", HTTPX)
 @pytest.mark.parametrize("fault", ["reset", "refused", "cut", "goaway"])
-def test_a_stream_that_breaks_is_begun_anew(name: str, fault: str) -> None:
-    """Be it before the answer or within its body."""
+def test_a_broken_stream_is_retried(name: str, fault: str) -> None:
+    """Before the response or within its body."""
     with H2Server(fault, 200) as server, client(name, Retry(backoff=[0]), wrapped=http2(name)) as http:
         seen = http.get(server.url)
     assert (seen.error, seen.status, seen.content) == (None, 200, BODY)
@@ -43,8 +43,8 @@ def test_a_stream_that_breaks_is_begun_anew(name: str, fault: str) -> None:
 
 @pytest.mark.parametrize("name", HTTPX)
 @pytest.mark.parametrize("fault", ["reset", "cut"])
-def test_a_post_that_breaks_is_not_sent_again(name: str, fault: str) -> None:
-    """It may have arrived; the error is the client's own."""
+def test_a_post_on_a_broken_stream_is_not_resent(name: str, fault: str) -> None:
+    """It may have been received; the client's own error is raised."""
     with H2Server(fault, 200) as server, client(name, Retry(backoff=[0]), wrapped=http2(name)) as http:
         seen = http.request("POST", server.url, body=b"order")
     assert isinstance(seen.error, importlib.import_module(name.partition("-")[0]).RemoteProtocolError)
@@ -52,8 +52,8 @@ def test_a_post_that_breaks_is_not_sent_again(name: str, fault: str) -> None:
 
 
 @pytest.mark.parametrize("name", HTTPX)
-def test_a_last_failure_is_returned(name: str) -> None:
-    """With its body."""
+def test_the_last_failed_response_is_returned(name: str) -> None:
+    """Including its body."""
     with H2Server(503) as server, client(name, Retry(attempts=2, backoff=[0]), wrapped=http2(name)) as http:
         seen = http.get(server.url)
     assert (seen.status, seen.content, seen.report().reason) == (503, BODY, "attempts")

@@ -1,4 +1,4 @@
-"""A thousand retried calls leave nothing behind: no connection beyond the pool, no memory, no warning."""
+"""Many retried calls leak nothing: no connection beyond the pool, and no memory."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ import redouble.requests
 from redouble import Reason, Retry, report
 from tests.support.http.clients import CLIENTS, Client, client, is_async
 from tests.support.servers import Server
+from tests.support.thread_switching import switching
 
 POLICY = Retry(attempts=4, backoff=[0] * 9)
 POOL = 2
 AT_A_TIME = 5
 THREADS = 50
 PATIENCE = 10  # seconds until a test fails
-SOON = 0.15  # how long a silent server is listened to
+SOON = 0.15  # read timeout for a silent server, in seconds
 
-SCRIPTS = (  # each call is retried, and ends well
+SCRIPTS = (  # each call is retried, and succeeds
     "503,200",
     "429~chunked,503~close,200",
     "rst,200",
@@ -42,7 +43,7 @@ SCRIPTS = (  # each call is retried, and ends well
     "502~gzip,504~cut=5,200~gzip",
 )
 
-CALLS = 20 * len(SCRIPTS)  # a connection lost by any script starves a pool of two after two of its calls
+CALLS = 20 * len(SCRIPTS)  # if one script leaks a connection, two of its calls exhaust a pool of two
 
 EVERY_CLIENT = pytest.mark.parametrize("name", CLIENTS)
 
@@ -66,7 +67,7 @@ def in_threads(http: Client, urls: list[str]) -> list[Any]:
     def call(url: str) -> Any:
         return http.raw.get(url, timeout=PATIENCE)
 
-    # httpx, with nothing of ours, loses an answer now and then where threads wait for its pool.
+    # httpx without redouble sometimes loses a response if several threads wait for its pool.
     with ThreadPoolExecutor(1 if http.name == "httpx" else AT_A_TIME) as pool:
         return list(pool.map(call, urls))
 
@@ -95,18 +96,19 @@ async def in_tasks(http: Client, urls: list[str]) -> list[Any]:
     return answers
 
 
+@pytest.mark.stress
 @EVERY_CLIENT
-def test_retried_calls_never_starve_the_pool(server: Server, name: str) -> None:
-    """More callers than connections; whatever was discarded has made room for the next."""
+def test_retried_calls_never_exhaust_the_pool(server: Server, name: str) -> None:
+    """There are more callers than connections, and a discarded response releases its connection."""
     scripts = [SCRIPTS[number % len(SCRIPTS)] for number in range(CALLS)]
     urls = [server.url(script) for script in scripts]
     with client(name, POLICY, pool=POOL) as http:
         answers = http.run(in_tasks if is_async(name) else in_threads, http, urls)
         assert settles(server, POOL)
     seen = Counter(
-        (getattr(answer, "status_code", 0) or answer.status, told.reason)
+        (getattr(answer, "status_code", 0) or answer.status, call_report.reason)
         for answer in answers
-        if (told := report(answer)) is not None
+        if (call_report := report(answer)) is not None
     )
     assert seen == {(200, None): CALLS}
     del answers
@@ -116,9 +118,10 @@ def test_retried_calls_never_starve_the_pool(server: Server, name: str) -> None:
     assert requests_made == sum(script.count(",") + 1 for script in scripts)
 
 
+@pytest.mark.stress
 @EVERY_CLIENT
-def test_final_failures_do_not_starve_it_either(server: Server, name: str) -> None:
-    """Small ones are in memory; large ones are the caller's to close, as ever."""
+def test_failed_calls_never_exhaust_the_pool(server: Server, name: str) -> None:
+    """A small failed response is in memory; a large one is for the caller to close or drop."""
     with client(name, Retry(attempts=2, backoff=[0]), pool=1) as http:
         for script in (
             "503",
@@ -137,8 +140,8 @@ def test_final_failures_do_not_starve_it_either(server: Server, name: str) -> No
 
 
 @pytest.mark.parametrize("name", [name for name in CLIENTS if not name.endswith("trio")])
-def test_an_answer_that_is_dropped_half_read_gives_its_connection_back(server: Server, name: str) -> None:
-    """After a restart it is that of the second answer. Trio would complain of generators of httpx's own."""
+def test_a_response_closed_half_read_releases_its_connection(server: Server, name: str) -> None:
+    """After a restart, that of the second response. Not on Trio, which warns about generators of httpx."""
     with client(name, POLICY, pool=1) as http:
         for script in ("200~size=500000", "200~cut=0,200~size=500000", "503~size=100000,200~size=500000") * 3:
             http.run(_begun if not is_async(name) else _abegun, http, server.url(script))
@@ -168,8 +171,10 @@ async def _abegun(http: Client, url: str) -> None:
 @pytest.mark.quiet
 @EVERY_CLIENT
 @pytest.mark.parametrize("script", ["200~stall=9", "200~cut=0,200~stall=9", "503,200~cut=0,200~stall=9"])
-def test_what_broke_after_its_first_byte_gives_it_back_too(server: Server, name: str, script: str) -> None:
-    """The answer is held on to, with its error."""
+def test_a_body_broken_after_its_first_byte_releases_its_connection(
+    server: Server, name: str, script: str
+) -> None:
+    """Although the response and its error are still referenced."""
     with client(name, POLICY, pool=1) as http:
         seen = http.get(server.url(script), stream=True, timeout=SOON)
         assert seen.report().reason == Reason.committed
@@ -180,8 +185,8 @@ def test_what_broke_after_its_first_byte_gives_it_back_too(server: Server, name:
 
 
 @contextmanager
-def no_collector() -> Generator[None]:
-    """Leave all to reference counts."""
+def no_garbage_collection() -> Generator[None]:
+    """Disable the garbage collector, so that only reference counts free objects."""
     gc.collect()
     gc.disable()
     try:
@@ -190,8 +195,8 @@ def no_collector() -> Generator[None]:
         gc.enable()
 
 
-def let_go(script: str) -> None:
-    """Collect what a library keeps of an error: its frames, and since Python 3.12 all that called them."""
+def collect_frames(script: str) -> None:
+    """Collect the frames that the error of a broken body keeps alive since Python 3.12."""
     if "cut" in script and sys.version_info >= (3, 12):
         gc.collect()
 
@@ -201,20 +206,20 @@ MEMORY = ("200", "503,200", "200~cut=3,200", "503*4", "404")
 
 @pytest.mark.parametrize("name", ["httpx2", "requests"])
 @pytest.mark.parametrize("script", MEMORY)
-def test_an_answer_is_freed_when_it_is_dropped(server: Server, name: str, script: str) -> None:
-    """No cycle between a response, its body and its record. Responses of httpx have one of httpx's own."""
-    with client(name, POLICY) as http, no_collector():
+def test_a_response_is_freed_when_it_is_dropped(server: Server, name: str, script: str) -> None:
+    """There is no cycle between a response, its body and its record; httpx has its own and is left out."""
+    with client(name, POLICY) as http, no_garbage_collection():
         response = http.raw.get(server.url(script))
         assert report(response) is not None
         found = weakref.ref(response)
         del response
-        let_go(script)
+        collect_frames(script)
         assert found() is None
 
 
 @pytest.mark.parametrize("name", ["httpx2-asyncio", "httpx2-trio", "aiohttp"])
 @pytest.mark.parametrize("script", MEMORY)
-def test_an_answer_is_freed_when_it_is_dropped_in_async_code(server: Server, name: str, script: str) -> None:
+def test_an_async_response_is_freed_when_it_is_dropped(server: Server, name: str, script: str) -> None:
     async def main() -> bool:
         response = await http.raw.get(url)
         if name == "aiohttp":
@@ -222,17 +227,18 @@ def test_an_answer_is_freed_when_it_is_dropped_in_async_code(server: Server, nam
         assert report(response) is not None
         found = weakref.ref(response)
         del response
-        let_go(script)
+        collect_frames(script)
         return found() is None
 
     url = server.url(script)
-    with client(name, POLICY) as http, no_collector():
+    with client(name, POLICY) as http, no_garbage_collection():
         assert http.run(main)
 
 
+@pytest.mark.stress
 @EVERY_CLIENT
-def test_nothing_of_ours_is_left(server: Server, name: str) -> None:
-    """The first calls make what is made once; the number of all objects must not grow with the next ones."""
+def test_the_number_of_objects_does_not_grow_with_calls(server: Server, name: str) -> None:
+    """After the first calls, which create what is created once."""
 
     def calls(many: int) -> None:
         for number in range(many):
@@ -252,17 +258,6 @@ def test_nothing_of_ours_is_left(server: Server, name: str) -> None:
 # ------------------------------------------------------------------------------- threads
 
 
-@pytest.fixture
-def hectic() -> Iterator[None]:
-    """Make the interpreter switch threads as often as possible."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
-
-
 def _httpx2_call() -> tuple[Callable[[str], Any], Callable[[], None]]:
     transport = redouble.httpx2.Transport(POLICY)
     shared = httpx2.Client(transport=transport)
@@ -270,7 +265,7 @@ def _httpx2_call() -> tuple[Callable[[str], Any], Callable[[], None]]:
 
 
 def _requests_call() -> tuple[Callable[[str], Any], Callable[[], None]]:
-    """One adapter; sessions are not for several threads."""
+    """One adapter for all threads; each call has its own session, because sessions are not thread-safe."""
     adapter = redouble.requests.Adapter(POLICY, wrapped=HTTPAdapter(pool_maxsize=THREADS))
 
     def call(url: str) -> Any:
@@ -281,7 +276,8 @@ def _requests_call() -> tuple[Callable[[str], Any], Callable[[], None]]:
     return call, adapter.close
 
 
-@pytest.mark.usefixtures("hectic")
+@pytest.mark.stress
+@pytest.mark.usefixtures(switching.__name__)
 @pytest.mark.parametrize("make", [_httpx2_call, _requests_call], ids=["httpx2", "requests"])
 def test_fifty_threads_share_one_transport(server: Server, make: Callable[[], Any]) -> None:
     """Each call has its own response and its own report."""
@@ -293,11 +289,11 @@ def test_fifty_threads_share_one_transport(server: Server, make: Callable[[], An
             script = SCRIPTS[next(numbers) % len(SCRIPTS)]
             url = server.url(script)
             response = call(url)
-            told = report(response)
-            assert told is not None
-            assert (response.status_code, told.attempts) == (200, script.count(",") + 1)
-            assert len(server.ledger(url)) == told.attempts
-            assert response.headers["x-attempt"] == str(told.attempts)
+            found = report(response)
+            assert found is not None
+            assert (response.status_code, found.attempts) == (200, script.count(",") + 1)
+            assert len(server.ledger(url)) == found.attempts
+            assert response.headers["x-attempt"] == str(found.attempts)
 
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(calls, range(THREADS)))

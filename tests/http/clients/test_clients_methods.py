@@ -45,48 +45,48 @@ def sent(server: Server, name: str, method: str, script: str, policy: Retry = PO
 @pytest.mark.parametrize("script", ["503", "rst~late", "close~late"])
 @pytest.mark.parametrize("method", sorted(IDEMPOTENT))
 @pytest.mark.parametrize("name", CLIENTS)
-def test_idempotent_methods_are_sent_again(server: Server, name: str, method: str, script: str) -> None:
+def test_idempotent_methods_are_resent(server: Server, name: str, method: str, script: str) -> None:
     assert sent(server, name, method, script) == 3
 
 
 @pytest.mark.parametrize("script", ["503", "rst~late", "close~late"])
 @pytest.mark.parametrize("method", OTHERS)
 @pytest.mark.parametrize("name", CLIENTS)
-def test_others_are_not(server: Server, name: str, method: str, script: str) -> None:
+def test_other_methods_are_not_resent(server: Server, name: str, method: str, script: str) -> None:
     assert sent(server, name, method, script) == 1
 
 
 @pytest.mark.parametrize("method", [*sorted(IDEMPOTENT), *OTHERS])
 @pytest.mark.parametrize("name", CLIENTS)
-def test_all_are_if_nothing_was_sent(name: str, method: str) -> None:
+def test_an_unsent_request_is_resent_whatever_its_method(name: str, method: str) -> None:
     with client(name, POLICY) as http:
         seen = http.request(method, f"http://127.0.0.1:{refused_port()}/")
         assert (seen.report().attempts, seen.report().reason) == (3, "attempts")
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_method_in_small_letters_is_the_same(server: Server, name: str) -> None:
+def test_methods_are_case_insensitive(server: Server, name: str) -> None:
     assert sent(server, name, "get", "503") == 3
     assert sent(server, name, "post", "503") == 1
 
 
 @pytest.mark.parametrize("script", ["503", "rst~late"])
 @pytest.mark.parametrize("name", CLIENTS)
-def test_methods_named_by_a_rule(server: Server, name: str, script: str) -> None:
-    """In any case; those that are not named are not sent again then."""
+def test_the_methods_of_a_rule_replace_the_defaults(server: Server, name: str, script: str) -> None:
+    """They are case-insensitive; a method that is not in the list is not resent."""
     policy = Retry(on=rule(methods=["post", "Patch"]), attempts=3, backoff=[0, 0])
     assert [sent(server, name, method, script, policy) for method in ("POST", "PATCH", "GET")] == [3, 3, 1]
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_rule_that_retries_everything_does_not_overrule_it(server: Server, name: str) -> None:
-    """What a policy thinks worth retrying is one thing, what may be sent again another."""
+def test_a_rule_that_retries_everything_does_not_resend_a_post(server: Server, name: str) -> None:
+    """The rule decides what is worth a retry; the resend guard decides what may be resent."""
     for on in (Exception, always(True), always(Verdict.retry())):
         assert sent(server, name, "POST", "503", Retry(on=on, attempts=3, backoff=[0, 0])) == 1
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_rule_that_knows_that_nothing_was_sent_does(server: Server, name: str) -> None:
+def test_a_verdict_that_nothing_was_sent_permits_resending(server: Server, name: str) -> None:
     policy = Retry(on=always(Verdict.retry(sent=False)), attempts=3, backoff=[0, 0])
     assert sent(server, name, "POST", "503", policy) == 3
 
@@ -97,13 +97,15 @@ def test_a_rule_that_knows_that_nothing_was_sent_does(server: Server, name: str)
 @pytest.mark.parametrize("script", ["503", "rst~late"])
 @pytest.mark.parametrize("header", [KEY, KEY.lower(), KEY.upper()])
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_request_with_a_key_may_be_sent_again(server: Server, name: str, header: str, script: str) -> None:
+def test_a_request_with_an_idempotency_key_is_resent(
+    server: Server, name: str, header: str, script: str
+) -> None:
     assert sent(server, name, "POST", script, headers={header: "mine"}) == 3
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_header_of_another_name(server: Server, name: str) -> None:
-    """Then the usual one says nothing."""
+def test_the_header_of_the_key_can_be_changed(server: Server, name: str) -> None:
+    """The default header does not permit resending then."""
     other = Idempotency(header="X-Request-Id", auto=False)
     asked = [
         sent(server, name, "POST", "503", idempotency=other, headers={header: "mine"})
@@ -114,7 +116,7 @@ def test_a_header_of_another_name(server: Server, name: str) -> None:
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_auto_makes_one_key_for_each_call(server: Server, name: str) -> None:
-    """The same in all of its attempts, whatever they end in, and another for the next call."""
+    """The same key in all attempts of a call, and another one for the next call."""
     urls = [server.url("503,rst~late,200") for _ in range(3)]
     with client(name, POLICY, idempotency="auto") as http:
         assert [http.request("POST", url, body=b"x").outcome for url in urls] == [200] * 3
@@ -126,7 +128,7 @@ def test_auto_makes_one_key_for_each_call(server: Server, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_auto_leaves_alone_what_has_a_key_or_needs_none(server: Server, name: str) -> None:
+def test_auto_adds_no_key_where_one_exists_or_none_is_needed(server: Server, name: str) -> None:
     mine, get = server.url("503,200"), server.url("503,200")
     with client(name, POLICY, idempotency="auto") as http:
         assert http.request("POST", mine, headers={KEY: "mine"}).outcome == 200
@@ -136,7 +138,7 @@ def test_auto_leaves_alone_what_has_a_key_or_needs_none(server: Server, name: st
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_auto_with_a_header_and_a_function_of_ones_own(server: Server, name: str) -> None:
+def test_auto_with_another_header_and_function(server: Server, name: str) -> None:
     url, made = server.url("503*2,200"), iter(["first", "second"])
     with client(name, POLICY, idempotency=Idempotency("X-Key", make=lambda: next(made))) as http:
         assert http.request("PATCH", url).outcome == 200
@@ -146,7 +148,7 @@ def test_auto_with_a_header_and_a_function_of_ones_own(server: Server, name: str
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_the_key_is_the_same_after_a_redirect(server: Server, name: str) -> None:
-    """For the caller it is one call."""
+    """The redirected request belongs to the same call."""
     there = server.url("503,200")
     here = server.url(f"503,307~loc={value(there)}")
     with client(name, POLICY, idempotency="auto") as http:
@@ -163,8 +165,8 @@ def fails() -> str:
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_function_that_fails_to_make_a_key(server: Server, name: str) -> None:
-    """Its error comes out, and nothing is sent; what needs no key is sent."""
+def test_an_error_while_making_a_key_is_raised(server: Server, name: str) -> None:
+    """Nothing is sent; a request that needs no key is sent."""
     url = server.url("200")
     with client(name, POLICY, idempotency=Idempotency(make=fails)) as http:
         assert http.request("POST", url).outcome == "LookupError"
@@ -174,8 +176,8 @@ def test_a_function_that_fails_to_make_a_key(server: Server, name: str) -> None:
 
 @pytest.mark.parametrize("junk", ["", None, 5, b"key"], ids=repr)
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_function_that_makes_something_else(server: Server, name: str, junk: Any) -> None:
-    """A key that all calls share would let the server answer one with what another has done."""
+def test_an_invalid_key_raises(server: Server, name: str, junk: Any) -> None:
+    """With a key that several calls share, the server would return the response of one to another."""
     url = server.url("503,200")
     with client(name, POLICY, idempotency=Idempotency(make=lambda: junk)) as http:
         seen = http.request("POST", url)
@@ -185,7 +187,7 @@ def test_a_function_that_makes_something_else(server: Server, name: str, junk: A
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_key_cannot_smuggle_in_a_header(server: Server, name: str) -> None:
+def test_a_key_cannot_inject_a_header(server: Server, name: str) -> None:
     url = server.url("200")
     with client(name, POLICY, idempotency=Idempotency(make=lambda: "a\r\nX-Evil: 1")) as http:
         assert http.request("POST", url).error is not None
@@ -210,7 +212,7 @@ def test_a_key_cannot_smuggle_in_a_header(server: Server, name: str) -> None:
     ],
 )
 @pytest.mark.parametrize("name", HTTPX)
-def test_what_the_caller_says_decides(
+def test_the_option_idempotent_of_a_request_decides(
     server: Server, name: str, method: str, how: dict[str, Any], times: int, script: str
 ) -> None:
     assert sent(server, name, method, script, **how) == times
@@ -218,8 +220,8 @@ def test_what_the_caller_says_decides(
 
 @pytest.mark.parametrize("idempotency", [None, "auto", Idempotency("X-Key")], ids=["none", "auto", "other"])
 @pytest.mark.parametrize("name", HTTPX)
-def test_a_key_for_one_request(server: Server, name: str, idempotency: Any) -> None:
-    """It goes where keys go, whatever the method, and instead of what was there."""
+def test_the_key_of_a_request_replaces_the_header(server: Server, name: str, idempotency: Any) -> None:
+    """For every method, in the header that the client is configured with."""
     header = "X-Key" if isinstance(idempotency, Idempotency) else KEY
     post, get = server.url("503*2,200"), server.url("503*2,200")
     with client(name, POLICY, idempotency=idempotency) as http:

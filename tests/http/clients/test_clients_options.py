@@ -46,26 +46,28 @@ def server() -> Iterator[Server]:
     ],
 )
 @pytest.mark.parametrize("name", HTTPX)
-def test_one_request(server: Server, name: str, options: Any, attempts: int, reason: str) -> None:
+def test_the_options_apply_to_one_request(
+    server: Server, name: str, options: Any, attempts: int, reason: str
+) -> None:
     """The next request uses the client's policy again."""
     with client(name, POLICY) as http:
-        for said, tries, why in (({"options": options}, attempts, reason), ({}, 3, "attempts")):
+        for arguments, tries, why in (({"options": options}, attempts, reason), ({}, 3, "attempts")):
             url = server.url("503")
-            seen = http.request("GET", url, **said)
+            seen = http.request("GET", url, **arguments)
             assert (seen.status, len(server.ledger(url))) == (503, tries)
             assert (seen.report().attempts, seen.report().reason) == (tries, why)
 
 
 @pytest.mark.parametrize("options", [{}, None, {"attempts": 1}, {"idempotent": False}, Retry(attempts=2)])
 @pytest.mark.parametrize("name", HTTPX)
-def test_a_request_that_succeeds(server: Server, name: str, options: Any) -> None:
+def test_a_successful_request_accepts_every_kind_of_options(server: Server, name: str, options: Any) -> None:
     with client(name, POLICY) as http:
         seen = http.get(server.url("200"), options=options)
         assert (seen.status, seen.report().attempts, seen.report().reason) == (200, 1, None)
 
 
 @pytest.mark.parametrize("name", HTTPX)
-def test_without_retries_an_error_is_the_clients_own_and_bare(server: Server, name: str) -> None:
+def test_without_retries_the_error_is_the_clients_own_without_notes(server: Server, name: str) -> None:
     with client(name, POLICY) as http, client(name, bare=True) as bare:
         seen = http.get(server.url("rst~late"), options=None)
         expected = bare.get(server.url("rst~late"))
@@ -75,19 +77,19 @@ def test_without_retries_an_error_is_the_clients_own_and_bare(server: Server, na
 
 
 @pytest.mark.parametrize("name", HTTPX)
-def test_names_labels_and_hooks_of_one_request(server: Server, name: str) -> None:
-    told = list[Event]()
-    said: dict[str, Any] = {"name": "special", "labels": {"who": "me"}, "on_retry": told.append}
+def test_a_request_may_have_its_own_name_labels_and_hooks(server: Server, name: str) -> None:
+    events = list[Event]()
+    options: dict[str, Any] = {"name": "special", "labels": {"who": "me"}, "on_retry": events.append}
     with client(name, POLICY) as http:
-        seen = http.get(server.url("503,200"), options=said)
+        seen = http.get(server.url("503,200"), options=options)
         assert (seen.report().name, seen.report().labels) == ("special", {"who": "me"})
         assert http.get(server.url("503,200")).report().name == "mine"
-    assert [(event.name, event.labels) for event in told] == [("special", {"who": "me"})]
+    assert [(event.name, event.labels) for event in events] == [("special", {"who": "me"})]
 
 
 @pytest.mark.parametrize("name", HTTPX)
-def test_what_is_not_said_stays_the_clients(server: Server, name: str) -> None:
-    """Its budget and its clock too."""
+def test_missing_options_are_those_of_the_client(server: Server, name: str) -> None:
+    """Including its budget and its clock."""
     budget, clock = Ledger(), Virtual()
     policy = Retry(attempts=3, backoff=[7, 7], budget=budget, clock=clock)
     with client(name, policy) as http:
@@ -97,8 +99,8 @@ def test_what_is_not_said_stays_the_clients(server: Server, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HTTPX)
-def test_other_layers_stay_the_clients(server: Server, name: str) -> None:
-    """Varying the retries does not make another breaker."""
+def test_the_other_layers_are_those_of_the_client(server: Server, name: str) -> None:
+    """Options of the retries do not create another breaker."""
     breaker = CircuitBreaker(failures=3)
     with client(name, POLICY | breaker) as http:
         for n in (1, 2):
@@ -126,7 +128,7 @@ def test_other_layers_stay_the_clients(server: Server, name: str) -> None:
     ],
 )
 @pytest.mark.parametrize("name", HTTPX)
-def test_what_is_wrong_is_said_before_anything_is_sent(
+def test_a_wrong_option_raises_before_anything_is_sent(
     server: Server, name: str, options: Any, error: Any, says: str
 ) -> None:
     url = server.url("200")
@@ -141,7 +143,7 @@ def test_what_is_wrong_is_said_before_anything_is_sent(
 
 @pytest.mark.parametrize("status", [302, 307])
 @pytest.mark.parametrize("name", HTTPX)
-def test_they_hold_after_a_redirect(server: Server, name: str, status: int) -> None:
+def test_the_options_apply_after_a_redirect(server: Server, name: str, status: int) -> None:
     there = server.url("503")
     here = server.url(f"503,{status}~loc={value(there)}")
     with client(name, POLICY) as http:
@@ -151,7 +153,7 @@ def test_they_hold_after_a_redirect(server: Server, name: str, status: int) -> N
 
 
 @pytest.mark.parametrize("name", HTTPX)
-def test_a_key_of_ones_own_holds_after_a_redirect(server: Server, name: str) -> None:
+def test_the_key_of_a_request_is_kept_after_a_redirect(server: Server, name: str) -> None:
     there = server.url("503,200")
     here = server.url(f"503,308~loc={value(there)}")
     with client(name, POLICY) as http:
@@ -166,8 +168,8 @@ def test_a_key_of_ones_own_holds_after_a_redirect(server: Server, name: str) -> 
 
 
 @pytest.mark.parametrize("name", HTTPX)
-def test_the_extensions_of_the_caller_are_left_as_they_were(server: Server, name: str) -> None:
-    """Also where timeouts are shortened for an attempt."""
+def test_the_extensions_of_the_caller_are_not_changed(server: Server, name: str) -> None:
+    """Not even if timeouts are shortened for an attempt."""
     with client(name, Retry(attempts=3, backoff=[0, 0], timeout=30)) as http:
         request = http.raw.build_request(
             "GET", server.url("503,200"), extensions={"redouble": {"attempts": 2}}
@@ -177,12 +179,12 @@ def test_the_extensions_of_the_caller_are_left_as_they_were(server: Server, name
         assert response.status_code == 200
         assert request.extensions == before
         assert response.request is request
-        assert (redouble.report(response) or pytest.fail("no story")).attempts == 2
+        assert (redouble.report(response) or pytest.fail("no report")).attempts == 2
 
 
 @pytest.mark.parametrize("name", HTTPX)
-def test_many_different_ones_in_one_client(server: Server, name: str) -> None:
-    """Each request uses its own plan, however many there are."""
+def test_more_different_options_than_cached_plans_work(server: Server, name: str) -> None:
+    """Each request uses its own plan."""
     url = server.url("200")
     with client(name, POLICY) as http:
         for n in range(1, MAX_REQUEST_PLANS + 51):
@@ -192,7 +194,7 @@ def test_many_different_ones_in_one_client(server: Server, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HTTPX)
-def test_a_limit_of_one_request(server: Server, name: str) -> None:
+def test_a_request_may_have_its_own_timeout(server: Server, name: str) -> None:
     with client(name, POLICY) as http:
         seen = http.get(server.url("stall"), options={"timeout": 0.05})
         assert seen.report().reason == "timeout"

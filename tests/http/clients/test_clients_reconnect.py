@@ -22,16 +22,16 @@ def server() -> Iterator[Server]:
         yield running
 
 
-def used_before(http: Client, server: Server) -> None:
-    """Leave a connection in the pool that has been used, so that aiohttp does not trust it."""
+def use_connection(http: Client, server: Server) -> None:
+    """Make a call, so that the pool has a used connection, after whose failure aiohttp reconnects."""
     assert http.get(server.url("200")).outcome == 200
 
 
-def test_bare_aiohttp_asks_twice(server: Server) -> None:
-    """Or the other tests here would show nothing."""
+def test_bare_aiohttp_sends_the_request_twice(server: Server) -> None:
+    """The precondition of the other tests."""
     url = server.url("close")
     with client("aiohttp", bare=True) as http:
-        used_before(http, server)
+        use_connection(http, server)
         http.get(url)
     assert len(server.ledger(url)) == 2
 
@@ -40,43 +40,45 @@ def test_bare_aiohttp_asks_twice(server: Server) -> None:
 @pytest.mark.parametrize("attempts", [1, 2, 3])
 @pytest.mark.parametrize("script", ["close", "rst~late", "rst", "stallhead=0"])
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-def test_attempts_are_those_of_the_policy(server: Server, attempts: int, script: str, method: str) -> None:
+def test_the_number_of_requests_is_that_of_the_policy(
+    server: Server, attempts: int, script: str, method: str
+) -> None:
     url = server.url(script)
     with client("aiohttp", Retry(backoff=NONE, attempts=attempts)) as http:
-        used_before(http, server)
+        use_connection(http, server)
         seen = http.request(method, url, body=b"some" if method == "PUT" else None, timeout=0.3)
-        told = seen.report()
-    assert (told.reason, told.attempts) == (Reason.attempts, attempts)
+        call_report = seen.report()
+    assert (call_report.reason, call_report.attempts) == (Reason.attempts, attempts)
     received = len(server.ledger(url))
-    # One that waits for an answer may be cut before it arrives, if the machine holds its breath.
+    # On a busy machine an attempt may time out before its request reaches the server.
     assert received == attempts or (script == "stallhead=0" and received < attempts)
 
 
 @pytest.mark.parametrize("script", ["close,200", "rst~late,200"])
-def test_a_connection_that_was_closed_is_replaced_by_an_attempt_of_ours(server: Server, script: str) -> None:
+def test_a_closed_connection_is_replaced_by_the_next_attempt(server: Server, script: str) -> None:
     url = server.url(script)
     with client("aiohttp", Retry(backoff=NONE)) as http:
-        used_before(http, server)
+        use_connection(http, server)
         seen = http.get(url)
     assert (seen.outcome, seen.report().attempts) == (200, 2)
     assert len(server.ledger(url)) == 2
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
-def test_what_may_do_harm_is_sent_once(server: Server, method: str) -> None:
+def test_a_method_that_is_not_idempotent_is_sent_once(server: Server, method: str) -> None:
     url = server.url("close,200")
     with client("aiohttp", Retry(backoff=NONE)) as http:
-        used_before(http, server)
+        use_connection(http, server)
         seen = http.request(method, url, body=b"some")
     assert seen.report().reason == Reason.stopped
     assert len(server.ledger(url)) == 1
 
 
-def test_the_next_call_of_a_task_is_another_one(server: Server) -> None:
-    """What was given up before says nothing about it, though it may be for the same URL."""
+def test_the_next_call_of_a_task_has_attempts_of_its_own(server: Server) -> None:
+    """Even if the previous call for the same URL was given up."""
     url = server.url("close*2,200,close*2,200")
     with client("aiohttp", Retry(backoff=NONE, attempts=2)) as http:
-        used_before(http, server)
+        use_connection(http, server)
 
         async def twice() -> list[Any]:
             found = list[Any]()
@@ -85,16 +87,16 @@ def test_the_next_call_of_a_task_is_another_one(server: Server) -> None:
                     async with http.raw.get(url) as response:
                         found.append((await response.json())["step"])
                 except Exception as error:
-                    told = report(error)
-                    found.append(told and told.attempts)
+                    call_report = report(error)
+                    found.append(call_report and call_report.attempts)
             return found
 
         assert http.run(twice) == [2, 3, 2, 6]
     assert len(server.ledger(url)) == 6
 
 
-def test_tasks_do_not_take_each_others_end_for_theirs(server: Server) -> None:
-    """Those that fail for ever and those that succeed at once share the pool, and one middleware."""
+def test_concurrent_tasks_have_attempts_of_their_own(server: Server) -> None:
+    """Failing and succeeding calls share the pool and one middleware."""
     scripts = [("close", 2), ("200", 1), ("close,200", 2), ("503,close", 2)] * (CONCURRENT // 4)
     urls = [server.url(script) for script, _ in scripts]
 
@@ -111,18 +113,18 @@ def test_tasks_do_not_take_each_others_end_for_theirs(server: Server) -> None:
 
     with client("aiohttp", Retry(backoff=NONE, attempts=2), pool=4) as http:
         for _ in range(4):
-            used_before(http, server)
-        told = http.run(calls, http)
-    assert [found.attempts for found in told] == [attempts for _, attempts in scripts]
+            use_connection(http, server)
+        call_report = http.run(calls, http)
+    assert [found.attempts for found in call_report] == [attempts for _, attempts in scripts]
     assert [len(server.ledger(url)) for url in urls] == [attempts for _, attempts in scripts]
 
 
-def test_after_a_redirect_too(server: Server) -> None:
-    """The redirected request is of the same call of the session, and has attempts of its own."""
+def test_a_redirected_request_has_attempts_of_its_own(server: Server) -> None:
+    """Although it belongs to the same call of the session."""
     there = server.url("close", key="there")
     url = server.url(f"302~loc={there.replace(',', '%2C')}")
     with client("aiohttp", Retry(backoff=NONE, attempts=2)) as http:
-        used_before(http, server)
+        use_connection(http, server)
         seen = http.get(url, follow=True)
     assert seen.report().attempts == 2
     assert (len(server.ledger(url)), len(server.ledger(there))) == (1, 2)

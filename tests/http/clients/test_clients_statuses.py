@@ -32,7 +32,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """What the server does and the policy says; and what the caller gets, how often it was asked, and why."""
+    """The script of the server and the policy; the expected status, number of requests, reason and delays."""
 
     script: str
     status: int
@@ -83,8 +83,8 @@ TABLE = [
 
 
 @pytest.mark.parametrize("row", TABLE, ids=str)
-def test_one_table_for_all_clients(name: str, server: Server, row: Row) -> None:
-    """Answers, attempts, delays and reasons."""
+def test_all_clients_retry_the_same_statuses(name: str, server: Server, row: Row) -> None:
+    """With the same responses, attempts, delays and reasons."""
     clock = Virtual()
     url = server.url(row.script)
     with client(name, Retry(**{**GIVEN, **row.policy}, clock=clock)) as http:
@@ -98,8 +98,8 @@ def test_one_table_for_all_clients(name: str, server: Server, row: Row) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("row", TABLE[:11], ids=str)
-def test_the_answer_is_the_client_s_own(name: str, server: Server, row: Row, stream: bool) -> None:
-    """Ours and the plain client's last answer do not differ, and neither does what is done with them."""
+def test_the_response_is_the_client_s_own(name: str, server: Server, row: Row, stream: bool) -> None:
+    """It equals the last response of the plain client, and ``raise_for_status`` raises the same."""
     skipped = row.requests - 1
     ours, plain = server.url(row.script), server.url(row.script)
     with client(name, Retry(**{**GIVEN, **row.policy}, clock=Virtual())) as http:
@@ -121,7 +121,7 @@ def _shown(seen: Seen) -> dict[str, Any]:
 
 
 def _raised(seen: Seen, url: str = "", instead_of: str = "") -> tuple[type[Exception], str] | None:
-    """Return what ``raise_for_status`` raises."""
+    """Return the error that ``raise_for_status`` raises."""
     try:
         seen.raise_for_status()
     except Exception as error:
@@ -129,24 +129,26 @@ def _raised(seen: Seen, url: str = "", instead_of: str = "") -> tuple[type[Excep
     return None
 
 
-@pytest.mark.filterwarnings("ignore:Async generator 'http:ResourceWarning")  # Trio's, of the plain client too
+@pytest.mark.filterwarnings(
+    "ignore:Async generator 'http:ResourceWarning"
+)  # Trio's, with the plain client too
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("large", ["503~size=300000", "503~size=300000~chunked~piece=50000"])
-def test_a_failure_too_large_to_be_kept_is_handed_out_whole(
+def test_a_large_failed_response_is_returned_whole(
     name: str, server: Server, large: str, stream: bool
 ) -> None:
-    """However long its body is, the last answer is the caller's; those before it are closed."""
+    """Responses of earlier attempts are closed."""
     with client(name, Retry(attempts=3, backoff=[0, 0]), pool=1) as http:
         seen = http.get(server.url(large), stream=stream, piece=10_000)
         assert (seen.status, len(seen.content or b"")) == (503, 300_000)
         assert seen.report().reason == "attempts"
-        seen = http.get(server.url(f"{large},200"), stream=stream)  # so the connection is free
+        seen = http.get(server.url(f"{large},200"), stream=stream)  # needs the only connection
         assert (seen.status, seen.content) == (200, b'{"ok": true, "step": 2}')
         gc.collect()
 
 
 def test_the_report_of_a_response_has_no_secrets(name: str, server: Server) -> None:
-    """Its text has the status without the URL."""
+    """The error text has the status without the URL."""
     with client(name, Retry(attempts=2, backoff=[0])) as http:
         seen = http.get(server.url("503~body=hidden,429~body=hidden") + "?token=hidden")
     report = seen.report()
@@ -157,8 +159,8 @@ def test_the_report_of_a_response_has_no_secrets(name: str, server: Server) -> N
     assert "127.0.0.1" not in repr(report)
 
 
-def test_a_policy_sees_the_client_s_own_error(name: str, server: Server) -> None:
-    """Whatever rules, hooks and outer layers are shown of a bad status is what `raise_for_status` raises."""
+def test_rules_receive_the_client_s_own_error(name: str, server: Server) -> None:
+    """For a failed status they receive the error that ``raise_for_status`` raises."""
     shown: list[Exception] = []
     policy = Retry(on=shown.append, attempts=2)
     with client(name, policy) as http:
@@ -172,8 +174,10 @@ def test_a_policy_sees_the_client_s_own_error(name: str, server: Server) -> None
 
 @pytest.mark.parametrize(("policy", "named"), [(Retry(attempts=1), ""), (Retry(name="shop"), "shop")])
 @pytest.mark.parametrize("script", ["200", "404", "500", "503,200"])
-def test_the_report_is_named(name: str, server: Server, policy: Retry, named: str, script: str) -> None:
-    """It is for the policy's name, or else for the library."""
+def test_the_report_has_the_name_of_the_policy_or_the_library(
+    name: str, server: Server, policy: Retry, named: str, script: str
+) -> None:
+    """For successes and failures."""
     with client(name, policy) as http:
         assert http.get(server.url(script)).report().name == (named or name.partition("-")[0])
 
@@ -181,8 +185,8 @@ def test_the_report_is_named(name: str, server: Server, policy: Retry, named: st
 # ------------------------------------------------------------------------- other layers
 
 
-def test_a_breaker_counts_bad_statuses_and_nothing_else(name: str, server: Server) -> None:
-    """A 503 is a failure of the other side, and so is a 500; a 404 is an answer."""
+def test_a_breaker_counts_server_errors_only(name: str, server: Server) -> None:
+    """503 and 500 are failures; 404 is not."""
     breaker = CircuitBreaker(failures=2)
     with client(name, breaker) as http:
         codes = [http.get(server.url(script)).status for script in ("404", "404", "503", "200", "500", "503")]
@@ -194,7 +198,7 @@ def test_a_breaker_counts_bad_statuses_and_nothing_else(name: str, server: Serve
 
 
 def test_a_breaker_inside_ends_the_retries(name: str, server: Server) -> None:
-    """Once it is open nothing is sent; the policy waits for it as it would for a server."""
+    """Once it is open nothing is sent, and its retry_after is a hint that exceeds ``give_up_after``."""
     clock = Virtual()
     policy = Retry(attempts=3, backoff=[1, 2], clock=clock, give_up_after=5) | CircuitBreaker(failures=1)
     url = server.url("503")
@@ -204,19 +208,19 @@ def test_a_breaker_inside_ends_the_retries(name: str, server: Server) -> None:
     assert (len(server.ledger(url)), seen.report().reason) == (1, "timeout")
 
 
-def test_a_bulkhead_lets_requests_through_and_its_place_is_given_back(name: str, server: Server) -> None:
-    """Failures, answers and errors leave the place empty."""
+def test_a_bulkhead_gets_its_slot_back_after_each_call(name: str, server: Server) -> None:
+    """After failed responses, other responses and errors."""
     bulkhead = Bulkhead(1, wait=0)
     with client(name, bulkhead | Retry(attempts=2, backoff=[0])) as http:
         outcomes = [http.get(server.url(script)).outcome for script in ("503", "404", "rst~late,200", "200")]
     assert outcomes == [503, 404, 200, 200]
 
 
-# ------------------------------------------------------------------ the default's budgets
+# --------------------------------------------------------- budgets of the default policy
 
 
-def test_each_host_has_a_budget_which_all_clients_share(name: str) -> None:
-    """Of a host that is down the retries are used up for all who have no policy; another's are not."""
+def test_clients_without_a_policy_share_a_budget_per_host(name: str) -> None:
+    """The budget of one host may be exhausted while that of another is not."""
     patient = {"attempts": 200, "backoff": [0] * 200}
     with Server() as down, client("httpx2") as one, client(name) as another:
         spent = one.get(down.url("503"), options=patient)
@@ -227,8 +231,8 @@ def test_each_host_has_a_budget_which_all_clients_share(name: str) -> None:
         assert (served.status, served.report().attempts) == (200, 2)
 
 
-def test_a_policy_of_one_s_own_has_budgets_of_its_own(name: str) -> None:
-    """They are for each host too, and are shared by those who share the policy."""
+def test_another_policy_has_its_own_budget_per_host(name: str) -> None:
+    """Clients with the same policy share it."""
     policy, other = (presets.http(attempts=200, backoff=[0] * 200) for _ in range(2))
     with (
         Server() as down,

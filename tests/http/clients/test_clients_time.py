@@ -1,4 +1,4 @@
-"""A call over HTTP keeps its time, in blocking code too: no server can stretch it."""
+"""A call over HTTP keeps its time limits, in blocking code too, whatever the server does."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from tests.support.http.clients import CLIENTS, Client, Seen, client
 from tests.support.servers import Server, black_hole
 
 SHORT = 0.2  # the limit, in seconds
-LONG = 3.0  # what the client itself would wait for each piece
+LONG = 3.0  # the read timeout of the client, in seconds
 NONE = [0] * 9  # no delays
 
 TIMEOUTS: dict[str, tuple[type[Exception], ...]] = {
     "httpx": (httpx.TimeoutException,),
     "httpx2": (httpx2.TimeoutException,),
     "aiohttp": (aiohttp.ServerTimeoutError,),
-    "requests": (requests.Timeout, requests.ConnectionError),  # the latter for bodies: its own choice
+    "requests": (requests.Timeout, requests.ConnectionError),  # requests raises the latter for bodies
 }
 
-# Each with how many attempts it makes where every attempt lasts until it is cut, and the reason.
+# Each limit with the number of attempts, if every attempt lasts until it is cancelled, and the reason.
 LIMITS: dict[str, tuple[Layer, int, Reason]] = {
     "timeout": (Retry(backoff=NONE, timeout=SHORT), 1, Reason.timeout),
     "attempt_timeout": (Retry(backoff=NONE, attempts=2, attempt_timeout=SHORT), 2, Reason.attempts),
@@ -55,7 +55,7 @@ def server() -> Iterator[Server]:
 
 
 def timed(http: Client, limit: str, url: str, method: str = "GET", **options: Any) -> Seen:
-    """Make a call within a limit, with a client that would wait for long."""
+    """Make a call within a limit; the client's own timeout is longer."""
     within = SHORT if limit == "deadline" else None
     return http.request(method, url, timeout=LONG, within=within, **options)
 
@@ -73,18 +73,22 @@ def check(name: str, limit: str, seen: Seen) -> None:
 @EVERY_KIND
 @EVERY_LIMIT
 @pytest.mark.parametrize("script", ["stall", "200~driphead=0.02", "200~stall=9", "200~size=150~drip=0.02"])
-def test_no_server_can_stretch_it(server: Server, name: str, limit: str, script: str) -> None:
-    """The client itself would wait for the silent ones much longer, and to the end for the dripping ones."""
+def test_a_silent_or_dripping_server_does_not_extend_the_limit(
+    server: Server, name: str, limit: str, script: str
+) -> None:
+    """The client itself would wait much longer for a silent server, and to the end for a dripping one."""
     url = server.url(script)
     with client(name, LIMITS[limit][0]) as http:
         check(name, limit, timed(http, limit, url))
-    assert len(server.ledger(url)) <= LIMITS[limit][1]  # one may be cut before it arrives
+    assert (
+        len(server.ledger(url)) <= LIMITS[limit][1]
+    )  # an attempt may be cancelled before its request arrives
 
 
 @pytest.mark.quiet
 @EVERY_KIND
 @EVERY_LIMIT
-def test_the_first_byte_of_a_body_must_come_in_time(server: Server, name: str, limit: str) -> None:
+def test_the_limit_includes_the_first_byte_of_the_body(server: Server, name: str, limit: str) -> None:
     url = server.url("200~stall=0")
     with client(name, LIMITS[limit][0]) as http:
         seen = timed(http, limit, url, stream=True)
@@ -95,8 +99,8 @@ def test_the_first_byte_of_a_body_must_come_in_time(server: Server, name: str, l
 @pytest.mark.quiet
 @EVERY_KIND
 @EVERY_LIMIT
-def test_with_the_first_byte_the_limits_end(server: Server, name: str, limit: str) -> None:
-    """The body takes twice the time of the call, and comes to its end."""
+def test_the_limits_end_with_the_first_byte(server: Server, name: str, limit: str) -> None:
+    """The body takes twice the limit, and is received completely."""
     with client(name, LIMITS[limit][0]) as http:
         seen = timed(http, limit, server.url("200~size=24~drip=0.02"), stream=True)
     assert (seen.outcome, len(seen.content or b"")) == (200, 24)
@@ -105,8 +109,8 @@ def test_with_the_first_byte_the_limits_end(server: Server, name: str, limit: st
 @pytest.mark.quiet
 @pytest.mark.parametrize("name", ["httpx2", "httpx2-asyncio", "requests", "aiohttp"])
 @EVERY_LIMIT
-def test_a_server_that_does_not_read_is_not_waited_for(server: Server, name: str, limit: str) -> None:
-    """Not on Trio, which complains of a generator of httpx's own that is left unfinished."""
+def test_the_limit_applies_while_the_body_is_sent(server: Server, name: str, limit: str) -> None:
+    """The server does not read it. Not on Trio, which warns about an unfinished generator of httpx."""
     url = server.url("200~early~stallhead=0")
     body = b"x" * 20_000_000
     with client(name, LIMITS[limit][0]) as http:
@@ -118,15 +122,15 @@ def test_a_server_that_does_not_read_is_not_waited_for(server: Server, name: str
 @pytest.mark.quiet
 @EVERY_KIND
 @EVERY_LIMIT
-def test_a_black_hole_is_not_waited_for(name: str, limit: str) -> None:
+def test_the_limit_applies_while_connecting(name: str, limit: str) -> None:
     with black_hole() as port, client(name, LIMITS[limit][0]) as http:
         check(name, limit, timed(http, limit, f"http://127.0.0.1:{port}/"))
 
 
 @pytest.mark.quiet
 @EVERY_CLIENT
-def test_a_connection_of_the_pool_is_not_waited_for_longer(server: Server, name: str) -> None:
-    """The only one is in use, by an answer that is being read."""
+def test_the_limit_applies_while_waiting_for_the_pool(server: Server, name: str) -> None:
+    """The only connection is in use by a response that is being read."""
     with client(name, Retry(backoff=NONE, timeout=SHORT), pool=1) as http:
         response = http.run(_head, http, server.url("200~stall=3"))
         try:
@@ -136,7 +140,7 @@ def test_a_connection_of_the_pool_is_not_waited_for_longer(server: Server, name:
 
 
 def _head(http: Client, url: str) -> Any:
-    """Get an answer without its body; await it in async code."""
+    """Return a response whose body is unread; in async code, an awaitable of it."""
     if http.name == "requests":
         return http.raw.get(url, stream=True)
     return (
@@ -149,7 +153,7 @@ def httpx_request(http: Client, url: str) -> Any:
 
 
 @EVERY_CLIENT
-def test_a_deadline_that_has_passed_lets_nothing_begin(server: Server, name: str) -> None:
+def test_after_the_deadline_nothing_is_sent(server: Server, name: str) -> None:
     url = server.url("200")
     with client(name, Retry()) as http:
         seen = http.get(url, within=0)
@@ -159,7 +163,7 @@ def test_a_deadline_that_has_passed_lets_nothing_begin(server: Server, name: str
 
 
 @EVERY_CLIENT
-def test_what_is_in_time_is_not_touched(server: Server, name: str) -> None:
+def test_a_call_within_its_limits_succeeds(server: Server, name: str) -> None:
     with client(name, Retry(timeout=LONG, attempt_timeout=LONG)) as http:
         seen = http.get(server.url("200"), within=LONG, timeout=LONG)
     assert (seen.outcome, seen.report().limit) == (200, None)
@@ -167,8 +171,8 @@ def test_what_is_in_time_is_not_touched(server: Server, name: str) -> None:
 
 # ---------------------------------------------------------------- timeouts passed to the client
 
-TOLD: Any = {"connect": 1.0, "read": None, "write": 20.0, "pool": 8.0}
-EXPECTED = [  # 10 s in all; an attempt takes 3, and 1 passes before the next
+REQUEST_TIMEOUT: Any = {"connect": 1.0, "read": None, "write": 20.0, "pool": 8.0}
+EXPECTED = [  # the total is 10 s; an attempt takes 3 s, and the delay is 1 s
     {"connect": 1.0, "read": 10.0, "write": 10.0, "pool": 8.0},
     {"connect": 1.0, "read": 6.0, "write": 6.0, "pool": 6.0},
     {"connect": 1.0, "read": 2.0, "write": 2.0, "pool": 2.0},
@@ -176,14 +180,14 @@ EXPECTED = [  # 10 s in all; an attempt takes 3, and 1 passes before the next
 
 
 class Slow(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
-    """Records its arguments and fails after 3 seconds."""
+    """A transport that records the timeouts it is given, and fails after 3 seconds."""
 
     def __init__(self, clock: Any) -> None:
         self.clock = clock
-        self.told: list[dict[str, float]] = []
+        self.received: list[dict[str, float]] = []
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        self.told.append(request.extensions["timeout"])
+        self.received.append(request.extensions["timeout"])
         self.clock.advance(3)
         raise httpx2.ConnectError("no")
 
@@ -193,41 +197,41 @@ class Slow(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
 
 @pytest.mark.parametrize("colour", ["sync", "thread", "asyncio"])
 @pytest.mark.parametrize("limit", ["timeout", "deadline"])
-def test_the_clients_own_timeouts_shrink_to_what_is_left(colour: str, limit: str) -> None:
-    """They never grow, and on the request they are as they were when it is over."""
-    request = httpx2.Request("GET", "http://there/", extensions={"timeout": TOLD})
+def test_the_timeouts_of_the_client_shrink_to_the_time_left(colour: str, limit: str) -> None:
+    """They never grow, and afterwards the request has its own timeouts again."""
+    request = httpx2.Request("GET", "http://there/", extensions={"timeout": REQUEST_TIMEOUT})
     policy = Retry(backoff=[1] * 9, timeout=10 if limit == "timeout" else None)
-    told = list[Any]()
+    received = list[Any]()
 
     def blocking() -> None:
         with virtual_time() as clock, redouble.deadline(10 if limit == "deadline" else 99):
             slow = Slow(clock)
             with pytest.raises(httpx2.ConnectError):
                 redouble.httpx2.Transport(policy, wrapped=slow).handle_request(request)
-            told.extend(slow.told)
+            received.extend(slow.received)
 
     async def waiting() -> None:
         with virtual_time() as clock, redouble.deadline(10 if limit == "deadline" else 99):
             slow = Slow(clock)
             with pytest.raises(httpx2.ConnectError):
                 await redouble.httpx2.AsyncTransport(policy, wrapped=slow).handle_async_request(request)
-            told.extend(slow.told)
+            received.extend(slow.received)
 
     in_colour(colour, blocking, waiting)
-    assert told == [pytest.approx(limits, abs=0.05) for limits in EXPECTED]
-    assert request.extensions == {"timeout": TOLD}
+    assert received == [pytest.approx(limits, abs=0.05) for limits in EXPECTED]
+    assert request.extensions == {"timeout": REQUEST_TIMEOUT}
 
 
 class SlowAdapter(BaseAdapter):
-    """The same for requests."""
+    """Such an adapter for requests."""
 
     def __init__(self, clock: Any) -> None:
         super().__init__()
         self.clock = clock
-        self.told: list[Any] = []
+        self.received: list[Any] = []
 
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
-        self.told.append(options["timeout"])
+        self.received.append(options["timeout"])
         self.clock.advance(3)
         raise requests.ConnectionError("no")
 
@@ -246,19 +250,19 @@ class SlowAdapter(BaseAdapter):
     ],
     ids=["none", "one", "two", "urllib3's", "urllib3's total"],
 )
-def test_requests_timeouts_shrink_too(timeout: Any, expected: list[Any]) -> None:
+def test_the_timeouts_of_requests_shrink_to_the_time_left(timeout: Any, expected: list[Any]) -> None:
     with virtual_time() as clock, requests.Session() as session:
         slow = SlowAdapter(clock)
         session.mount("http://", redouble.requests.Adapter(Retry(backoff=[1] * 9, timeout=10), wrapped=slow))
         with pytest.raises(requests.ConnectionError):
             session.get("http://there/", timeout=timeout)
-    assert slow.told == [pytest.approx(limits, abs=0.05) for limits in expected]
+    assert slow.received == [pytest.approx(limits, abs=0.05) for limits in expected]
 
 
 @pytest.mark.quiet
 @EVERY_CLIENT
-def test_to_begin_anew_takes_of_the_same_time(server: Server, name: str) -> None:
-    """A body breaks, and then the server falls silent."""
+def test_a_restart_counts_for_the_same_limit(server: Server, name: str) -> None:
+    """A body breaks, and the server does not respond to the next attempt."""
     url = server.url("200~cut=0,stall")
     with client(name, Retry(backoff=NONE, timeout=SHORT)) as http:
         seen = reader(name, whole=False).on(http, url, timeout=LONG)

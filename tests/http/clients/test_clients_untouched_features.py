@@ -40,14 +40,14 @@ def library(name: str) -> Any:
 
 
 def to(url: str) -> str:
-    """Write the header that leads to another script of the same server."""
+    """Return the Location header of another script of the same server, as an option of a step."""
     return f"loc={value(urlsplit(url).path)}"
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("method", ["GET", "PUT"])
 def test_each_step_of_a_redirect_is_retried(name: str, server: Server, status: int, method: str) -> None:
-    """The body is sent in every attempt of every step that has one."""
+    """The body is sent in every attempt of every request that has one."""
     body = b"data" if method == "PUT" else None
     seen, ledgers = dict[bool, Seen](), dict[bool, list[list[tuple[str, bytes]]]]()
     for bare in (False, True):
@@ -60,31 +60,31 @@ def test_each_step_of_a_redirect_is_retried(name: str, server: Server, status: i
     assert len(seen[False].response.history) == len(seen[True].response.history) == 1
     assert ledgers[False] == [[*step, *step] for step in ledgers[True]]
     last = seen[False].response
-    stories = [redouble.report(response) for response in (*last.history, last)]
-    assert [story and (story.reason, story.attempts) for story in stories] == [(None, 2), (None, 2)]
+    reports = [redouble.report(response) for response in (*last.history, last)]
+    assert [found and (found.reason, found.attempts) for found in reports] == [(None, 2), (None, 2)]
 
 
-def test_a_redirect_that_is_not_followed_is_an_answer(name: str, server: Server) -> None:
-    """It is the caller's business."""
+def test_a_redirect_that_is_not_followed_is_returned(name: str, server: Server) -> None:
+    """It is not retried."""
     with client(name, POLICY) as http:
         seen = http.get(server.url(f"503,302~{to(server.url('200'))}"))
     assert (seen.status, seen.report().attempts, len(seen.response.history)) == (302, 2, 0)
 
 
-def test_redirects_that_never_end_are_the_client_s_error(name: str, server: Server) -> None:
-    """It is not a failure of a request."""
+def test_endless_redirects_raise_the_client_s_error(name: str, server: Server) -> None:
+    """It is not retried, because no request failed."""
     url = server.url("302~loc=./", key=f"round-{name}")
     with client(name, POLICY) as http:
         seen = http.get(url, follow=True)
     assert type(seen.error).__name__ == "TooManyRedirects"
     report = redouble.report(seen.error)
-    assert report is None or report.reason is None  # of the last answer, where the error has it
+    assert report is None or report.reason is None  # the report of the last response, if the error has one
 
 
 # -------------------------------------------------------------------------------- cookies
 
 
-def test_cookies_of_the_answer_are_kept_and_sent(name: str, server: Server) -> None:
+def test_cookies_of_the_returned_response_are_kept_and_sent(name: str, server: Server) -> None:
     """Cookies of a retried response are not kept: the client never received it."""
     with client(name, POLICY) as http:
         http.get(server.url("503~h.set-cookie=early=1; Path=/,200~h.set-cookie=late=2; Path=/"))
@@ -94,15 +94,15 @@ def test_cookies_of_the_answer_are_kept_and_sent(name: str, server: Server) -> N
     assert [request.headers["cookie"] for request in server.ledger(url)] == ["late=2"] * 2
 
 
-def test_cookies_of_a_last_failure_are_kept(name: str, server: Server) -> None:
-    """It is an answer like any other then."""
+def test_cookies_of_the_last_failed_response_are_kept(name: str, server: Server) -> None:
+    """The client receives it like any other response."""
     with client(name, Retry(attempts=2, backoff=[0])) as http:
         http.get(server.url("503~h.set-cookie=a=1"))
         assert http.cookies() == {"a": "1"}
 
 
 def test_cookies_of_a_redirect_are_kept(name: str, server: Server) -> None:
-    """They are sent in all attempts of the next step."""
+    """They are sent in all attempts of the redirected request."""
     target = server.url("503,200")
     with client(name, POLICY) as http:
         http.get(server.url(f"503,302~{to(target)}~h.set-cookie=a=1; Path=/"), follow=True)
@@ -116,7 +116,7 @@ CHALLENGE = "401~h.www-authenticate=" + value('Digest realm="r", nonce="n", qop=
 
 
 def test_basic_authentication_is_in_every_attempt(name: str, server: Server) -> None:
-    """The client adds it once, and it is sent as often as the request."""
+    """The client adds the header once."""
     url = server.url("503*2,200")
     how: dict[str, Any] = {"auth": ("user", "pass")}
     if name == "aiohttp":
@@ -128,7 +128,7 @@ def test_basic_authentication_is_in_every_attempt(name: str, server: Server) -> 
 
 @pytest.mark.parametrize("outside", [True, False])
 def test_digest_authentication_is_retried_too(name: str, server: Server, outside: bool) -> None:
-    """The challenge is an answer; the request that answers it fails twice, and is sent again."""
+    """The challenge is not retried; the request that responds to it fails twice, and is resent."""
     url = server.url(f"503,{CHALLENGE},503*2,200")
     options: dict[str, Any] = {}
     if name == "aiohttp":
@@ -147,8 +147,8 @@ def test_digest_authentication_is_retried_too(name: str, server: Server, outside
 
 
 @pytest.mark.parametrize("name", HTTPX)
-def test_an_auth_flow_sees_answers_and_not_failures(name: str, server: Server) -> None:
-    """A flow that reads the body of an answer gets the one after the retries."""
+def test_an_auth_flow_receives_the_response_after_the_retries(name: str, server: Server) -> None:
+    """Including its body."""
     theirs, answers = library(name), list[tuple[int, bytes]]()
 
     class Flow(theirs.Auth):  # type: ignore[misc, name-defined]
@@ -172,32 +172,32 @@ def test_an_auth_flow_sees_answers_and_not_failures(name: str, server: Server) -
 
 
 @pytest.mark.parametrize("name", HTTPX)
-def test_event_hooks_are_called_for_what_is_handed_out(name: str, server: Server) -> None:
-    """Once for the request, once for the response, which has its record by then."""
+def test_event_hooks_are_called_once_for_request_and_response(name: str, server: Server) -> None:
+    """The response has its record by then."""
     called: list[object] = []
 
-    def tell(request_or_response: Any) -> None:
+    def record(request_or_response: Any) -> None:
         found = redouble.report(request_or_response)
         called.append(found and (request_or_response.status_code, found.attempts))
 
-    async def atell(request_or_response: Any) -> None:
-        tell(request_or_response)
+    async def arecord(request_or_response: Any) -> None:
+        record(request_or_response)
 
-    hook = atell if "-" in name else tell
+    hook = arecord if "-" in name else record
     with client(name, POLICY, event_hooks={"request": [hook], "response": [hook]}) as http:
         http.get(server.url("503*2,200"))
     assert called == [None, (200, 3)]
 
 
 def test_hooks_of_requests_are_called_once(server: Server) -> None:
-    """With the answer as it is handed out."""
+    """With the response that is returned."""
     called: list[int] = []
 
-    def tell(response: requests.Response, **_: object) -> None:
+    def record(response: requests.Response, **_: object) -> None:
         called.append(response.status_code)
 
     with client("requests", POLICY) as http:
-        http.get(server.url("503*2,200"), hooks={"response": tell})
+        http.get(server.url("503*2,200"), hooks={"response": record})
     assert called == [200]
 
 
@@ -206,7 +206,7 @@ def test_hooks_of_requests_are_called_once(server: Server) -> None:
 def test_a_hook_that_raises_for_a_status_raises_the_client_s_error(
     name: str, server: Server, script: str
 ) -> None:
-    """It is called after all retries, and what it raises is not ours."""
+    """It is called after all retries, and its error is raised unchanged."""
 
     def check(response: Any) -> None:
         response.raise_for_status()
@@ -222,8 +222,8 @@ def test_a_hook_that_raises_for_a_status_raises_the_client_s_error(
     assert len(server.ledger(url)) == 2
 
 
-def test_aiohttp_raises_for_a_status_if_it_was_told_to(server: Server) -> None:
-    """The session does, after all retries."""
+def test_aiohttp_with_raise_for_status_raises_after_the_retries(server: Server) -> None:
+    """The session raises, not the middleware."""
     url = server.url("503")
     with client("aiohttp", Retry(attempts=2, backoff=[0]), raise_for_status=True) as http:
         seen = http.get(url)
@@ -231,11 +231,11 @@ def test_aiohttp_raises_for_a_status_if_it_was_told_to(server: Server) -> None:
     assert (seen.error.status, len(server.ledger(url))) == (503, 2)
 
 
-# ---------------------------------------------------------------------- what answers know
+# --------------------------------------------------------- the request of a response
 
 
-def test_an_answer_knows_its_request(name: str, server: Server) -> None:
-    """It is the one that the caller made, as the client prepared it."""
+def test_a_response_has_the_request_of_the_caller(name: str, server: Server) -> None:
+    """As the client prepared it."""
     url = server.url("503,200")
     with client(name, POLICY) as http:
         response = http.request("PUT", url, body=b"data", headers={"X-Mine": "1"}).response

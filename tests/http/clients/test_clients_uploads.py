@@ -1,4 +1,4 @@
-"""Uploads that go wrong halfway, and bodies that look as if they could be sent again."""
+"""Uploads that break halfway, and bodies that only look replayable."""
 
 from __future__ import annotations
 
@@ -45,34 +45,34 @@ async def async_pieces(body: bytes = LARGE) -> AsyncIterator[bytes]:
         yield piece
 
 
-def anew(name: str, body: bytes = LARGE) -> Any:
+def replayable_body(name: str, body: bytes = LARGE) -> Any:
     return replayable(partial(async_pieces, body) if is_async(name) else partial(pieces, body))
 
 
-def walked(name: str, body: bytes = LARGE) -> Any:
+def one_shot_body(name: str, body: bytes = LARGE) -> Any:
     return async_pieces(body) if is_async(name) else pieces(body)
 
 
 @pytest.mark.parametrize("script", ["503~early,200", "rst,200", "close,200", "rst~late,200"])
 @pytest.mark.parametrize("kind", ["bytes", "function"])
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_large_body_that_was_cut_off_is_sent_again_whole(
+def test_a_large_body_that_was_cut_off_is_resent_whole(
     server: Server, name: str, kind: str, script: str
 ) -> None:
     url = server.url(script)
     with client(name, POLICY) as http:
-        seen = http.request("PUT", url, body=LARGE if kind == "bytes" else anew(name))
+        seen = http.request("PUT", url, body=LARGE if kind == "bytes" else replayable_body(name))
         assert (seen.outcome, seen.report().attempts) == (200, 2)
-    assert (server.ledger(url)[-1].body == LARGE) is True  # no comparison of a megabyte to be shown
+    assert (server.ledger(url)[-1].body == LARGE) is True  # so that pytest does not print a megabyte
 
 
 @pytest.mark.parametrize("script", ["503~early,200", "rst,200", "close,200"])
 @pytest.mark.parametrize("name", CLIENTS)
-def test_the_rest_of_an_iterator_is_not_sent(server: Server, name: str, script: str) -> None:
-    """Some of it went into the connection that broke."""
+def test_an_iterator_that_was_begun_is_not_resent(server: Server, name: str, script: str) -> None:
+    """A part of it was written to the connection that broke."""
     url = server.url(script)
     with client(name, POLICY) as http:
-        seen = http.request("PUT", url, body=walked(name))
+        seen = http.request("PUT", url, body=one_shot_body(name))
         assert (seen.report().attempts, seen.report().reason) == (1, "not_replayable")
         assert seen.outcome != 200
     assert len(server.ledger(url)) == 1
@@ -102,15 +102,15 @@ def test_aiohttp_waits_for_100_continue_in_each_attempt(server: Server, body: st
 
 
 @pytest.mark.parametrize("script", ["503~early,200", "rst,200"])
-def test_what_was_not_asked_for_was_not_sent(server: Server, script: str) -> None:
-    """Without "100 Continue" an iterator has not been begun, so it can be sent after all."""
+def test_an_iterator_is_resent_if_the_server_did_not_continue(server: Server, script: str) -> None:
+    """Without "100 Continue" the iterator has not been begun."""
     url = server.url(script)
     with client("aiohttp", POLICY) as http:
         assert http.request("PUT", url, body=apieces(), expect100=True).outcome == 200
     assert [entry.body for entry in server.ledger(url)] == [b"", DATA]
 
 
-# --------------------------------------------------------- what only looks like a re-iterable
+# ------------------------------------------------------- bodies that only look replayable
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_what_was_not_asked_for_was_not_sent(server: Server, script: str) -> Non
         *((name, trio.open_file) for name in HTTPX if name.endswith("trio")),
     ],
 )
-def test_an_async_file_is_not_sent_empty(
+def test_an_async_file_is_not_resent(
     server: Server, name: str, open_file: Callable[..., Awaitable[Any]], tmp_path: Path
 ) -> None:
     path = tmp_path / "body"
@@ -140,8 +140,8 @@ def test_an_async_file_is_not_sent_empty(
 
 @pytest.mark.parametrize("bare", [True, False])
 @pytest.mark.parametrize("library", ["httpx", "httpx2"])
-def test_the_body_of_an_answer_is_passed_on_once(server: Server, library: str, bare: bool) -> None:
-    """It can be iterated, but it is gone then; and the request that it answers is not made again for it."""
+def test_the_stream_of_another_response_is_sent_once(server: Server, library: str, bare: bool) -> None:
+    """It is iterable only once, and the request for it is not repeated."""
     source, url = server.url("200~body=upstream"), server.url("503,200")
     with client(library, POLICY) as http, client(library, bare=bare) as other:
         with other.raw.stream("GET", source) as answer:
@@ -152,7 +152,7 @@ def test_the_body_of_an_answer_is_passed_on_once(server: Server, library: str, b
 
 
 @pytest.mark.parametrize("library", ["httpx", "httpx2"])
-def test_a_stream_of_ones_own_class_is_sent_once(server: Server, library: str) -> None:
+def test_a_user_defined_stream_is_sent_once(server: Server, library: str) -> None:
     """A second iteration may yield anything."""
     theirs: Any = importlib.import_module(library)
 
@@ -168,7 +168,7 @@ def test_a_stream_of_ones_own_class_is_sent_once(server: Server, library: str) -
     assert [entry.body for entry in server.ledger(url)] == [DATA]
 
 
-# ----------------------------------------------------------------------------- whatever comes
+# ---------------------------------------------------------------------------- property test
 
 STEPS = ("503", "429", "rst", "rst~late", "close", "503~early", "200~cut=3", "rsthead=9", "500")
 
@@ -182,14 +182,19 @@ STEPS = ("503", "429", "rst", "rst~late", "close", "503~early", "200~cut=3", "rs
     start=st.integers(0, 20),
     method=st.sampled_from(["PUT", "POST"]),
 )
-def test_what_is_answered_well_was_received_whole(
+def test_a_successful_request_was_received_whole(
     server: Server, name: str, steps: list[str], size: int, kind: str, start: int, method: str
 ) -> None:
-    """Whatever has happened before: no body is empty, cut off or begun in its middle."""
+    """After any failures: no body is empty, truncated, or without its beginning."""
     body = pattern(size)
     file = BytesIO(bytes(start) + body)
     file.seek(start)
-    made = {"bytes": body, "function": anew(name, body), "iterator": walked(name, body), "file": file}
+    made = {
+        "bytes": body,
+        "function": replayable_body(name, body),
+        "iterator": one_shot_body(name, body),
+        "file": file,
+    }
     rewindable = name in ("requests", "aiohttp")
     url = server.url(",".join([*steps, "200"]))
     with client(name, Retry(attempts=4, backoff=[0] * 3)) as http:

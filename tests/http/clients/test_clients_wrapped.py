@@ -1,4 +1,4 @@
-"""The arguments of our transports and adapters: valid ones, and clear errors for others."""
+"""The arguments of redouble's transports and adapters: valid ones, and errors for others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def library(name: str) -> Any:
 
 
 def make(name: str) -> Callable[..., Any]:
-    """Return what makes our part of a client."""
+    """Return redouble's transport, adapter or middleware for a client."""
     if name == "requests":
         return redouble.requests.Adapter
     if name == "aiohttp":
@@ -47,13 +47,13 @@ def make(name: str) -> Callable[..., Any]:
     return found
 
 
-# --------------------------------------------------------------------------- what will do
+# --------------------------------------------------------------------- valid arguments
 
 
 @pytest.mark.parametrize("name", HTTPX)
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_mock_transport_is_retried(name: str, stream: bool) -> None:
-    """Its answers are in memory."""
+    """Its responses are in memory."""
     theirs, statuses = library(name), [503, 429, 200]
 
     def answer(request: Any) -> Any:
@@ -66,7 +66,7 @@ def test_a_mock_transport_is_retried(name: str, stream: bool) -> None:
 
 @pytest.mark.parametrize("name", [name for name in HTTPX if "-" in name])
 def test_an_asgi_application_is_retried(name: str) -> None:
-    """It fails twice first."""
+    """It succeeds in the third attempt."""
     statuses = [503, 503, 200]
 
     async def application(scope: Any, receive: Any, send: Callable[[Any], Awaitable[None]]) -> None:
@@ -80,7 +80,7 @@ def test_an_asgi_application_is_retried(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in HTTPX if "-" not in name])
 def test_a_wsgi_application_is_retried(name: str) -> None:
-    """It fails twice first."""
+    """It succeeds in the third attempt."""
     statuses = ["503 Busy", "503 Busy", "200 OK"]
 
     def application(environ: Any, start_response: Callable[..., Any]) -> list[bytes]:
@@ -93,7 +93,7 @@ def test_a_wsgi_application_is_retried(name: str) -> None:
 
 
 class Canned(BaseAdapter):
-    """An adapter of one's own."""
+    """A user-defined adapter that returns responses with the given statuses."""
 
     def __init__(self, *statuses: int) -> None:
         super().__init__()
@@ -110,8 +110,8 @@ class Canned(BaseAdapter):
         self.closed = True
 
 
-def test_an_adapter_of_one_s_own_is_retried_and_closed() -> None:
-    """It need not know of any options."""
+def test_a_user_defined_adapter_is_retried_and_closed() -> None:
+    """It needs no options."""
     canned = Canned(503, 503, 200)
     with client("requests", POLICY, wrapped=canned) as http:
         seen = http.get("http://nowhere/")
@@ -120,8 +120,8 @@ def test_an_adapter_of_one_s_own_is_retried_and_closed() -> None:
 
 
 @pytest.mark.parametrize("name", HTTPX)
-def test_what_is_wrapped_is_closed_with_the_client(name: str) -> None:
-    """Its connections are not left behind."""
+def test_the_wrapped_transport_is_closed_with_the_client(name: str) -> None:
+    """And so are its connections."""
     with Server() as server, client(name) as http:
         assert http.get(server.url("200")).status == 200
         server.wait_until_open(1)
@@ -131,7 +131,7 @@ def test_what_is_wrapped_is_closed_with_the_client(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["httpx", "httpx2"])
 def test_without_a_transport_the_library_s_own_is_used(name: str, server: Server) -> None:
-    """And without a policy the preset for HTTP, which retries."""
+    """Without a policy, it is the preset for HTTP."""
     theirs, ours = library(name), importlib.import_module(f"redouble.{name}")
 
     async def main() -> Any:
@@ -144,14 +144,14 @@ def test_without_a_transport_the_library_s_own_is_used(name: str, server: Server
 
 
 def attempts(response: object) -> int | None:
-    """Read how many there were."""
+    """Return the number of attempts in the report of a response."""
     found = redouble.report(response)
     return found and found.attempts
 
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_an_empty_pipeline_retries_nothing(name: str, server: Server) -> None:
-    """Yet there is a report."""
+    """The response has a report."""
     url = server.url("503")
     with client(name, Pipeline()) as http:
         seen = http.get(url)
@@ -172,7 +172,9 @@ def test_an_empty_pipeline_retries_nothing(name: str, server: Server) -> None:
         ({"idempotency": "Idempotency-Key"}, r"idempotency='Idempotency-Key': write 'auto'"),
     ],
 )
-def test_what_is_no_policy_and_no_key_is_refused(name: str, options: dict[str, Any], words: str) -> None:
+def test_a_wrong_policy_or_idempotency_option_is_refused(
+    name: str, options: dict[str, Any], words: str
+) -> None:
     """At construction, with a message that names the fix."""
     with pytest.raises(TypeError, match=words):
         make(name)(**options)
@@ -180,7 +182,7 @@ def test_what_is_no_policy_and_no_key_is_refused(name: str, options: dict[str, A
 
 @pytest.mark.parametrize("name", [*HTTPX, "requests"])
 @pytest.mark.parametrize("wrapped", [3, "transport", object(), HTTPAdapter])
-def test_what_is_no_transport_is_refused(name: str, wrapped: Any) -> None:
+def test_a_wrong_transport_is_refused(name: str, wrapped: Any) -> None:
     """The message names a valid value."""
     wanted = "HTTPAdapter" if name == "requests" else "HTTPTransport"
     with pytest.raises(TypeError, match=rf"wrapped=.*: write an? .*{wanted}\(\)"):
@@ -198,7 +200,7 @@ def test_a_transport_of_the_other_colour_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", HTTPX)
 def test_a_transport_of_the_other_library_is_refused(name: str) -> None:
-    """They look alike, and are not."""
+    """The libraries have classes of the same names."""
     other = library("httpx2" if library(name).__name__ == "httpx" else "httpx")
     kind = "AsyncHTTPTransport" if "-" in name else "HTTPTransport"
     with pytest.raises(TypeError, match="wrapped="):
@@ -216,8 +218,8 @@ def test_an_adapter_that_retries_by_itself_is_refused() -> None:
 
 @pytest.mark.parametrize("name", [name for name in CLIENTS if name != "aiohttp"])
 @pytest.mark.parametrize("script", ["200", "503,200", "503", "404", "200~size=100000", "503~size=100000"])
-def test_an_answer_can_be_pickled(name: str, server: Server, script: str) -> None:
-    """With its body and its record, like the plain client's; requests leaves out what it does not know."""
+def test_a_response_can_be_pickled(name: str, server: Server, script: str) -> None:
+    """With its body and its report, except for requests, which pickles known attributes only."""
     with client(name, Retry(attempts=2, backoff=[0], clock=Virtual())) as http:
         response = http.get(server.url(script)).response
     again = pickle.loads(pickle.dumps(response))
@@ -228,7 +230,7 @@ def test_an_answer_can_be_pickled(name: str, server: Server, script: str) -> Non
 
 @pytest.mark.parametrize("name", [name for name in CLIENTS if not is_async(name)])
 def test_an_error_can_be_pickled(name: str, server: Server) -> None:
-    """If the plain client's can."""
+    """If that of the plain client can."""
     with client(name, Retry(attempts=2, backoff=[0])) as http:
         seen = http.get(server.url("rst~late"))
     with client(name, bare=True) as http:
@@ -247,7 +249,7 @@ def _pickled(error: object) -> bool:
 
 
 def test_a_middleware_serves_several_sessions(server: Server) -> None:
-    """It is a value like the policy."""
+    """One after the other, on different event loops."""
 
     async def main() -> list[int]:
         ours = redouble.aiohttp.middleware(POLICY)

@@ -21,6 +21,8 @@ from tests.support.fakes import COLOURS, in_colour
 from tests.support.layers.keyed_calls import first
 from tests.support.thread_switching import switching
 
+pytestmark = pytest.mark.stress
+
 KEYS = "abc"
 CALLS = 120
 

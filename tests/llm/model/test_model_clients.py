@@ -1,6 +1,6 @@
-"""What known clients receive of a call: its time limits and its key, unless the caller has given them.
+"""Known clients receive the time limits and the key of a call, unless the caller passes its own.
 
-The SDKs themselves are called in tests/libraries; here are functions that look like theirs.
+The SDKs themselves are called in tests/libraries; the functions here only look like theirs.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ SDKS = pytest.mark.parametrize("sdk", ["openai", "anthropic"])
 
 
 class Messages:
-    """What an SDK has its methods on."""
+    """A resource of an SDK, whose methods send requests."""
 
     def __init__(self, retries: Any = 0) -> None:
         self._client = type("OpenAI", (), {"max_retries": retries})()
-        self.told: list[dict[str, Any]] = []
+        self.received: list[dict[str, Any]] = []
 
     def create(self, *, timeout: Any = None, extra_headers: Any = None, **more: Any) -> str:
-        self.told.append({"timeout": timeout, "extra_headers": extra_headers, **more})
-        if len(self.told) == 1 and more.get("fails"):
+        self.received.append({"timeout": timeout, "extra_headers": extra_headers, **more})
+        if len(self.received) == 1 and more.get("fails"):
             raise ConnectionResetError
         return "said"
 
@@ -39,19 +39,19 @@ class Messages:
         return self.create(timeout=timeout, extra_headers=extra_headers, **more)
 
     def decorated(self, **said: Any) -> Any:
-        """Look plain, as the async methods of the SDKs do."""
+        """Return a coroutine without being a coroutine function, like the async methods of the SDKs."""
         return self.acreate(**said)
 
     decorated.__wrapped__ = acreate  # type: ignore[attr-defined]  # pyright: ignore[reportFunctionMemberAccess]
 
     def bare(self) -> str:
-        self.told.append({})
+        self.received.append({})
         return "said"
 
 
 @pytest.fixture(params=["openai", "anthropic"])
 def messages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Messages:
-    """Make something that looks like an SDK."""
+    """Return a resource whose methods seem to belong to an SDK."""
     monkeypatch.setitem(sys.modules, request.param, SimpleNamespace(Timeout=httpx2.Timeout))
     for method in ("create", "acreate", "decorated", "bare"):
         monkeypatch.setattr(getattr(Messages, method), "__module__", f"{request.param}.resources")
@@ -68,37 +68,37 @@ def called(colour: str, model: Model, it: Messages, **said: Any) -> Any:
 def test_a_client_receives_the_timeout_and_the_key(colour: str, messages: Messages) -> None:
     model = model_of(idempotency="auto", timeouts=Timeouts(3, 7, 20))
     assert called(colour, model, messages, fails=True) == "said"
-    first, second = messages.told
+    first, second = messages.received
     assert (first["timeout"].connect, first["timeout"].read) == (3, 7)
     assert list(first["extra_headers"]) == [HEADER]
-    assert first["extra_headers"] == second["extra_headers"]  # one key, in all of its attempts
+    assert first["extra_headers"] == second["extra_headers"]  # the same key in all attempts of a call
     called(colour, model, messages)
-    assert messages.told[2]["extra_headers"] != first["extra_headers"]  # and another one for another call
+    assert messages.received[2]["extra_headers"] != first["extra_headers"]  # another key for another call
 
 
 def test_options_of_the_caller_win(colour: str, messages: Messages) -> None:
     model = model_of(idempotency="auto")
     said = {"timeout": 9, "extra_headers": {HEADER.lower(): "order-7", "x-team": "chat"}}
     called(colour, model, messages, **said)
-    assert messages.told == [said]
+    assert messages.received == [said]
     called(colour, model, messages, extra_headers={"x-team": "chat"})
-    assert messages.told[1]["extra_headers"].keys() == {HEADER, "x-team"}
+    assert messages.received[1]["extra_headers"].keys() == {HEADER, "x-team"}
     called(colour, model_of(), messages, extra_headers=None)
-    assert messages.told[2]["extra_headers"] is None
+    assert messages.received[2]["extra_headers"] is None
 
 
 def test_options_of_a_partial_win(messages: Messages) -> None:
     inner = functools.partial(messages.create, timeout=9, extra_headers={HEADER: "a"})
     model_of(idempotency="auto").call(functools.partial(inner, extra_headers={HEADER: "b"}))
-    assert messages.told == [{"timeout": 9, "extra_headers": {HEADER: "b"}}]
+    assert messages.received == [{"timeout": 9, "extra_headers": {HEADER: "b"}}]
 
 
 def test_a_function_without_these_parameters_receives_nothing(messages: Messages) -> None:
     model_of(idempotency="auto").call(messages.bare)
-    assert messages.told == [{}]
+    assert messages.received == [{}]
 
 
-def test_one_that_does_not_tell_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_without_a_signature_is_called_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     class Odd:
         __module__ = "httpx2"
         __signature__ = "none"
@@ -109,7 +109,7 @@ def test_one_that_does_not_tell_what_it_takes(monkeypatch: pytest.MonkeyPatch) -
     assert model_of(idempotency="auto").call(Odd()) == "said"
 
 
-def test_which_functions_are_to_be_awaited(messages: Messages) -> None:
+def test_is_async_recognises_decorated_async_methods(messages: Messages) -> None:
     assert is_async(messages.decorated)
     assert is_async(messages.acreate)
     assert is_async(functools.partial(messages.decorated, timeout=3))
@@ -117,18 +117,18 @@ def test_which_functions_are_to_be_awaited(messages: Messages) -> None:
     assert not is_async(lambda: messages.decorated(timeout=3))
 
 
-def test_a_decorated_one(messages: Messages) -> None:
-    """A method that only looks plain is awaited all the same."""
+def test_a_method_that_returns_a_coroutine_is_awaited(messages: Messages) -> None:
+    """Although it is no coroutine function itself."""
 
     async def main() -> None:
         assert await model_of()(messages.decorated)(timeout=4) == "said"
 
     in_colour("asyncio", lambda: None, main)
-    assert messages.told == [{"timeout": 4, "extra_headers": None}]
+    assert messages.received == [{"timeout": 4, "extra_headers": None}]
 
 
 @pytest.mark.parametrize("way", ["call", "stream", "decorated", "partial"])
-def test_one_that_retries_by_itself_is_refused(messages: Messages, way: str) -> None:
+def test_a_client_that_retries_by_itself_is_refused(messages: Messages, way: str) -> None:
     model, create = model_of(), Messages(2).create
     made: dict[str, Any] = {
         "call": lambda: model.call(create),
@@ -143,17 +143,17 @@ def test_one_that_retries_by_itself_is_refused(messages: Messages, way: str) -> 
 
 
 @pytest.mark.parametrize("retries", [0, None, "many"])
-def test_one_that_does_not_is_not(messages: Messages, retries: Any) -> None:
+def test_a_client_without_retries_is_accepted(messages: Messages, retries: Any) -> None:
     assert model_of().call(Messages(retries).create) == "said"
 
 
 def test_an_unknown_function_receives_nothing() -> None:
-    told: list[dict[str, Any]] = []
+    received: list[dict[str, Any]] = []
 
     def ask(**said: Any) -> None:
-        told.append(said)
+        received.append(said)
 
     model_of(idempotency="auto").call(ask, model="m")
-    assert told == [{"model": "m"}]
+    assert received == [{"model": "m"}]
     adapter = SdkAdapter(print)
     assert adapter.add_call_options({"end": ""}, None) == {"end": ""}  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

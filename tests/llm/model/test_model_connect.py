@@ -1,4 +1,4 @@
-"""A connection that is never there: it has a limit of its own, and is tried again like any other failure."""
+"""Connections that cannot be made: they have a time limit of their own, and are retried."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ PLACES = ("worker", "alone", "asyncio", "trio")
 
 
 @pytest.fixture(scope="module")
-def nobody() -> Iterator[str]:
+def black_hole_url() -> Iterator[str]:
     with black_hole() as port:
         yield f"http://127.0.0.1:{port}/"
 
 
-def asked(place: str, how: str, url: str, **options: Any) -> Exception:
-    """Ask at an address, and return the error."""
+def error_of(place: str, how: str, url: str, **options: Any) -> Exception:
+    """Call a model at an address, and return the error."""
     model = Model(
         "acme",
         "m-1",
@@ -61,21 +61,23 @@ def asked(place: str, how: str, url: str, **options: Any) -> Exception:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("how", ["call", "stream"])
-def test_it_is_not_waited_for(nobody: str, place: str, how: str) -> None:
+def test_a_connection_that_is_never_made_times_out_and_is_retried(
+    black_hole_url: str, place: str, how: str
+) -> None:
     with memory.instrument() as metrics:
-        error = asked(place, how, nobody)
+        error = error_of(place, how, black_hole_url)
     assert isinstance(error, httpx2.ConnectTimeout)
-    said = report(error)
-    assert said is not None
-    assert (said.reason, said.attempts) == ("attempts", 2)
-    assert said.labels == {"provider": "acme", "model": "m-1"}
+    call_report = report(error)
+    assert call_report is not None
+    assert (call_report.reason, call_report.attempts) == ("attempts", 2)
+    assert call_report.labels == {"provider": "acme", "model": "m-1"}
     assert metrics.counter("retries", provider="acme", model="m-1", reason="timeout_connect") == 1
 
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("how", ["call", "stream"])
-def test_one_that_is_refused_is_tried_again(place: str, how: str) -> None:
+def test_a_refused_connection_is_retried(place: str, how: str) -> None:
     with memory.instrument() as metrics:
-        error = asked(place, how, f"http://127.0.0.1:{refused_port()}/")
+        error = error_of(place, how, f"http://127.0.0.1:{refused_port()}/")
     assert isinstance(error, httpx2.ConnectError)
     assert metrics.counter("retries", provider="acme", reason="network") == 1

@@ -33,7 +33,7 @@ TIMED = [place for place in VIRTUAL if place != "alone"]
 
 
 def emptied() -> Spend:
-    """Make a `Spend` with nothing left."""
+    """Return a `Spend` with nothing left."""
     spend = Spend(tokens=3, name="purse")
     spent(spend, 3)
     return spend
@@ -43,7 +43,7 @@ def emptied() -> Spend:
 
 
 @every_shape
-def test_every_event_tells_whose_call_it_is(colour: str, shape: str) -> None:
+def test_every_event_has_the_labels_and_bound_fields(colour: str, shape: str) -> None:
     events: list[Event] = []
     policy = Retry(backoff=[0] * 9, labels={"team": "chat"})
     with redouble.observe(events.append), redouble.bind(run_id="r-1"):
@@ -60,7 +60,7 @@ def test_every_event_tells_whose_call_it_is(colour: str, shape: str) -> None:
 
 
 @every_shape
-def test_the_name_of_the_policy_comes_first(colour: str, shape: str) -> None:
+def test_the_name_of_the_policy_is_the_name_of_the_call(colour: str, shape: str) -> None:
     model = model_of(policy=Retry(name="talk", attempts=1))
     assert ask(colour, shape, model, Service(LOST())).report.name == "talk"
 
@@ -92,15 +92,17 @@ def test_no_prompt_and_no_answer_is_reported(
     ],
     ids=["attempts", "stopped", "stopped later"],
 )
-def test_every_error_that_ends_a_call(
+def test_the_report_of_a_failed_call_has_the_labels(
     colour: str, shape: str, script: Callable[[], list[Any]], reason: str, attempts: int
 ) -> None:
-    told = ask(colour, shape, model_of(policy=Retry(attempts=4, backoff=[0] * 3)), Service(*script())).report
-    assert (told.labels, told.reason, told.attempts) == (LABELS, reason, attempts)
+    call_report = ask(
+        colour, shape, model_of(policy=Retry(attempts=4, backoff=[0] * 3)), Service(*script())
+    ).report
+    assert (call_report.labels, call_report.reason, call_report.attempts) == (LABELS, reason, attempts)
 
 
 @every_shape
-def test_errors_of_our_own_tell_the_same(colour: str, shape: str) -> None:
+def test_wrapped_and_rejected_errors_have_the_labels(colour: str, shape: str) -> None:
     wrapping = model_of(policy=Retry(wrap=True, attempts=2, backoff=[0]))
     seen = ask(colour, shape, wrapping, Service(LOST()))
     assert seen.error.report.labels == seen.report.labels == LABELS
@@ -132,17 +134,17 @@ def test_errors_of_our_own_tell_the_same(colour: str, shape: str) -> None:
     ],
     ids=["silence", "total", "total at once", "first", "cut", "event", "first event", "spend"],
 )
-def test_every_error_that_ends_a_stream(
+def test_the_report_of_a_failed_stream_has_the_labels(
     place: str, script: list[Any], options: dict[str, Any], kind: type[Exception], limit: str | None
 ) -> None:
     if "reserve" in options:
         options = {**options, "spend": Spend(tokens=4)}
     error = play(place, Feed(script), **options).error
     assert isinstance(error, kind)
-    told = report(error)
-    assert told is not None
-    assert (told.labels, told.limit) == ({"provider": "acme", "model": "m-1"}, limit)
-    assert told.attempts == 1
+    call_report = report(error)
+    assert call_report is not None
+    assert (call_report.labels, call_report.limit) == ({"provider": "acme", "model": "m-1"}, limit)
+    assert call_report.attempts == 1
 
 
 # -------------------------------------------------------------------------------- metrics
@@ -178,14 +180,17 @@ def test_the_time_to_the_first_chunk_is_reported(place: str) -> None:
         play(place, Feed([Takes(2), "a", Takes(4), LOST]))
         play(place, Feed([Takes(2), LOST]), policy=Retry(attempts=1))
     seen = metrics.histogram("time_to_first_item", provider="acme", model="m-1")
-    assert (seen.many, seen.total) == (2, 1 + 1 + 2 + 2)  # a failure, a delay, and what it took then
+    assert (seen.many, seen.total) == (
+        2,
+        1 + 1 + 2 + 2,
+    )  # a failed attempt, a delay, the second attempt; then the other stream
     took = metrics.histogram("call_duration", provider="acme", model="m-1")
-    assert (took.many, took.total) == (3, 7 + 6 + 2)  # up to its last chunk
+    assert (took.many, took.total) == (3, 7 + 6 + 2)  # the calls last until their last chunk
     assert metrics.counter("errors", provider="acme", code="ConnectionResetError") == 2
 
 
 @pytest.mark.parametrize("place", TIMED)
-def test_why_a_stream_was_asked_for_again(place: str) -> None:
+def test_the_reason_of_each_retry_is_counted(place: str) -> None:
     with memory.instrument() as metrics:
         play(
             place,
@@ -199,14 +204,14 @@ def test_why_a_stream_was_asked_for_again(place: str) -> None:
 
 
 @every_shape
-def test_refusals_are_counted(colour: str, shape: str) -> None:
+def test_rejections_are_counted(colour: str, shape: str) -> None:
     with memory.instrument() as metrics:
         ask(colour, shape, model_of(spend=emptied(), reserve=2), Service())
     assert metrics.counter("rejected", by="spend", name="purse") == 1
     assert metrics.counter("calls") == 0
 
 
-def test_one_that_is_left_is_a_success() -> None:
+def test_a_stream_that_is_closed_early_is_a_success() -> None:
     stream = model_of().stream(Service([said("a"), said("b")]).chunks)
     with memory.instrument() as metrics, stream:
         next(stream)

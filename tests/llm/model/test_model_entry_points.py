@@ -1,4 +1,4 @@
-"""The other entry points of an SDK: wrapped methods, and streams that a call would not guard."""
+"""Other entry points of an SDK: wrapped methods, and calls that would return an unguarded stream."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.llm.scripted_model import always, model_of
 
 
 def method(client: object) -> Callable[..., str]:
-    """Make a method that looks like one of an SDK's."""
+    """Return a method that looks like one of an SDK."""
 
     class Completions:
         _client = client
@@ -28,7 +28,7 @@ def method(client: object) -> Callable[..., str]:
 
 
 def raw(create: Any) -> Callable[..., str]:
-    """Wrap it, as ``with_raw_response`` does."""
+    """Wrap a method, as ``with_raw_response`` does."""
 
     @functools.wraps(create)
     def wrapped(**said: Any) -> str:
@@ -50,13 +50,13 @@ def create(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Callable[..., str
     return made
 
 
-def test_one_that_is_wrapped_is_refused_too(create: Any) -> None:
+def test_a_wrapped_method_of_a_client_that_retries_is_refused(create: Any) -> None:
     assert model_of().call(raw(create(0)), prompt="this") == "raw: said this"
     with pytest.raises(TypeError, match=r"create retries by itself \(max_retries=2\)"):
         model_of().call(raw(create(2)), prompt="this")
 
 
-def test_one_without_a_client_is_left_alone(create: Any) -> None:
+def test_a_function_without_a_client_is_called(create: Any) -> None:
     def alone(**said: Any) -> str:
         return "said"
 
@@ -65,7 +65,7 @@ def test_one_without_a_client_is_left_alone(create: Any) -> None:
 
 
 @pytest.mark.parametrize("called", ["call", "decorated", "partial"])
-def test_a_stream_is_not_asked_for_by_a_call(create: Any, called: str) -> None:
+def test_a_call_with_stream_true_raises(create: Any, called: str) -> None:
     ask = create(0)
     calls: dict[str, Callable[[], object]] = {
         "call": lambda: model_of().call(ask, stream=True),
@@ -79,7 +79,7 @@ def test_a_stream_is_not_asked_for_by_a_call(create: Any, called: str) -> None:
     assert model_of().call(functools.partial(ask, stream=True), stream=False, prompt="this") == "said this"
 
 
-def test_a_function_of_yours_may_mean_something_else_by_it() -> None:
+def test_stream_true_is_accepted_for_other_functions() -> None:
     def ask(*, stream: bool = False) -> str:
         return f"all at once, {stream}"
 
@@ -106,7 +106,7 @@ class Stream:
 
 
 class AsyncStream:
-    """The same in async code, where ``close()`` cannot be awaited."""
+    """An async stream, whose ``close()`` a blocking call could not await."""
 
     def __aiter__(self) -> AsyncIterator[int]:
         return self
@@ -125,7 +125,7 @@ class Manager:
 
 
 @pytest.mark.parametrize("made", [Stream, AsyncStream, Manager, lambda: iter([1])])
-def test_a_stream_does_not_come_out_of_a_call(
+def test_a_call_that_returns_a_stream_closes_it_and_raises(
     colour: str, made: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Manager, "__module__", "anthropic.lib.streaming")
@@ -148,7 +148,7 @@ def test_a_stream_does_not_come_out_of_a_call(
     assert getattr(found[0], "closed", 1) == 1
 
 
-def test_what_can_only_be_entered_is_none() -> None:
-    """A file, a lock: a function of the caller may return them."""
+def test_other_context_managers_may_be_returned() -> None:
+    """A function of the caller may return a file or a lock."""
     assert isinstance(model_of().call(Manager), Manager)
     assert model_of().call(lambda: [1, 2]) == [1, 2]

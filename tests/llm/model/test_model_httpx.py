@@ -1,4 +1,4 @@
-"""Calls through httpx2 itself: what its requests carry, and what becomes of a bad status."""
+"""Calls through httpx2 itself: the header and the timeouts of its requests, and error statuses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEADER = "Idempotency-Key"
 
 
 class Service:
-    """Answers with these statuses, one after the other; the last one repeats."""
+    """Responds with the given statuses, one after the other; the last one repeats."""
 
     def __init__(self, *statuses: int) -> None:
         self.statuses, self.requests = statuses, list[httpx2.Request]()
@@ -32,7 +32,7 @@ class Service:
         return self(request)
 
     def post(self, colour: str, model: Model, **said: Any) -> Any:
-        """Post something through a model."""
+        """Send a POST request through a model."""
 
         def blocking() -> Any:
             with httpx2.Client(transport=httpx2.MockTransport(self)) as client:
@@ -45,8 +45,8 @@ class Service:
         return in_colour(colour, blocking, waiting)
 
 
-def test_a_bad_status_of_httpx_is_a_failure(colour: str) -> None:
-    """A client of a model has no use for an answer that is none."""
+def test_an_error_status_is_a_failure(colour: str) -> None:
+    """httpx2 returns such a response; the model raises `HTTPStatusError`."""
     service = Service(503, 429, 200)
     assert service.post(colour, model_of()).status_code == 200
     assert len(service.requests) == 3
@@ -58,8 +58,8 @@ def test_a_bad_status_of_httpx_is_a_failure(colour: str) -> None:
     assert (said.reason, said.attempts) == ("stopped", 1)
 
 
-def test_a_stream_of_httpx_is_not_asked_for_by_a_call() -> None:
-    """A call would neither guard nor close it."""
+def test_a_call_of_send_with_stream_true_raises() -> None:
+    """A call would neither guard nor close the stream."""
     service = Service(503)
     with httpx2.Client(transport=httpx2.MockTransport(service)) as client:
         request = client.build_request("POST", "http://model.test/")
@@ -70,7 +70,7 @@ def test_a_stream_of_httpx_is_not_asked_for_by_a_call() -> None:
     assert service.requests == []
 
 
-def test_the_key_is_a_header_of_the_request(colour: str) -> None:
+def test_the_idempotency_key_is_a_header_of_the_request(colour: str) -> None:
     service = Service(503, 200)
     keys = Idempotency(header="X-Key", make=lambda: "k-1")
     service.post(colour, model_of(idempotency=keys), headers={"x-team": "chat"})
@@ -80,15 +80,15 @@ def test_the_key_is_a_header_of_the_request(colour: str) -> None:
     assert service.requests[-1].headers["x-key"] == "mine"
 
 
-def test_the_time_of_the_request_is_what_is_left(colour: str) -> None:
+def test_the_request_has_the_timeouts_of_the_model(colour: str) -> None:
     service = Service(200)
     service.post(colour, model_of(timeouts=Timeouts(1, 2, 20)))
-    told = service.requests[0].extensions["timeout"]
-    assert (told["connect"], told["read"]) == (1, 2)
+    timeout = service.requests[0].extensions["timeout"]
+    assert (timeout["connect"], timeout["read"]) == (1, 2)
 
 
-def test_who_asks_is_told_the_same() -> None:
-    """A function of the caller's own asks for it, in every attempt."""
+def test_current_returns_the_key_of_the_call() -> None:
+    """A function of the caller may read it in every attempt."""
     keys: list[Any] = []
 
     def ask() -> str:

@@ -1,4 +1,4 @@
-"""A model among other layers: its description, what it shares, and policies around and inside it."""
+"""A model among other layers: its description, its shared objects, and policies around and inside it."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ NAME = ContextVar("NAME", default="nobody")
 POLICY = Retry(attempts=4, backoff=Backoff.exponential(0.2).maximum(2).full_jitter())
 
 
-def test_it_is_drawn_with_the_others() -> None:
+def test_explain_describes_a_model() -> None:
     drawn = (Bulkhead(3) | model_of(policy=POLICY, timeouts=20)).explain()
     assert "openai/gpt-5: up to 4 attempts, delays of 1.4 s in all, within 20 s" in drawn
-    assert "at worst: 4 calls, 21 s" in drawn  # with the second that is waited outside
+    assert "at worst: 4 calls, 21 s" in drawn  # one second more: the wait of the bulkhead
 
 
-def test_what_hurts_is_found() -> None:
+def test_check_reports_conflicts_with_other_layers() -> None:
     model = model_of(policy=POLICY, spend=Spend(tokens=9), reserve=1)
     assert Pipeline(model).check() == []
     assert any("their attempts multiply" in said for said in (POLICY | model).check())
@@ -50,7 +50,7 @@ def test_what_hurts_is_found() -> None:
 
 
 @every_shape
-def test_it_decorates_and_is_found_again(colour: str, shape: str) -> None:
+def test_policy_of_returns_the_model_of_a_decorated_function(colour: str, shape: str) -> None:
     model, service = model_of(), Service(LOST(), text_of(shape, "hi"))
     functions = (service.ask, service.aask, service.chunks, service.achunks)
     decorated: list[Any] = [model(function) for function in functions]
@@ -61,7 +61,7 @@ def test_it_decorates_and_is_found_again(colour: str, shape: str) -> None:
 
 
 @every_shape
-def test_in_a_pipeline(colour: str, shape: str) -> None:
+def test_a_model_works_in_a_pipeline(colour: str, shape: str) -> None:
     gate = Bulkhead(1, wait=0)
     service = Service(LOST(), text_of(shape, "hi"))
     service.inside = lambda: gate.snapshot()["in_use"]
@@ -76,8 +76,8 @@ def test_in_a_pipeline(colour: str, shape: str) -> None:
 
 
 @every_shape
-def test_a_policy_inside_has_had_its_attempts(colour: str, shape: str) -> None:
-    """What an inner policy has given up on is not tried again."""
+def test_a_call_that_an_inner_policy_gave_up_is_not_retried(colour: str, shape: str) -> None:
+    """The reason is ``nested``, and the labels are those of the model."""
     service = Service(LOST())
     inner = Retry(attempts=2, backoff=[0])
 
@@ -98,8 +98,10 @@ def test_a_policy_inside_has_had_its_attempts(colour: str, shape: str) -> None:
     played(colour, blocking, waiting)
 
 
-def test_a_policy_around_is_warned(colour: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Retries that are requested twice are reported."""
+def test_a_policy_around_a_model_logs_that_attempts_multiply(
+    colour: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With ``nested="stop"`` the outer policy does not retry."""
     service = Service(*(LOST() for _ in range(9)))
     outer = Retry(attempts=2, backoff=[0]) | model_of(policy=Retry(attempts=2, backoff=[0]))
     seen = ask(colour, "call", outer, service)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -113,8 +115,8 @@ def test_a_policy_around_is_warned(colour: str, caplog: pytest.LogCaptureFixture
 
 
 @every_shape
-def test_a_model_inside_a_model(colour: str, shape: str) -> None:
-    """Waiting does not help with that rejection, so there is no retry."""
+def test_the_rejection_of_an_inner_model_is_not_retried(colour: str, shape: str) -> None:
+    """Waiting would not help: the `Spend` has no window."""
     spend = Spend(requests=1)
     spend.reserve().commit()
     inner, service = model_of(spend=spend), Service(text_of(shape, "hi"))
@@ -125,7 +127,7 @@ def test_a_model_inside_a_model(colour: str, shape: str) -> None:
 
 
 @every_shape
-def test_in_tests_retries_can_be_turned_off(colour: str, shape: str) -> None:
+def test_no_retries_applies_to_models(colour: str, shape: str) -> None:
     service = Service(LOST())
     with no_retries():
         assert ask(colour, shape, model_of(), service).report.attempts == 1
@@ -136,8 +138,8 @@ def test_in_tests_retries_can_be_turned_off(colour: str, shape: str) -> None:
 
 
 @every_shape
-def test_other_limits_for_one_call_share_the_budget(colour: str, shape: str) -> None:
-    """A model is made once; all copies of it share its budget."""
+def test_copies_with_other_limits_share_the_budget(colour: str, shape: str) -> None:
+    """`within` copies the model and keeps its policy and its worker."""
     budget = redouble.TokenBucket(capacity=20)  # two retries
     model = model_of(policy=Retry(attempts=9, backoff=[0] * 8, budget=budget))
     before = budget.snapshot()["tokens"]
@@ -151,7 +153,7 @@ def test_other_limits_for_one_call_share_the_budget(colour: str, shape: str) -> 
     assert model.within(9).worker is model.worker
 
 
-def test_limits_can_be_given_for_one_call(colour: str) -> None:
+def test_within_accepts_what_timeouts_accepts(colour: str) -> None:
     model = model_of(timeouts=100)
     assert [model.within(said).timeouts for said in (3, None, Timeouts(1, 2, 3))] == [
         Timeouts(3, 3, 3),
@@ -168,8 +170,8 @@ def test_limits_can_be_given_for_one_call(colour: str) -> None:
 
 @every_shape
 @pytest.mark.parametrize("worker", [True, False], ids=["worker", "alone"])
-def test_where_blocking_code_runs(shape: str, worker: bool) -> None:
-    """On a thread of ours, with the context of its caller; or where it was called."""
+def test_blocking_code_runs_on_a_worker_or_in_place(shape: str, worker: bool) -> None:
+    """On a worker with the context of the caller or, without a worker, on the thread of the caller."""
     options: dict[str, Any] = {} if worker else {"worker": None}
     service = Service(LOST(), text_of(shape, "hi"))
     service.inside = lambda: (get_ident() == here, NAME.get())
@@ -183,7 +185,7 @@ def test_where_blocking_code_runs(shape: str, worker: bool) -> None:
 
 @every_shape
 @pytest.mark.parametrize("worker", [True, False], ids=["worker", "alone"])
-def test_a_signal_ends_a_call_at_once(shape: str, worker: bool) -> None:
+def test_keyboard_interrupt_ends_a_call_and_releases_its_reservation(shape: str, worker: bool) -> None:
     options: dict[str, Any] = {} if worker else {"worker": None}
     spend = Spend(tokens=100)
     service = Service(KeyboardInterrupt())

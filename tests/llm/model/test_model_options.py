@@ -1,4 +1,4 @@
-"""The options of a model: a wrong one is named where it is written."""
+"""The options of a model: an error names the wrong one."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("options", "kind", "message"), WRONG, ids=[stable_repr(row[0]) for row in WRONG])
-def test_what_cannot_be_meant_is_refused_by_name(
+def test_a_wrong_option_raises_with_its_name(
     options: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match="^" + re.escape(message)):
@@ -94,13 +94,13 @@ def test_what_cannot_be_meant_is_refused_by_name(
     ("value", "kind"),
     [(-1, ValueError), (nan, ValueError), (inf, ValueError), (True, TypeError), ("2.5", TypeError)],
 )
-def test_what_a_million_tokens_cost_is_a_number(option: str, value: Any, kind: type[Exception]) -> None:
-    said: dict[str, Any] = {"input": 1, "output": 2, option: value}
+def test_a_price_must_be_a_finite_number(option: str, value: Any, kind: type[Exception]) -> None:
+    prices: dict[str, Any] = {"input": 1, "output": 2, option: value}
     with pytest.raises(kind, match=rf"^Price {option}={value!r}: write {MILLION}"):
-        Price(**said)
+        Price(**prices)
 
 
-def test_the_rest_is_taken_as_it_is() -> None:
+def test_valid_options_are_attributes() -> None:
     keys = Idempotency(header="X-Key", make=lambda: "k")
     spend = Spend(tokens=9, cost=1)
     model = Model(
@@ -123,7 +123,7 @@ def test_the_rest_is_taken_as_it_is() -> None:
     assert (model.protocol, model.idempotency, model.worker) == (None, keys, None)
 
 
-def test_what_is_priced_or_reserved_without_a_limit_is_accepted() -> None:
+def test_price_and_reserve_do_not_need_a_spend() -> None:
     assert model_of(price=Price(1, 2), reserve=Usage(1, 2)).spend is None
     assert model_of(spend=Spend(requests=3)).reserve is None
 
@@ -131,7 +131,7 @@ def test_what_is_priced_or_reserved_without_a_limit_is_accepted() -> None:
 # ---------------------------------------------------------------------------------- mistakes
 
 
-def test_what_cannot_be_streamed_is_refused_at_once() -> None:
+def test_stream_refuses_what_it_cannot_stream() -> None:
     def chunks() -> Generator[int]:
         yield 1
 
@@ -142,7 +142,7 @@ def test_what_cannot_be_streamed_is_refused_at_once() -> None:
         model_of(policy=Retry(until=bool)).stream(chunks)
 
 
-def test_what_no_call_could_ever_reserve_is_refused() -> None:
+def test_a_reservation_above_the_limit_is_refused() -> None:
     with pytest.raises(
         ValueError, match=r"^Model reserve=11 is more than Spend\(tokens=10.*\) ever allows: write"
     ):
@@ -161,14 +161,14 @@ def takes_two(error: Exception, attempt: int) -> bool:
 
 
 @pytest.mark.parametrize("wrong", [takes_one, takes_two, lambda: None])
-def test_a_rule_takes_three_arguments(wrong: Any) -> None:
-    """Or it would fail at the first failure, in its place."""
+def test_retry_if_must_accept_three_arguments(wrong: Any) -> None:
+    """Otherwise the rule would raise at the first failure, and hide the error of the call."""
     with pytest.raises(TypeError, match=r"^Model retry_if=.* takes \(.*: write a function \(error, at"):
         model_of(retry_if=wrong)
     assert model_of(retry_if=plain).retry_if is plain
 
 
-def test_a_class_is_no_rule() -> None:
+def test_retry_if_must_not_be_a_class() -> None:
     wrong: Any = ConnectionError
     with pytest.raises(TypeError, match=r"^Model retry_if=ConnectionError is a class: write a function \("):
         model_of(retry_if=wrong)

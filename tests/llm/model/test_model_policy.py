@@ -21,7 +21,7 @@ def test_the_defaults_are_those_of_the_decision_record() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_is_made_of_the_policy(stream: bool) -> None:
+def test_the_derived_policies_keep_the_options_of_the_policy(stream: bool) -> None:
     policy = Retry(attempts=7, labels={"team": "chat"}, name="talk", give_up_after=5, nested="allow")
     model = model_of(policy=policy, timeouts=Timeouts(read=3, first=8, total=20))
     derived = model._streams if stream else model._calls
@@ -50,7 +50,7 @@ def test_without_timeouts_the_limit_of_the_policy_applies(
     assert (model.timeouts.total, model._calls.timeout, model._streams.timeout) == (total, total, total)
 
 
-def test_of_two_limits_for_an_attempt_the_shorter_counts() -> None:
+def test_the_shorter_of_two_attempt_limits_applies() -> None:
     policy = Retry(attempt_timeout=2)
     assert model_of(policy=policy)._streams.attempt_timeout == 2
     assert model_of(policy=policy, timeouts=Timeouts(read=1))._streams.attempt_timeout == 1
@@ -58,20 +58,20 @@ def test_of_two_limits_for_an_attempt_the_shorter_counts() -> None:
     assert model_of(timeouts=None)._streams.attempt_timeout is None
 
 
-def test_the_limit_of_calls_that_have_no_other_is_not_needed() -> None:
+def test_give_up_after_is_dropped_if_there_is_a_total() -> None:
     assert model_of(policy=Retry())._calls.give_up_after is None
     assert model_of(policy=Retry(), timeouts=None)._calls.give_up_after == 30
     assert model_of(policy=Retry())._calls.nested == "stop"
 
 
-def test_a_worker_of_the_policy_comes_first() -> None:
+def test_the_worker_of_the_policy_wins() -> None:
     mine = Worker(grace=1)
     assert model_of(policy=Retry(worker=mine))._calls.worker is mine
     assert model_of(policy=Retry(worker=mine))._streams.worker is mine
     assert model_of(worker=None)._calls.worker is None
 
 
-def test_rules_of_the_policy_take_the_place_of_the_table() -> None:
+def test_rules_of_the_policy_replace_the_table() -> None:
     def rules(on: Any) -> Any:
         word = model_of(policy=Retry(on=on))._calls.on
         assert isinstance(word, ModelRule)
@@ -81,12 +81,12 @@ def test_rules_of_the_policy_take_the_place_of_the_table() -> None:
     assert rules(KeyError) != rules(table)
 
 
-# -------------------------------------------------------------------------------- at work
+# -------------------------------------------------------------------------------- in calls
 
 
 @every_shape
-def test_four_attempts_and_delays_as_in_the_decision_record(colour: str, shape: str) -> None:
-    """Full jitter: from nothing to 0.2 s, to 0.4 s, to 0.8 s; in some calls both halves are seen."""
+def test_attempts_and_delays_are_those_of_the_decision_record(colour: str, shape: str) -> None:
+    """Full jitter: up to 0.2 s, 0.4 s and 0.8 s; delays of both halves of each range occur."""
     halves: set[tuple[int, bool]] = set()
     model = Model("openai", "gpt-5", policy=presets.llm(random=Random(1)))
     for _ in range(8):
@@ -103,7 +103,7 @@ def test_four_attempts_and_delays_as_in_the_decision_record(colour: str, shape: 
 # ------------------------------------------------------------------------------ as a value
 
 
-def test_it_is_a_value() -> None:
+def test_models_are_frozen_and_compared_by_value() -> None:
     one, other = model_of(timeouts=60), model_of(timeouts=60)
     assert one == other
     assert {one, other} == {one}
@@ -114,10 +114,10 @@ def test_it_is_a_value() -> None:
     assert "_calls" not in repr(one)
 
 
-def test_other_limits_share_all_the_rest() -> None:
+def test_within_changes_the_limits_alone() -> None:
     spend = Spend(tokens=9)
     model = model_of(spend=spend, reserve=1, policy=presets.llm(timeout=None), idempotency="auto")
     shorter = model.within(3)
     assert (shorter.timeouts, model.timeouts) == (Timeouts(3, 3, 3), Timeouts())
     assert (shorter.spend, shorter.policy, shorter.idempotency) == (spend, model.policy, "auto")
-    assert shorter.policy is model.policy  # and so its budget
+    assert shorter.policy is model.policy  # and the same budget

@@ -38,11 +38,11 @@ def yes(error: Exception, attempt: int, context: Context) -> bool:
     return True
 
 
-# ------------------------------------------------------------------------------- refusals
+# ------------------------------------------------------------------------------- rejections
 
 
 @every_shape
-def test_nothing_is_called_without_enough_spend(colour: str, shape: str) -> None:
+def test_without_enough_allowance_nothing_is_called(colour: str, shape: str) -> None:
     events: list[Event] = []
     spend = Spend(tokens=100, name="purse")
     spent(spend, 60)
@@ -55,12 +55,12 @@ def test_nothing_is_called_without_enough_spend(colour: str, shape: str) -> None
     assert seen.report.name.startswith("Service.")
     assert [(event.what, event.name, event.by) for event in events] == [("rejected", "purse", "spend")]
     assert events[0].bound == {"run_id": "r-1"}
-    assert tokens(spend) == (60, 0, 40, 0)  # and nothing is taken
+    assert tokens(spend) == (60, 0, 40, 0)  # nothing is spent
 
 
 @every_shape
-def test_a_rule_of_the_callers_own_is_not_asked(colour: str, shape: str) -> None:
-    """There was no attempt that could be made again."""
+def test_retry_if_is_not_called_for_a_rejection(colour: str, shape: str) -> None:
+    """No attempt was made, so there is none to repeat."""
     spend = Spend(requests=1)
     spend.reserve().commit()
     service = Service(text_of(shape, "hi"))
@@ -70,23 +70,23 @@ def test_a_rule_of_the_callers_own_is_not_asked(colour: str, shape: str) -> None
 
 
 @every_shape
-def test_what_is_reserved_may_depend_on_the_arguments(colour: str, shape: str) -> None:
-    told: list[Any] = []
+def test_reserve_may_be_a_function_of_the_arguments(colour: str, shape: str) -> None:
+    received: list[Any] = []
     spend = Spend(tokens=100)
 
     def reserve(*args: object, **kwargs: Any) -> int | None:
-        told.append((args, kwargs))
+        received.append((args, kwargs))
         return kwargs.get("max_tokens")
 
     model = model_of(spend=spend, reserve=reserve)
     service = Service(text_of(shape, "hi"))
     service.inside = lambda: tokens(spend)[1]
     ask(colour, shape, model, service, "hello", max_tokens=30)
-    assert (told, service.seen[0]) == ([(("hello",), {"max_tokens": 30})], 30)
+    assert (received, service.seen[0]) == ([(("hello",), {"max_tokens": 30})], 30)
     seen = ask(colour, shape, model, service, max_tokens=101)
     assert isinstance(seen.error, SpendRefused)
-    ask(colour, shape, model, service)  # it says nothing, so as long as there is anything left
-    assert len(told) == 3
+    ask(colour, shape, model, service)  # `reserve` returns None: the call is admitted while anything is left
+    assert len(received) == 3
 
 
 @every_shape
@@ -98,7 +98,7 @@ def test_what_is_reserved_may_depend_on_the_arguments(colour: str, shape: str) -
         (Usage(-3, 4), ValueError, "reserve input=-3: write the most tokens that a call takes"),
     ],
 )
-def test_a_wrong_amount_is_called_by_name(
+def test_a_wrong_result_of_reserve_raises(
     colour: str, shape: str, answer: Any, kind: type[Exception], message: str
 ) -> None:
     service = Service(text_of(shape, "hi"))
@@ -109,7 +109,7 @@ def test_a_wrong_amount_is_called_by_name(
 
 
 @every_shape
-def test_a_key_that_cannot_be_made_takes_nothing(colour: str, shape: str) -> None:
+def test_an_invalid_key_releases_the_reservation(colour: str, shape: str) -> None:
     spend = Spend(tokens=100)
     keys = Idempotency(make=lambda: "")
     seen = ask(colour, shape, model_of(spend=spend, reserve=5, idempotency=keys), Service())
@@ -126,16 +126,16 @@ def test_a_key_that_cannot_be_made_takes_nothing(colour: str, shape: str) -> Non
     [
         ([answered(10, 5)], (15, 0, 85, 0)),
         ([answered(30, 40)], (70, 0, 30, 0)),  # more than was reserved
-        ([answered(90, 40)], (100, 0, 0, 30)),  # more than there is
-        (["hi"], (50, 0, 50, 0)),  # unknown: all of it
+        ([answered(90, 40)], (100, 0, 0, 30)),  # more than the limit
+        (["hi"], (50, 0, 50, 0)),  # unknown: the whole reservation
         ([answered(0, 0)], (0, 0, 100, 0)),
-        ([ConnectionError(), answered(10, 5)], (15, 0, 85, 0)),  # once, however many attempts it took
+        ([ConnectionError(), answered(10, 5)], (15, 0, 85, 0)),  # once, whatever the number of attempts
         ([ConnectionError()], (0, 0, 100, 0)),
         ([status(400)], (0, 0, 100, 0)),
     ],
     ids=["less", "more", "too much", "unknown", "nothing", "retried", "given up", "denied"],
 )
-def test_what_counts_of_a_call(
+def test_the_usage_of_a_call_is_settled(
     colour: str, shape: str, script: list[Any], expected: tuple[float, ...]
 ) -> None:
     spend = Spend(tokens=100, requests=9)
@@ -144,11 +144,11 @@ def test_what_counts_of_a_call(
     ask(colour, shape, model_of(spend=spend, reserve=50), service)
     assert tokens(spend) == expected
     assert (spend.snapshot()["requests"], spend.snapshot()["requests_reserved"]) == (1, 0)
-    assert set(service.seen) == {(0, 50, 50, 0)}  # set aside while it lasts, and once
+    assert set(service.seen) == {(0, 50, 50, 0)}  # reserved once, for the whole call
 
 
 @every_call
-def test_money(colour: str, shape: str) -> None:
+def test_costs_are_reserved_and_settled(colour: str, shape: str) -> None:
     spend = Spend(cost=1)
     model = model_of(spend=spend, price=PRICE, reserve=Usage(1000, 1000))
     service = Service(answered(500_000, 40_000))
@@ -163,7 +163,7 @@ def test_money(colour: str, shape: str) -> None:
 
 
 @every_call
-def test_a_number_of_tokens_is_worth_what_the_dearest_of_them_cost(colour: str, shape: str) -> None:
+def test_a_plain_number_of_tokens_is_charged_at_the_higher_price(colour: str, shape: str) -> None:
     spend = Spend(cost=1)
     service = Service("hi")
     ask(colour, shape, model_of(spend=spend, price=PRICE, reserve=1000), service)
@@ -171,7 +171,7 @@ def test_a_number_of_tokens_is_worth_what_the_dearest_of_them_cost(colour: str, 
 
 
 @every_call
-def test_usage_can_be_read_by_a_function(colour: str, shape: str) -> None:
+def test_usage_may_be_a_function_of_the_result(colour: str, shape: str) -> None:
     spend = Spend(tokens=100)
     model = model_of(spend=spend, reserve=50, usage=counted)
     ask(colour, shape, model, Service("four"))
@@ -182,10 +182,10 @@ def test_usage_can_be_read_by_a_function(colour: str, shape: str) -> None:
 
 @every_call
 @pytest.mark.parametrize("wrong", [7, Usage(-1, 2), "many", ZeroDivisionError])
-def test_a_usage_that_fails_does_not_cost_the_answer(
+def test_an_error_in_usage_is_logged_and_the_result_returned(
     colour: str, shape: str, wrong: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged, with what is wrong with it; and all that was reserved counts: the call was made."""
+    """The whole reservation counts, because the call was made."""
 
     def usage(found: object) -> Any:
         return 1 / 0 if wrong is ZeroDivisionError else wrong

@@ -20,7 +20,7 @@ from tests.support.llm.spends import tokens
 
 
 @every_shape
-def test_models_and_their_other_limits_share_it(colour: str, shape: str) -> None:
+def test_models_and_copies_with_other_limits_share_a_spend(colour: str, shape: str) -> None:
     spend = Spend(requests=3)
     model = model_of(spend=spend)
     for one in (model, model.within(3), model_of(spend=spend, policy=Retry(attempts=1))):
@@ -29,7 +29,7 @@ def test_models_and_their_other_limits_share_it(colour: str, shape: str) -> None
 
 
 def test_a_rejected_call_is_retried_after_retry_after(colour: str) -> None:
-    """A policy around the model does: nothing was called, so nothing multiplies."""
+    """By a policy around the model; no attempts multiply, because the function was not called."""
     spend = Spend(requests=1, per=60)
     waits = Retry(on=SpendRefused, timeout=120, give_up_after=None) | model_of(spend=spend)
     service = Service("hi")
@@ -40,14 +40,14 @@ def test_a_rejected_call_is_retried_after_retry_after(colour: str) -> None:
     async def waiting() -> None:
         assert [await waits.call(service.aask), await waits.call(service.aask)] == ["hi", "hi"]
 
-    if colour != "uvloop":  # which keeps its own time
+    if colour != "uvloop":  # uvloop has its own clock
         _, delays = played(colour, blocking, waiting)
         assert (service.calls, [60 < delay < 70 for delay in delays]) == (2, [True])
 
 
 @every_shape
-def test_a_call_inside_a_call_has_its_own(colour: str, shape: str) -> None:
-    """And the outer one is itself again when the inner one is over."""
+def test_a_nested_call_has_its_own_key_and_reservation(colour: str, shape: str) -> None:
+    """After the inner call, `current()` returns the outer one again."""
     spend = Spend(tokens=100)
     inner = model_of(spend=spend, reserve=20, idempotency="auto")
     keys: list[Any] = []

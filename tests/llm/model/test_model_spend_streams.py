@@ -32,12 +32,12 @@ class Quiet(Words):
         return error
 
 
-# By the words of `feeds` a question takes 1 token, and each chunk 1 too; 10 are reserved, 12 are there.
+# In the protocol `Words` a request uses 1 token and each chunk 1 more; 10 are reserved, the limit is 12.
 ROWS: list[tuple[list[list[Any]], dict[str, Any], Read, tuple[float, ...]]] = [
-    # to the end, with less and with more than was reserved
+    # complete streams that use less and more than was reserved
     ([["a", "end"]], {}, Read(["a", "end"]), (3, 0, 9, 0)),
     ([["a"] * 10 + ["end"]], {}, Read(["a"] * 10 + ["end"]), (12, 0, 0, 0)),
-    # more than is left stops it without a retry, whatever a rule returns
+    # a stream that uses more than is left is stopped without a retry, whatever a rule returns
     ([["a"] * 20], {}, Read(["a"] * 11, SpendExceeded, "committed", 1), (12, 0, 0, 1)),
     (
         [["a"] * 20, ["a", "end"]],
@@ -45,24 +45,24 @@ ROWS: list[tuple[list[list[Any]], dict[str, Any], Read, tuple[float, ...]]] = [
         Read(["a"] * 11, SpendExceeded, "committed", 1),
         (12, 0, 0, 1),
     ),
-    # it broke, or was left: what it has said so far, and a token for each piece
+    # a broken or closed stream: the usage reported so far, and at least one token for each chunk
     ([["a", "b", LOST]], {}, Read(["a", "b"], LOST, "committed", 1), (3, 0, 9, 0)),
     ([["a", "b"]], {}, Read(["a", "b"], CutShort, "committed", 1), (3, 0, 9, 0)),
     ([["a", "!no"]], {}, Read(["a", "!no"], ErrorEvent, "committed", 1), (3, 0, 9, 0)),
     ([["a", "b", Panic]], {}, Read(["a", "b"], Panic), (3, 0, 9, 0)),
     ([["a", "b", "end"]], {"most": 2}, Read(["a", "b"]), (3, 0, 9, 0)),
-    # it never began: the request alone, however often it was tried
+    # no chunk arrived: no tokens, and one request for all attempts
     ([[LOST]], {}, Read([], LOST, "attempts", 3), (0, 0, 12, 0)),
     ([["!no"]], {}, Read([], ErrorEvent, "attempts", 3), (0, 0, 12, 0)),
     ([[]], {}, Read([], CutShort, "attempts", 3), (0, 0, 12, 0)),
     ([[Panic]], {}, Read([], Panic), (0, 0, 12, 0)),
     ([[LOST], [], ["a", "end"]], {}, Read(["a", "end"], attempts=3), (3, 0, 9, 0)),
-    # of one that is cut short, and tells less than has come, what has come
+    # a truncated stream that reports fewer tokens than chunks: one token for each chunk
     ([["a", "b"]], {"protocol": Quiet}, Read(["a", "b"], CutShort, "committed", 1), (3, 0, 9, 0)),
     ([["a", "b", "end"]], {"protocol": Quiet}, Read(["a", "b", "end"]), (2, 0, 10, 0)),
-    # an empty one, where that is allowed, was made too
+    # an empty stream, where that is valid: the whole reservation
     ([[]], {"protocol": None}, Read([]), (10, 0, 2, 0)),
-    # without a reported usage: all that was reserved, and more if there were more pieces
+    # without a reported usage: the whole reservation, or the number of chunks if that is more
     ([["a", "b"]], {"protocol": None}, Read(["a", "b"]), (10, 0, 2, 0)),
     ([["a", "b", LOST]], {"protocol": None}, Read(["a", "b"], LOST, "committed"), (10, 0, 2, 0)),
     ([["a"] * 11], {"protocol": None}, Read(["a"] * 11), (11, 0, 1, 0)),
@@ -72,7 +72,7 @@ ROWS: list[tuple[list[list[Any]], dict[str, Any], Read, tuple[float, ...]]] = [
 
 @EVERY_PLACE
 @pytest.mark.parametrize(("script", "options", "expected", "left"), ROWS)
-def test_what_counts_of_a_stream(
+def test_the_usage_of_a_stream_is_settled(
     place: str, script: list[list[Any]], options: dict[str, Any], expected: Read, left: tuple[float, ...]
 ) -> None:
     spend = Spend(tokens=12, requests=5, warn_at=None)
@@ -86,7 +86,7 @@ def test_what_counts_of_a_stream(
 
 
 @EVERY_PLACE
-def test_the_report_of_a_stopped_stream(place: str) -> None:
+def test_the_error_of_a_stopped_stream_has_message_and_labels(place: str) -> None:
     spend = Spend(tokens=3)
     error = play(place, Feed(["a"] * 9), spend=spend, reserve=1).error
     assert isinstance(error, SpendExceeded)
@@ -94,14 +94,14 @@ def test_the_report_of_a_stopped_stream(place: str) -> None:
         "the stream was stopped: it has taken more tokens than are left",
         "tokens",
     )
-    said = report(error)
-    assert said is not None
-    assert said.labels == {"provider": "acme", "model": "m-1"}
+    call_report = report(error)
+    assert call_report is not None
+    assert call_report.labels == {"provider": "acme", "model": "m-1"}
 
 
 @EVERY_PLACE
-def test_one_that_takes_too_much_at_once_is_stopped_at_its_first_chunk(place: str) -> None:
-    """And not tried again: it would take the same."""
+def test_a_first_chunk_above_the_limit_stops_the_stream(place: str) -> None:
+    """It is not retried, because the next attempt would use as much."""
     spend = Spend(tokens=1)
     read = play(place, Feed(["a", "end"]), spend=spend, reserve=1, retry_if=yes)
     assert read == Read([], SpendExceeded, "stopped", 1)
@@ -109,9 +109,9 @@ def test_one_that_takes_too_much_at_once_is_stopped_at_its_first_chunk(place: st
 
 
 @EVERY_PLACE
-def test_money_runs_out_too(place: str) -> None:
+def test_a_stream_stops_when_its_cost_exceeds_the_limit(place: str) -> None:
     spend = Spend(cost=0.05)
-    price = Price(input=1_000, output=10_000)  # for a million: a tenth of a cent, and a cent
+    price = Price(input=1_000, output=10_000)  # for a million tokens: 0.001 and 0.01 each
     read = play(place, Feed(["a"] * 9), spend=spend, price=price, reserve=Usage(1, 1))
     assert read == Read(["a"] * 4, SpendExceeded, "committed", 1)
     assert isinstance(read.error, SpendExceeded)
@@ -119,8 +119,8 @@ def test_money_runs_out_too(place: str) -> None:
 
 
 @EVERY_PLACE
-def test_several_share_what_there_is(place: str) -> None:
-    """One that needs more takes it from what is left, and not from what others have reserved."""
+def test_a_stream_does_not_use_what_other_calls_have_reserved(place: str) -> None:
+    """A stream that needs more than its reservation takes it from what is left."""
     spend = Spend(tokens=20)
     with spend.reserve(tokens=10):
         read = play(place, Feed(["a"] * 30), spend=spend, reserve=5)
@@ -142,7 +142,7 @@ def test_several_share_what_there_is(place: str) -> None:
     ],
     ids=["silence", "total", "never began"],
 )
-def test_what_was_too_late_is_settled(place: str, script: list[Any], expected: Read, taken: int) -> None:
+def test_a_timed_out_stream_is_settled(place: str, script: list[Any], expected: Read, taken: int) -> None:
     spend = Spend(tokens=100)
     limits = Timeouts(read=3, total=5, first=8)
     assert play(place, Feed(script), spend=spend, reserve=10, timeouts=limits) == expected
@@ -150,7 +150,7 @@ def test_what_was_too_late_is_settled(place: str, script: list[Any], expected: R
 
 
 @EVERY_PLACE
-def test_a_stream_that_is_refused_is_never_opened(place: str) -> None:
+def test_a_rejected_stream_is_never_opened(place: str) -> None:
     spend = Spend(tokens=10)
     spent(spend, 5)
     feed = Feed(["a", "end"])
@@ -160,7 +160,7 @@ def test_a_stream_that_is_refused_is_never_opened(place: str) -> None:
 
 
 @EVERY_PLACE
-def test_it_tells_what_it_took_in_the_end(place: str) -> None:
+def test_the_usage_of_a_stream_is_known_at_its_end(place: str) -> None:
     feed = Feed(["a", "b", "end"])
     seen: list[Usage | None] = []
 

@@ -1,4 +1,4 @@
-"""A thousand calls at once, in threads and in an event loop: together they never take more than there is."""
+"""A thousand concurrent calls, in threads and in an event loop, never spend more than the limit."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from redouble import SYSTEM
 from redouble.llm import Spend, SpendExceeded, SpendRefused, Usage
 from tests.support.llm.scripted_model import model_of, said
 
-CALLS = 500  # in each of the two
+pytestmark = pytest.mark.stress
+
+CALLS = 500  # in threads, and as many in the event loop
 THREADS = 16
 LIMIT = 8_000
 RESERVED = 40
 
 
 @dataclass
-class Crowd:
+class ManyCalls:
     """Calls of every kind, and the amounts they took."""
 
     spend: Spend
@@ -36,24 +38,24 @@ class Crowd:
         options: dict[str, Any] = {} if self.worker else {"worker": None}
         self.model = model_of(spend=self.spend, reserve=RESERVED, timeouts=None, **options)
 
-    def look(self) -> None:
+    def check_limit(self) -> None:
         """Assert that no more is spent and reserved than the limit."""
-        told = self.spend.snapshot()
-        self.seen.append(told["tokens"] + told["tokens_reserved"])
-        assert told["tokens"] + told["tokens_reserved"] <= LIMIT
-        assert told["tokens_left"] >= 0
+        snapshot = self.spend.snapshot()
+        self.seen.append(snapshot["tokens"] + snapshot["tokens_reserved"])
+        assert snapshot["tokens"] + snapshot["tokens_reserved"] <= LIMIT
+        assert snapshot["tokens_left"] >= 0
 
     def answer(self, written: int) -> dict[str, Any]:
-        """Answer a call, which is paid for then."""
-        self.look()
+        """Answer a call; record its tokens, or raise."""
+        self.check_limit()
         if written % 7 == 0:
             raise KeyError
         self.taken.append(10 + written)
         return {"usage": {"prompt_tokens": 10, "completion_tokens": written}}
 
     def chunks(self, written: int) -> Iterator[Any]:
-        """Answer in a stream; some break off."""
-        self.look()
+        """Answer as a stream; some streams break off."""
+        self.check_limit()
         for number in range(1, written + 1):
             yield said("a", usage=Usage(10, number))
         if written % 7 == 0:
@@ -78,7 +80,7 @@ class Crowd:
                 with self.model.stream(self.chunks, written) as stream:
                     for number, _ in enumerate(stream):
                         if kind == 2 and number == 5:
-                            break  # and leave it
+                            break  # close it early
             self.ended.append("ok")
         except (SpendRefused, SpendExceeded, KeyError, ConnectionResetError) as error:
             self.ended.append(type(error).__name__)
@@ -101,11 +103,11 @@ class Crowd:
 
 @pytest.mark.parametrize("worker", [False, True], ids=["alone", "worker"])
 @pytest.mark.parametrize("limit", [LIMIT, 10**9], ids=["short", "plenty"])
-def test_a_thousand_calls(worker: bool, limit: int) -> None:
-    """Some fail, some are left, some take more than they have reserved; some are refused, or stopped."""
-    crowd = Crowd(Spend(tokens=limit, requests=10**6, warn_at=None), worker)
+def test_a_thousand_calls_never_exceed_the_limit(worker: bool, limit: int) -> None:
+    """Some fail, are closed early, or use more than they reserved; some are rejected or stopped."""
+    calls = ManyCalls(Spend(tokens=limit, requests=10**6, warn_at=None), worker)
     if limit > LIMIT:
-        crowd.look = lambda: None  # type: ignore[method-assign]
+        calls.check_limit = lambda: None  # type: ignore[method-assign]
     random = Random(7)
     work = [(random.randrange(3), random.randrange(1, 60)) for _ in range(2 * CALLS)]
     ready = Barrier(THREADS + 1)
@@ -113,11 +115,11 @@ def test_a_thousand_calls(worker: bool, limit: int) -> None:
     def threads(part: int) -> None:
         ready.wait()
         for kind, written in work[part:CALLS:THREADS]:
-            crowd.call(kind, written)
+            calls.call(kind, written)
 
     async def tasks() -> None:
         ready.wait()
-        await asyncio.gather(*(crowd.acall(kind, written) for kind, written in work[CALLS:]))
+        await asyncio.gather(*(calls.acall(kind, written) for kind, written in work[CALLS:]))
 
     with ThreadPoolExecutor(THREADS) as pool:
         parts = [pool.submit(threads, part) for part in range(THREADS)]
@@ -125,36 +127,36 @@ def test_a_thousand_calls(worker: bool, limit: int) -> None:
         for part in parts:
             part.result()
 
-    told = crowd.spend.snapshot()
-    assert len(crowd.ended) == 2 * CALLS
-    assert told["tokens_reserved"] == told["requests_reserved"] == 0
-    assert told["tokens"] <= limit
+    snapshot = calls.spend.snapshot()
+    assert len(calls.ended) == 2 * CALLS
+    assert snapshot["tokens_reserved"] == snapshot["requests_reserved"] == 0
+    assert snapshot["tokens"] <= limit
     if limit == LIMIT:
-        assert {"ok", "SpendRefused"} <= {*crowd.ended}
-        assert max(crowd.seen) > LIMIT / 2
+        assert {"ok", "SpendRefused"} <= {*calls.ended}
+        assert max(calls.seen) > LIMIT / 2
     else:
-        assert {*crowd.ended} == {"ok", "KeyError", "ConnectionResetError"}
-        assert told["requests"] == 2 * CALLS
-        assert told["overdrawn_tokens"] == 0
+        assert {*calls.ended} == {"ok", "KeyError", "ConnectionResetError"}
+        assert snapshot["requests"] == 2 * CALLS
+        assert snapshot["overdrawn_tokens"] == 0
         streams = sum(streamed(kind, written, aio=i >= CALLS) for i, (kind, written) in enumerate(work))
-        assert told["tokens"] == sum(crowd.taken) + streams  # to the last token
+        assert snapshot["tokens"] == sum(calls.taken) + streams  # exactly
 
 
 def streamed(kind: int, written: int, *, aio: bool) -> int:
-    """Return the amount that a stream takes."""
+    """Return the tokens that a stream uses."""
     most = 5 if aio else 6
     if kind == 0:
         return 0
     return 10 + (min(written, most) if kind == 2 else written)
 
 
-def test_a_thousand_that_are_cancelled() -> None:
-    """In the middle of anything: what they have said counts, and nothing stays reserved."""
+def test_cancelled_calls_are_settled_and_leave_nothing_reserved() -> None:
+    """They are cancelled at different moments; the tokens reported so far count."""
     spend = Spend(tokens=10**6, requests=10**6)
-    crowd = Crowd(spend)
+    calls = ManyCalls(spend)
 
     async def main() -> None:
-        tasks = [asyncio.create_task(crowd.acall(number % 3, 50)) for number in range(2 * CALLS)]
+        tasks = [asyncio.create_task(calls.acall(number % 3, 50)) for number in range(2 * CALLS)]
         for number in range(20):
             await asyncio.sleep(0)
             for task in tasks[number::20]:
@@ -162,6 +164,6 @@ def test_a_thousand_that_are_cancelled() -> None:
         await asyncio.wait(tasks)
 
     asyncio.run(main())
-    told = spend.snapshot()
-    assert told["tokens_reserved"] == told["requests_reserved"] == 0
-    assert told["tokens"] <= told["requests"] * 60
+    snapshot = spend.snapshot()
+    assert snapshot["tokens_reserved"] == snapshot["requests_reserved"] == 0
+    assert snapshot["tokens"] <= snapshot["requests"] * 60

@@ -1,4 +1,4 @@
-"""Answers that ``until`` refuses have been paid for: each counts, and the next one needs an allowance too."""
+"""Answers that ``until`` rejects are paid for: each one counts, and the next attempt needs an allowance."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def policy(**more: Any) -> Retry:
         ([answer("good")], 30),
         ([answer("bad"), answer("good")], 60),
         ([answer("bad"), answer("bad", 7), answer("good", 1)], 38),
-        ([answer("bad", None), answer("good")], 80),  # one that does not say: all that was reserved
+        ([answer("bad", None), answer("good")], 80),  # no usage reported: the whole reservation
         ([answer("bad"), ConnectionResetError(), answer("good")], 60),
     ],
 )
-def test_all_answers_count(colour: str, shape: str, answers: list[Any], spent: int) -> None:
+def test_rejected_answers_count_too(colour: str, shape: str, answers: list[Any], spent: int) -> None:
     spend = Spend(tokens=1000, requests=9)
     seen = ask(colour, shape, model_of(spend=spend, reserve=50, policy=policy()), Service(*answers))
     assert seen.value == answers[-1]
@@ -42,7 +42,7 @@ def test_all_answers_count(colour: str, shape: str, answers: list[Any], spent: i
 
 
 @every_call
-def test_they_count_in_vain_too(colour: str, shape: str) -> None:
+def test_rejected_answers_count_if_none_is_accepted(colour: str, shape: str) -> None:
     spend = Spend(tokens=1000)
     seen = ask(
         colour, shape, model_of(spend=spend, reserve=50, policy=policy()), Service(*[answer("bad")] * 4)
@@ -55,10 +55,10 @@ def test_they_count_in_vain_too(colour: str, shape: str) -> None:
 @pytest.mark.parametrize(
     ("spend", "what"), [({"tokens": 120}, "tokens"), ({"cost": 0.000120}, "cost"), ({"tokens": 99}, "tokens")]
 )
-def test_there_is_no_other_attempt_without_an_allowance(
+def test_there_is_no_further_attempt_without_an_allowance(
     colour: str, shape: str, spend: dict[str, Any], what: str
 ) -> None:
-    """Each takes 30, and reserves 50: of 120 the fourth is too much, of 99 the third."""
+    """Each answer uses 30 and reserves 50: with 120 the fourth is too much, with 99 the third."""
     allowance = Spend(**spend)
     model = model_of(spend=allowance, reserve=50, price=Price(1, 1), policy=policy(), retry_if=always(True))
     service = Service(*[answer("bad")] * 4)
@@ -66,14 +66,14 @@ def test_there_is_no_other_attempt_without_an_allowance(
     assert isinstance(seen.error, SpendExceeded)
     assert seen.error.what == what
     assert service.calls == (2 if spend == {"tokens": 99} else 3)
-    told = allowance.snapshot()
-    assert told[what] == pytest.approx(30 * service.calls * (1 if what == "tokens" else 1e-6))
-    assert told[f"{what}_reserved"] == 0
+    snapshot = allowance.snapshot()
+    assert snapshot[what] == pytest.approx(30 * service.calls * (1 if what == "tokens" else 1e-6))
+    assert snapshot[f"{what}_reserved"] == 0
 
 
 @every_call
-def test_no_more_is_set_aside_than_one_answer_may_take(colour: str, shape: str) -> None:
-    """Of an answer that was refused what it took; of an attempt that failed nothing."""
+def test_no_more_is_reserved_than_one_answer_may_use(colour: str, shape: str) -> None:
+    """In addition, a rejected answer keeps what it used reserved, and a failed attempt keeps nothing."""
     spend, service = Spend(tokens=150), Service(answer("bad", 20), ConnectionResetError(), answer("good", 20))
     service.inside = lambda: tokens(spend)[1]
     seen = ask(colour, shape, model_of(spend=spend, reserve=100, policy=policy()), service)

@@ -1,4 +1,4 @@
-"""Which failures of a language model are worth another attempt: llm-fiber's decision record, row by row."""
+"""Which failures of a language model are retried: the rows of llm-fiber's decision record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUOTA = json.dumps({"error": {"code": "insufficient_quota", "message": "You exce
 
 
 class APIError(Exception):
-    """What the SDK of OpenAI raises: known by its name."""
+    """Looks like the error of the OpenAI SDK, which is recognised by its name."""
 
     def __init__(self, status_code: int, code: str | None = None, headers: Any = None) -> None:
         super().__init__(f"status {status_code}")
@@ -33,7 +33,7 @@ APIError.__module__, APIError.__qualname__ = "openai", "APIError"
 
 
 def lost(name: str, cause: Exception | None = None) -> Exception:
-    """Return an error of httpx2, and what it was made of."""
+    """Return an error of httpx2, with its cause."""
     error: Exception = getattr(httpx2, name)("lost", request=REQUEST)
     error.__cause__ = cause
     return error
@@ -75,7 +75,7 @@ STOPPED: list[tuple[str, Exception]] = [
 
 
 def fresh(error: Exception) -> Exception:
-    """Return the same error without a body that was read."""
+    """Return a copy of an error without the stamp of an earlier call."""
     made = type(error).__new__(type(error), *error.args)
     made.__dict__ |= {name: value for name, value in vars(error).items() if not name.startswith("__")}
     return made
@@ -86,21 +86,21 @@ def ids(rows: list[Any]) -> list[str]:
 
 
 @pytest.mark.parametrize(("_", "error", "kind", "reason"), RETRIED, ids=ids(RETRIED))
-def test_what_is_retried(_: str, error: Exception, kind: Kind, reason: str) -> None:
+def test_the_table_retries_these_errors(_: str, error: Exception, kind: Kind, reason: str) -> None:
     verdict = table(error)
     assert verdict is not None
     assert (verdict.action, verdict.kind, verdict.reason) == ("retry", kind, reason)
 
 
 @pytest.mark.parametrize(("_", "error"), STOPPED, ids=ids(STOPPED))
-def test_what_is_not(_: str, error: Exception) -> None:
+def test_the_table_does_not_retry_these_errors(_: str, error: Exception) -> None:
     verdict = table(error)
     assert verdict is None or verdict.action == "stop"
 
 
 @every_shape
 @pytest.mark.parametrize("name", ["429", "501", "reset", "read timeout", "connect timeout"])
-def test_a_call_is_made_again(colour: str, shape: str, name: str) -> None:
+def test_a_call_is_retried(colour: str, shape: str, name: str) -> None:
     service = Service(fresh(next(row[1] for row in RETRIED if row[0] == name)), text_of(shape, "hi"))
     seen = ask(colour, shape, model_of(), service)
     assert (seen.value, service.calls) == (text_of(shape, "hi"), 2)
@@ -108,7 +108,7 @@ def test_a_call_is_made_again(colour: str, shape: str, name: str) -> None:
 
 @every_shape
 @pytest.mark.parametrize("name", ["401", "quota in a body", "quota of the SDK", "mistake"])
-def test_a_call_is_not_made_again(colour: str, shape: str, name: str) -> None:
+def test_a_call_is_not_retried(colour: str, shape: str, name: str) -> None:
     error = fresh(next(row[1] for row in STOPPED if row[0] == name))
     service = Service(error)
     seen = ask(colour, shape, model_of(), service)
@@ -118,28 +118,28 @@ def test_a_call_is_not_made_again(colour: str, shape: str, name: str) -> None:
 
 @pytest.mark.parametrize("code", [429, 503, 501, 409])
 @pytest.mark.parametrize("made", [status, APIError])
-def test_how_long_the_provider_wants_to_be_left_alone(made: Any, code: int) -> None:
+def test_retry_after_becomes_the_hint_of_the_verdict(made: Any, code: int) -> None:
     verdict = table(made(code, headers={"Retry-After": "7"}))
     assert verdict is not None
     assert verdict.after == 7
 
 
 @every_shape
-def test_a_hint_is_waited_for(colour: str, shape: str) -> None:
+def test_the_delay_follows_the_hint(colour: str, shape: str) -> None:
     service = Service(status(503, {"retry-after-ms": "2500"}), text_of(shape, "hi"))
     seen = ask(colour, shape, model_of(), service)
     assert [2.5 <= delay <= 2.75 for delay in seen.delays] == [True]
 
 
 @every_shape
-def test_a_hint_beyond_the_time_ends_the_call(colour: str, shape: str) -> None:
+def test_a_hint_beyond_the_total_ends_the_call(colour: str, shape: str) -> None:
     seen = ask(colour, shape, model_of(), Service(status(429, {"Retry-After": "31"})))
     assert (seen.report.reason, seen.report.limit, seen.report.attempts) == ("timeout", "total", 1)
     assert seen.delays == []
 
 
 @pytest.mark.parametrize("made", [status, APIError])
-def test_an_explicit_header_of_the_provider_counts(made: Any) -> None:
+def test_the_header_x_should_retry_decides(made: Any) -> None:
     no, yes = {"x-should-retry": "false"}, {"x-should-retry": "true"}
     assert [table(made(code, headers=no)) for code in (409, 429, 500, 501, 503)] == [None] * 5
     verdict = table(made(400, headers=yes))
@@ -149,7 +149,7 @@ def test_an_explicit_header_of_the_provider_counts(made: Any) -> None:
 
 @pytest.mark.parametrize("library", [httpx, httpx2])
 @pytest.mark.parametrize("word", ["insufficient_quota", "billing_hard_limit_reached", "billing_error"])
-def test_a_quota_is_found_in_what_was_read(library: Any, word: str) -> None:
+def test_an_exhausted_quota_is_found_in_a_body_that_was_read(library: Any, word: str) -> None:
     def error(body: Any) -> Exception:
         request = library.Request("POST", "http://model.test/")
         answer = library.Response(429, content=body, request=request)
@@ -159,11 +159,11 @@ def test_a_quota_is_found_in_what_was_read(library: Any, word: str) -> None:
     verdict, unread = table(error(f'{{"type": "{word}"}}'.encode())), table(error(iter([word.encode()])))
     assert verdict is not None
     assert verdict.action == "stop"
-    assert unread is not None  # the body has not been read, and is not read
+    assert unread is not None  # a body that has not been read is not read for this
     assert unread.action == "retry"
 
 
-def test_nothing_is_read_into_what_is_no_answer() -> None:
+def test_errors_with_odd_attributes_are_not_misread() -> None:
     class Odd(Exception):
         status_code = "503"
 

@@ -1,4 +1,4 @@
-"""The time limits of a call: their values, and those that a client receives."""
+"""The time limits of a call: their values, and the timeouts that a client receives."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def test_the_defaults_are_those_of_the_decision_record() -> None:
 
 
 @pytest.mark.parametrize("values", [(5, 30, 60), (10, 60, 120), (2, 10, 30)])
-def test_other_values_are_written(values: tuple[float, float, float]) -> None:
+def test_values_are_attributes(values: tuple[float, float, float]) -> None:
     made = Timeouts(*values)
     assert (made.connect, made.read, made.total) == values
 
 
-def test_no_limits_at_all() -> None:
+def test_none_has_no_limits() -> None:
     made = Timeouts.none()
     assert (made.connect, made.read, made.total, made.first) == (None, None, None, None)
     assert (made.silence, made.opening) == (inf, inf)
@@ -62,7 +62,7 @@ def test_the_first_chunk_may_take_longer_than_the_others() -> None:
         ("30s", TypeError, "write seconds as a number"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_by_name(
+def test_a_wrong_value_raises_with_its_name(
     option: str, value: Any, kind: type[Exception], said: str
 ) -> None:
     with pytest.raises(kind, match=rf"^Timeouts {option}=.*: {said}"):
@@ -79,7 +79,7 @@ def test_what_cannot_be_meant_is_refused_by_name(
         (Timeouts(1, 2, 3), Timeouts(1, 2, 3)),
     ],
 )
-def test_a_number_is_for_all_of_it_and_nothing_in_it_may_take_longer(said: Any, expected: Timeouts) -> None:
+def test_a_number_is_the_total_and_bounds_the_other_limits(said: Any, expected: Timeouts) -> None:
     assert model_of(timeouts=said).timeouts == expected
     assert model_of().within(said).timeouts == expected
 
@@ -100,7 +100,7 @@ def test_a_number_is_for_all_of_it_and_nothing_in_it_may_take_longer(said: Any, 
         ((5, 30, 60), TypeError, "Model timeouts=(5, 30, 60): write seconds for the whole call"),
     ],
 )
-def test_a_model_says_how_to_write_them(said: Any, kind: type[Exception], message: str) -> None:
+def test_a_wrong_timeouts_option_raises(said: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match="^" + re.escape(message)):
         Model("openai", "gpt-5", timeouts=said)
     with pytest.raises(kind, match="^" + re.escape(message)):
@@ -116,8 +116,8 @@ def test_a_model_says_how_to_write_them(said: Any, kind: type[Exception], messag
         (Timeouts(), 30, 5, 29.99),
         (Timeouts(), 1000, 5, 30),
         (Timeouts(), 1, 0.99, 0.99),
-        (Timeouts(), 0.04, 0.032, 0.032),  # of little a fifth is kept
-        (Timeouts(), 0, 0.001, 0.001),  # a client would take zero for something else
+        (Timeouts(), 0.04, 0.032, 0.032),  # of a short rest a fifth is subtracted
+        (Timeouts(), 0, 0.001, 0.001),  # for some clients zero means no limit
         (Timeouts.none(), 4, 3.99, 3.99),
         (Timeouts(connect=None), inf, None, 30),
         (Timeouts(read=None), inf, 5, None),
@@ -126,13 +126,13 @@ def test_a_model_says_how_to_write_them(said: Any, kind: type[Exception], messag
 def test_a_client_receives_a_little_less_than_is_left(
     timeouts: Timeouts, rest: float, connect: float | None, read: float | None
 ) -> None:
-    told = timeouts.within(rest)
-    assert told == pytest.approx({"connect": connect, "read": read, "write": read, "pool": connect})
-    assert httpx2.Timeout(**told).connect == told["connect"]
+    received = timeouts.within(rest)
+    assert received == pytest.approx({"connect": connect, "read": read, "write": read, "pool": connect})
+    assert httpx2.Timeout(**received).connect == received["connect"]
 
 
 @every_shape
-def test_what_is_left_becomes_less_with_each_attempt(colour: str, shape: str) -> None:
+def test_the_time_left_decreases_with_each_attempt(colour: str, shape: str) -> None:
     service = Service(ConnectionError(), ConnectionError(), [])
     service.inside = lambda: current().left()
     ask(colour, shape, model_of(policy=Retry(backoff=[10, 10]), protocol=None), service)
@@ -140,7 +140,7 @@ def test_what_is_left_becomes_less_with_each_attempt(colour: str, shape: str) ->
 
 
 @every_shape
-def test_a_deadline_around_it_counts_too(shape: str) -> None:
+def test_an_outer_deadline_limits_the_time_left(shape: str) -> None:
     service = Service([])
     service.inside = lambda: (current().left(), current().timeout["read"])
     with deadline(3):
@@ -150,13 +150,13 @@ def test_a_deadline_around_it_counts_too(shape: str) -> None:
     assert read <= 2.99
 
 
-# -------------------------------------------------------------------------------- what is kept
+# ------------------------------------------------------------------------- limits in effect
 
 
 @pytest.mark.parametrize("colour", ASYNC[:1] + ASYNC[-1:])
 @pytest.mark.parametrize("timeouts", [7, Timeouts(read=None, total=7), Timeouts(first=20, total=7)])
-def test_all_of_it_is_over_after_the_total(colour: str, timeouts: Any) -> None:
-    """Attempts and delays together: two of 2.5 s, and delays of half a second; the third is cut."""
+def test_the_total_limits_attempts_and_delays_together(colour: str, timeouts: Any) -> None:
+    """Two attempts of 2.5 s and delays of 0.5 s; the third attempt is cancelled."""
 
     async def slow() -> None:
         await backend().sleep(2.5)
@@ -176,7 +176,7 @@ def test_all_of_it_is_over_after_the_total(colour: str, timeouts: Any) -> None:
 
 @pytest.mark.parametrize("colour", ASYNC[:1] + ASYNC[-1:])
 @pytest.mark.parametrize(("timeouts", "each"), [(Timeouts(read=4), 4), (Timeouts(read=4, first=9), 9)])
-def test_each_attempt_at_a_stream_has_so_long_until_its_first_chunk(
+def test_each_attempt_of_a_stream_has_a_limit_for_its_first_chunk(
     colour: str, timeouts: Timeouts, each: float
 ) -> None:
     async def silent() -> Any:

@@ -27,7 +27,7 @@ by_name = pytest.mark.parametrize("named", [False, True])
 
 @every_form
 @by_name
-def test_a_chat_completion(form: str, named: bool) -> None:
+def test_a_complete_chat_completion_is_recognised(form: str, named: bool) -> None:
     protocol = heard(FORMS[form](chat("Hello", " you", usage=TOOK), done=True), "openai" if named else "auto")
     assert (protocol.known, protocol.ended) == (True, True)
     assert (protocol.usage, protocol.pieces) == (Usage(12, 3), 2)
@@ -35,7 +35,7 @@ def test_a_chat_completion(form: str, named: bool) -> None:
 
 @every_form
 @by_name
-def test_a_response(form: str, named: bool) -> None:
+def test_a_complete_response_is_recognised(form: str, named: bool) -> None:
     protocol = heard(FORMS[form](RESPONSE, done=False), "openai" if named else "auto")
     assert (protocol.known, protocol.ended) == (True, True)
     assert (protocol.usage, protocol.pieces) == (Usage(10, 2), 2)
@@ -43,7 +43,7 @@ def test_a_response(form: str, named: bool) -> None:
 
 @every_form
 @by_name
-def test_a_message(form: str, named: bool) -> None:
+def test_a_complete_message_is_recognised(form: str, named: bool) -> None:
     protocol = heard(FORMS[form](MESSAGE, done=False), "anthropic" if named else "auto")
     assert (protocol.known, protocol.ended) == (True, True)
     assert (protocol.usage, protocol.pieces) == (Usage(127, 15), 3)
@@ -55,14 +55,14 @@ CUT = "the stream ended before it said that it was complete: "
 @pytest.mark.parametrize("form", WIRE)
 @pytest.mark.parametrize("events", [1, 3, 5])
 def test_a_chat_completion_over_the_wire_ends_with_its_marker(form: str, events: int) -> None:
-    """Its last chunk is not enough: what it took may be missing."""
+    """The chunk with the finish reason is not enough: a chunk with the usage may follow."""
     protocol = heard(FORMS[form](chat("a", "b", "c", usage=TOOK)[:events], done=False))
     assert (protocol.known, protocol.ended) == (True, False)
     assert protocol.cut_short() == CUT + "`data: [DONE]` never came"
 
 
 @pytest.mark.parametrize("form", ["dicts", "objects"])
-def test_of_an_sdk_every_choice_must_finish(form: str) -> None:
+def test_from_an_sdk_a_completion_ends_when_every_choice_has_finished(form: str) -> None:
     start = [chunk(says("a")), chunk(says("b", index=1)), chunk(says(None, "stop"))]
     protocol = heard(FORMS[form](start, done=False))
     assert (protocol.known, protocol.ended, protocol.pieces) == (True, False, 2)
@@ -77,15 +77,15 @@ def test_a_choice_may_begin_when_another_has_finished() -> None:
     assert protocol.ended
     protocol.read(chunk(says("b", index=1)))
     assert not protocol.ended
-    protocol.read(chunk(says("c", index=0)))  # what comes after its end does not open it again
+    protocol.read(chunk(says("c", index=0)))  # a later chunk does not reopen a finished choice
     protocol.read(chunk(says("", "stop", index=1)))
     assert protocol.ended
 
 
 @every_form
 @pytest.mark.parametrize("events", range(1, len(RESPONSE)))
-def test_a_response_that_is_cut_short(form: str, events: int) -> None:
-    """Gateways add a `[DONE]` to anything."""
+def test_a_truncated_response_has_not_ended(form: str, events: int) -> None:
+    """Not even with a `[DONE]`: gateways add it to any stream."""
     protocol = heard(FORMS[form](RESPONSE[:events], done=True))
     assert (protocol.known, protocol.ended) == (True, False)
     assert protocol.cut_short() == CUT + "`response.completed` never came"
@@ -93,13 +93,13 @@ def test_a_response_that_is_cut_short(form: str, events: int) -> None:
 
 @every_form
 @pytest.mark.parametrize("events", [1, 4, len(MESSAGE) - 1])
-def test_a_message_that_is_cut_short(form: str, events: int) -> None:
+def test_a_truncated_message_has_not_ended(form: str, events: int) -> None:
     protocol = heard(FORMS[form](MESSAGE[:events], done=True))
     assert (protocol.known, protocol.ended) == (True, False)
     assert protocol.cut_short() == CUT + "`message_stop` never came"
 
 
-def test_a_response_may_end_by_a_limit() -> None:
+def test_an_incomplete_response_has_ended() -> None:
     response = {"usage": {"input_tokens": 1, "output_tokens": 2}, "error": None}
     protocol = heard([*RESPONSE[:3], {"type": "response.incomplete", "response": response}])
     assert (protocol.ended, protocol.usage) == (True, Usage(1, 2))
@@ -121,18 +121,18 @@ def test_a_response_may_end_by_a_limit() -> None:
         ({}, 0),
     ],
 )
-def test_what_is_a_piece_of_a_completion(choice: dict[str, Any], pieces: int) -> None:
+def test_which_choices_count_as_pieces(choice: dict[str, Any], pieces: int) -> None:
     assert heard([chunk(choice)]).pieces == pieces
     assert heard(objects([chunk({"index": 0, **choice})])).pieces == pieces
 
 
-def test_a_completion_of_the_older_kind() -> None:
+def test_a_text_completion_is_recognised() -> None:
     events = [{"object": "text_completion", "choices": [{"text": "a", "index": 0, "finish_reason": "stop"}]}]
     assert (heard(events).known, heard(events).ended, heard(events).pieces) == (True, True, 1)
     assert not heard([sse(events)]).ended
 
 
-def test_the_events_that_the_sdks_make_of_chunks_tell_nothing_new() -> None:
+def test_derived_events_of_the_sdks_are_not_counted_twice() -> None:
     completion = [{"type": "chunk", "chunk": one, "snapshot": {}} for one in chat("a", "b", usage=TOOK)]
     delta = {"type": "content.delta", "delta": "a", "snapshot": "a"}
     protocol = heard(objects([*completion[:2], delta, *completion[2:], {"type": "content.done"}]))
@@ -144,7 +144,7 @@ def test_the_events_that_the_sdks_make_of_chunks_tell_nothing_new() -> None:
 
 
 @pytest.mark.parametrize("form", WIRE)
-def test_any_events_that_end_with_the_marker(form: str) -> None:
+def test_the_sse_protocol_accepts_any_events_and_needs_the_marker(form: str) -> None:
     events = [{"token": "a"}, {"token": "b", "usage": TOOK}]
     cut = heard(FORMS[form](events, done=False), "sse")
     assert (cut.known, cut.ended, cut.cut_short()) == (True, False, CUT + "`data: [DONE]` never came")
@@ -154,7 +154,7 @@ def test_any_events_that_end_with_the_marker(form: str) -> None:
 
 @every_form
 @pytest.mark.parametrize("done", [False, True])
-def test_of_unknown_events_nothing_is_demanded(form: str, done: bool) -> None:
+def test_unknown_events_need_no_end_marker(form: str, done: bool) -> None:
     protocol = heard(FORMS[form]([{"token": "a"}, {"candidates": [{"finishReason": "STOP"}]}], done=done))
     assert (protocol.known, protocol.ended) == (False, done and form in WIRE)
     assert protocol.pieces == 2
@@ -178,15 +178,15 @@ def test_of_unknown_events_nothing_is_demanded(form: str, done: bool) -> None:
         ],
     ],
 )
-def test_of_chunks_of_your_own_nothing_is_demanded(chunks: list[object]) -> None:
+def test_unknown_chunks_need_no_end_marker(chunks: list[object]) -> None:
     protocol = heard(chunks)
     assert (protocol.known, protocol.ended, protocol.usage) == (False, False, None)
-    assert protocol.pieces in (len(chunks), len(chunks) - 1)  # the first may be too short to tell
+    assert protocol.pieces in (len(chunks), len(chunks) - 1)  # the first may be too short to be classified
 
 
 @pytest.mark.parametrize("name", ["openai", "anthropic", "sse"])
 @pytest.mark.parametrize("chunks", [[], ["<html>"], [b'data: {"id'], [b""], ["Hello"]])
-def test_what_was_named_is_demanded(name: str, chunks: list[object]) -> None:
+def test_a_named_protocol_needs_its_end_marker(name: str, chunks: list[object]) -> None:
     protocol = heard(chunks, name)
     assert (protocol.known, protocol.ended) == (True, False)
     marker = "`message_stop`" if name == "anthropic" else "`data: [DONE]`"

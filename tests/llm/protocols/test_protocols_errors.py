@@ -52,7 +52,7 @@ every_form = pytest.mark.parametrize("form", FORMS)
         (chat("a")[:2], QUOTA, "insufficient_quota", "insufficient_quota: You are broke"),
     ],
 )
-def test_an_error_in_the_midst(
+def test_an_error_event_is_returned_in_every_form(
     form: str, before: list[Any], event: dict[str, Any], kind: str, message: str
 ) -> None:
     protocol, errors = read(FORMS[form]([*before, event], done=False))
@@ -61,7 +61,7 @@ def test_an_error_in_the_midst(
     assert not protocol.ended
 
 
-def test_a_failed_response_tells_what_it_took() -> None:
+def test_the_usage_of_a_failed_response_is_read() -> None:
     protocol, _ = read([FAILED])
     assert protocol.usage == (4, 1)
 
@@ -97,14 +97,14 @@ def test_of_several_errors_in_one_chunk_the_first_is_returned() -> None:
         ({}, None),
     ],
 )
-def test_the_word_for_it(error: dict[str, Any], kind: str | None) -> None:
-    """It is one that `transient` knows, or else the most specific."""
+def test_the_type_of_an_error_event(error: dict[str, Any], kind: str | None) -> None:
+    """A type that `transient` knows is preferred; otherwise it is the most specific one."""
     _, errors = read([f"data: {json.dumps({'error': {**error, 'message': 'Oh'}})}\n\n"])
     assert [error.type for error in errors] == [kind]
     assert str(errors[0]) == "the stream said: " + ("Oh" if kind is None else f"{kind}: Oh")
 
 
-def test_a_status_means_the_same_as_its_word() -> None:
+def test_a_status_in_an_error_event_is_classified_like_its_type() -> None:
     for status, verdict in codes.LLM_STATUSES.items():
         _, errors = read([{"error": {"code": status, "message": "Oh"}}])
         assert codes.LLM.get(errors[0].type or "") == verdict or verdict not in codes.LLM.values()
@@ -132,12 +132,14 @@ def test_a_status_means_the_same_as_its_word() -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["auto", "openai", "anthropic", "sse"])
-def test_an_error_of_any_kind_over_the_wire(name: str, event: str, kind: str | None, message: str) -> None:
+def test_error_events_over_the_wire_are_recognised(
+    name: str, event: str, kind: str | None, message: str
+) -> None:
     _, errors = read([event.encode()], name)
     assert [(error.type, str(error)) for error in errors] == [(kind, f"the stream said: {message}")]
 
 
-def test_one_that_is_too_long_to_be_kept() -> None:
+def test_an_event_too_long_to_keep_is_recognised_by_its_name() -> None:
     _, errors = read([b"event: error\ndata: " + b"x" * (1 << 21) + b"\n\n"])
     assert [(error.type, str(error)) for error in errors] == [(None, "the stream said: something went wrong")]
     protocol, _ = read([b"event: message_stop\ndata: " + b"x" * (1 << 21) + b"\n\n"])
@@ -146,7 +148,7 @@ def test_one_that_is_too_long_to_be_kept() -> None:
 
 @pytest.mark.parametrize("value", ["null", "false", '""', "{}", "[]", "0"])
 @pytest.mark.parametrize("name", ["auto", "openai", "anthropic", "sse"])
-def test_what_is_empty_is_no_error(name: str, value: str) -> None:
+def test_an_empty_error_field_is_no_error(name: str, value: str) -> None:
     assert read([f'data: {{"error": {value}, "message": "Oh"}}\n\n'], name)[1] == []
 
 
@@ -170,12 +172,12 @@ def test_what_is_empty_is_no_error(name: str, value: str) -> None:
         {"type": "content_block_start", "error": {"message": "no"}},
     ],
 )
-def test_what_may_mean_something_else_is_no_error(chunk: object) -> None:
+def test_an_ambiguous_chunk_is_no_error(chunk: object) -> None:
     assert read([chunk])[1] == []
 
 
 @pytest.mark.parametrize("name", ["openai", "anthropic"])
-def test_of_a_provider_it_is_one(name: str) -> None:
+def test_with_a_named_protocol_an_ambiguous_chunk_is_an_error(name: str) -> None:
     assert [str(error) for error in read([{"error": "Oh"}], name)[1]] == ["the stream said: Oh"]
     assert read([SimpleNamespace(error=SimpleNamespace(message="Oh"))], name)[1]
     assert read([SimpleNamespace(type="error")], name)[1]
@@ -183,19 +185,19 @@ def test_of_a_provider_it_is_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("form", WIRE)
-def test_an_error_after_the_end_is_one_too(form: str) -> None:
+def test_an_error_event_after_the_end_is_returned(form: str) -> None:
     protocol, errors = read([*FORMS[form](chat("a"), done=True), *FORMS[form]([QUOTA], done=False)])
     assert (protocol.ended, [error.type for error in errors]) == (True, ["insufficient_quota"])
 
 
-def test_it_can_be_copied_and_sent() -> None:
+def test_an_error_event_can_be_copied_and_pickled() -> None:
     (error,) = read([OVERLOADED])[1]
     for twin in (copy.copy(error), pickle.loads(pickle.dumps(error))):
         assert isinstance(twin, ErrorEvent)
         assert (str(twin), twin.type, twin.said) == (str(error), error.type, error.said)
 
 
-def test_nothing_is_left_of_what_was_read() -> None:
+def test_a_protocol_does_not_keep_a_chunk_alive() -> None:
     class Chunk:
         type = "error"
         message = "Oh"

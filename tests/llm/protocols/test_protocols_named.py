@@ -1,4 +1,4 @@
-"""The option ``protocol=``: a built-in protocol, or one of your own."""
+"""The option ``protocol=``: a built-in protocol, or a user-defined one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Half(Protocol):
     def read(self, chunk: object, /) -> ErrorEvent | None: ...
 
 
-def test_those_that_are_known() -> None:
+def test_built_in_protocols_by_name() -> None:
     assert protocol_factory(None) is None
     for name in NAMES:
         made = protocol_factory(name)
@@ -38,12 +38,12 @@ def test_those_that_are_known() -> None:
         assert (first.known, first.ended, first.usage, first.pieces) == (name != "auto", False, None, 0)
 
 
-def test_one_of_your_own() -> None:
+def test_a_user_defined_protocol_is_used_as_it_is() -> None:
     ways: list[Callable[[], Protocol]] = [Mine, partial(Mine), mine]
-    for said in ways:
-        made = protocol_factory(said)
-        assert made is said
-        own = said()
+    for factory in ways:
+        made = protocol_factory(factory)
+        assert made is factory
+        own = factory()
         assert (own.known, own.ended, own.usage, own.pieces) == (False, False, None, 0)
         assert own.read("END") is None
         assert (own.known, own.ended, own.cut_short()) == (True, True, "no END")
@@ -67,7 +67,7 @@ CHOICES = (
 
 
 @pytest.mark.parametrize(
-    ("wrong", "kind", "said"),
+    ("wrong", "kind", "message"),
     [
         ("OpenAI", ValueError, rf"protocol='OpenAI': {CHOICES} \(did you mean 'openai'\?\)$"),
         ("antropic", ValueError, rf"protocol='antropic': {CHOICES} \(did you mean 'anthropic'\?\)$"),
@@ -87,6 +87,6 @@ CHOICES = (
         (agenerator, TypeError, r"protocol=agenerator is an async generator function: write a plain one"),
     ],
 )
-def test_a_wrong_protocol_is_named(wrong: Any, kind: type[Exception], said: str) -> None:
-    with pytest.raises(kind, match=f"^{said}"):
+def test_a_wrong_protocol_raises(wrong: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=f"^{message}"):
         protocol_factory(wrong)

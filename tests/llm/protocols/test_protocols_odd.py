@@ -24,7 +24,7 @@ def refuse(*_: object) -> Any:
 
 
 def refusing(kind: type[Any], *names: str) -> type[Any]:
-    """Make a class some of whose ways always fail."""
+    """Return a subclass some of whose methods always raise."""
     return type(
         "Refusing", (kind,), {name: property(refuse) if name == "__class__" else refuse for name in names}
     )
@@ -67,8 +67,8 @@ ODD: list[Any] = [
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("number", range(len(ODD)))
-def test_nothing_raises(name: str, number: int) -> None:
-    """And what comes after it is understood."""
+def test_an_odd_chunk_raises_nothing(name: str, number: int) -> None:
+    """The chunks after it are understood."""
     assert read([ODD[number]], name)[0].usage is None
     protocol, errors = read([ODD[number], *MESSAGE], name)
     assert len(errors) <= 1
@@ -113,7 +113,7 @@ ANY = (
 
 @given(st.lists(ANY, max_size=8), st.sampled_from(NAMES))
 @settings(max_examples=50)
-def test_whatever_comes(chunks: list[Any], name: str) -> None:
+def test_any_chunks_are_read_without_change(chunks: list[Any], name: str) -> None:
     protocol = DetectedProtocol(name)
     taken, pieces = Usage(), 0
     for chunk in chunks:
@@ -131,7 +131,9 @@ def test_whatever_comes(chunks: list[Any], name: str) -> None:
 
 @given(st.lists(st.sampled_from([*chat("a", "b"), *MESSAGE, *RESPONSE]), max_size=12), st.data())
 @settings(max_examples=50)
-def test_where_a_body_is_cut_makes_no_difference(events: list[dict[str, Any]], data: st.DataObject) -> None:
+def test_the_borders_of_the_pieces_make_no_difference(
+    events: list[dict[str, Any]], data: st.DataObject
+) -> None:
     body = sse(events, done=data.draw(st.booleans())).encode()
     size = data.draw(st.integers(1, 50))
     whole = heard([body])
@@ -142,11 +144,11 @@ def test_where_a_body_is_cut_makes_no_difference(events: list[dict[str, Any]], d
 
 
 @pytest.mark.parametrize("number", range(len(ODD)))
-def test_what_an_answer_took_is_asked_of_anything(number: int) -> None:
+def test_usage_of_an_odd_result_is_none(number: int) -> None:
     assert usage_of(ODD[number]) is None
 
 
-def test_json_is_read_as_it_is_written() -> None:
+def test_json_with_line_separators_and_on_several_lines() -> None:
     event = chat("\u20ac\u2028")[1]
     assert heard([f"data: {json.dumps(event, ensure_ascii=False)}\n\n".encode()]).pieces == 1
     assert heard([f"data: {json.dumps(event, indent=1)}\n\n".replace("\n ", "\ndata: ")]).known is False

@@ -1,4 +1,4 @@
-"""The usage is read by any of the names in use."""
+"""The usage is read under each field name that providers use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.llm.provider_events import chat, heard, objectified
 
 
 @pytest.mark.parametrize(
-    ("said", "usage"),
+    ("fields", "usage"),
     [
         ({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}, Usage(5, 2)),
         ({"prompt_tokens": 5, "total_tokens": 5}, Usage(5, 0)),
@@ -32,18 +32,18 @@ from tests.support.llm.provider_events import chat, heard, objectified
         ([12], None),
     ],
 )
-def test_the_tokens_of_an_answer(said: Any, usage: Usage | None) -> None:
-    assert usage_of({"usage": said}) == usage
-    assert usage_of(SimpleNamespace(usage=objectified(said))) == usage
+def test_usage_of_reads_the_known_fields(fields: Any, usage: Usage | None) -> None:
+    assert usage_of({"usage": fields}) == usage
+    assert usage_of(SimpleNamespace(usage=objectified(fields))) == usage
 
 
 @pytest.mark.parametrize("result", [None, "text", b"bytes", 5, [], {}, object()])
-def test_an_answer_that_does_not_say(result: object) -> None:
+def test_usage_of_a_result_without_usage_is_none(result: object) -> None:
     assert usage_of(result) is None
 
 
-def test_a_report_counts_from_the_start() -> None:
-    """It may be repeated with each chunk, and leave something out."""
+def test_a_usage_in_a_chunk_is_a_running_total() -> None:
+    """It may be repeated with each chunk, and a field may be missing."""
     reports = [
         {"prompt_tokens": 9, "completion_tokens": 1},
         None,

@@ -1,4 +1,4 @@
-"""Server-sent events are found in a body however it is cut, and only the unfinished one is kept."""
+"""Server-sent events are parsed however the body is split, and only the unfinished event is kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def fed(*pieces: bytes | str) -> list[SseEvent]:
 
 
 def expected(body: bytes) -> list[SseEvent]:
-    """Read a whole body, word by word as the standard has it."""
+    """Parse a whole body by the rules of the standard."""
     text = body.decode("utf-8", "replace").removeprefix("\ufeff")
     name, data, found = "", "", list[SseEvent]()
     for line in re.split("\r\n|\n|\r", text)[:-1]:
@@ -73,11 +73,11 @@ def expected(body: bytes) -> list[SseEvent]:
         (b"data: \x00\n\n", [("", "\x00")]),
     ],
 )
-def test_the_standard(body: bytes, events: list[tuple[str, str]]) -> None:
-    told = [SseEvent(*event) for event in events]
-    assert fed(body) == told
-    assert fed(*(body[i : i + 1] for i in range(len(body)))) == told
-    assert expected(body) == told
+def test_events_are_parsed_as_in_the_standard(body: bytes, events: list[tuple[str, str]]) -> None:
+    parsed = [SseEvent(*event) for event in events]
+    assert fed(body) == parsed
+    assert fed(*(body[i : i + 1] for i in range(len(body)))) == parsed
+    assert expected(body) == parsed
 
 
 PARTS = st.sampled_from(
@@ -93,7 +93,7 @@ BODIES = st.lists(PARTS, max_size=40).map(b"".join)
 
 @given(BODIES, st.data())
 @settings(max_examples=50)
-def test_a_body_may_be_cut_anywhere(rest: bytes, data: st.DataObject) -> None:
+def test_a_body_may_be_split_anywhere(rest: bytes, data: st.DataObject) -> None:
     body = b"data:0\n" + rest
     places = st.lists(st.integers(1, len(body) - 1), unique=True).map(sorted)
     cuts = [0, *data.draw(places), len(body)]
@@ -102,7 +102,9 @@ def test_a_body_may_be_cut_anywhere(rest: bytes, data: st.DataObject) -> None:
 
 @given(BODIES, st.integers(0, 30), st.data())
 @settings(max_examples=50)
-def test_also_where_events_are_too_long(rest: bytes, longest: int, data: st.DataObject) -> None:
+def test_a_body_with_events_too_long_may_be_split_anywhere(
+    rest: bytes, longest: int, data: st.DataObject
+) -> None:
     body = b"data:0\n" + rest
     places = st.lists(st.integers(1, len(body) - 1), unique=True).map(sorted)
     cuts = [0, *data.draw(places), len(body)]
@@ -110,20 +112,20 @@ def test_also_where_events_are_too_long(rest: bytes, longest: int, data: st.Data
         patched.setattr(sse, "MAX_DATA", longest)
         patched.setattr(sse, "MAX_LINE", longest + 16)
         assert fed(*(body[a:b] for a, b in pairwise(cuts))) == fed(body)
-        told = [event.data for event in fed(body)]
+        kept = [event.data for event in fed(body)]
     whole = [event.data for event in expected(body)]
-    assert told == [data if data is not None and len(data) <= longest else None for data in whole]
+    assert kept == [data if data is not None and len(data) <= longest else None for data in whole]
 
 
 @pytest.mark.parametrize("extra", [0, 1])
 @pytest.mark.parametrize("piece", [1 << 16, 1 << 30])
-def test_an_event_may_have_a_mebibyte(extra: int, piece: int) -> None:
+def test_an_event_of_up_to_one_mebibyte_is_kept(extra: int, piece: int) -> None:
     body = b"event: e\ndata: " + b"x" * (MAX_DATA + extra) + b"\n\ndata: y\n\n"
     found = fed(*(body[i : i + piece] for i in range(0, len(body), piece)))
     assert found == [SseEvent("e", None if extra else "x" * MAX_DATA), SseEvent("", "y")]
 
 
-def test_of_one_that_is_longer_nothing_is_kept() -> None:
+def test_the_data_of_a_longer_event_is_discarded() -> None:
     stream = EventStream()
     piece = b"x" * (1 << 16)
     stream.feed(b"data: ")
@@ -144,8 +146,8 @@ OF_LINES = [SseEvent("e", "x"), SseEvent("", "y\nz"), SseEvent("", "[DONE]")]
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", "\r"])
-def test_a_piece_may_be_a_line(end: str) -> None:
-    """As ``iter_lines()`` gives them, with or without their ends; that of requests gives bytes."""
+def test_the_pieces_may_be_lines(end: str) -> None:
+    """Like those of ``iter_lines()``, with or without line ends; requests yields bytes."""
     assert fed(*(line + end for line in LINES)) == OF_LINES
     assert fed(*(line.encode() + end.encode() for line in LINES)) == OF_LINES
 
@@ -175,7 +177,7 @@ def test_a_text_may_have_several_lines() -> None:
         (["data", ""], True),
     ],
 )
-def test_the_first_line_tells_whether_it_is_such_a_body(pieces: list[str], is_sse: bool | None) -> None:
+def test_the_first_line_decides_whether_a_body_is_sse(pieces: list[str], is_sse: bool | None) -> None:
     stream = EventStream()
     assert not [event for piece in pieces for event in stream.feed(piece) if event.data]
     assert stream.is_sse is is_sse
@@ -183,7 +185,7 @@ def test_the_first_line_tells_whether_it_is_such_a_body(pieces: list[str], is_ss
 
 
 @pytest.mark.parametrize(
-    ("pieces", "said"),
+    ("pieces", "done"),
     [
         (["data: [DONE]"], True),
         (["data: [DO", "NE]"], True),
@@ -202,8 +204,8 @@ def test_the_first_line_tells_whether_it_is_such_a_body(pieces: list[str], is_ss
         ([], False),
     ],
 )
-def test_the_last_word_is_heard_without_the_blank_line(pieces: list[str], said: bool) -> None:
+def test_a_done_marker_without_a_blank_line_is_recognised(pieces: list[str], done: bool) -> None:
     stream = EventStream()
     for piece in pieces:
         stream.feed(piece)
-    assert stream.done_received is said
+    assert stream.done_received is done

@@ -16,7 +16,7 @@ from redouble.llm import Reservation, Spend
 from tests.support.llm.spends import refusal, tokens
 
 
-def test_what_is_reserved_is_taken_or_goes_back() -> None:
+def test_a_reservation_is_committed_or_released() -> None:
     spend = Spend(tokens=100)
     first, second, third = (spend.reserve(tokens=30) for _ in range(3))
     assert tokens(spend) == (0, 90, 10, 0)
@@ -47,7 +47,7 @@ def test_the_snapshot_has_only_limits_that_are_set() -> None:
 
 
 @pytest.mark.parametrize("asked", [{"tokens": 11}, {"cost": 1.01}, {"requests": 3}])
-def test_all_three_or_nothing(asked: dict[str, Any]) -> None:
+def test_a_reservation_fits_every_limit_or_is_rejected(asked: dict[str, Any]) -> None:
     spend = Spend(tokens=10, cost=1, requests=2)
     before = spend.snapshot()
     assert refusal(spend, **{"tokens": 5, "cost": 0.5, **asked}).what == next(iter(asked))
@@ -55,7 +55,7 @@ def test_all_three_or_nothing(asked: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("tokens", "cost"), [(6, 0.1), (1, 0.51)])
-def test_growing_by_both_or_nothing(tokens: int, cost: float) -> None:
+def test_more_reserves_all_amounts_or_none(tokens: int, cost: float) -> None:
     spend = Spend(tokens=10, cost=1)
     reservation = spend.reserve(tokens=5, cost=0.5)
     before = spend.snapshot()
@@ -63,7 +63,7 @@ def test_growing_by_both_or_nothing(tokens: int, cost: float) -> None:
     assert spend.snapshot() == before
 
 
-def test_growing() -> None:
+def test_more_extends_a_reservation() -> None:
     spend = Spend(tokens=10, cost=1)
     reservation = spend.reserve(tokens=5)
     assert [reservation.more(tokens=tokens) for tokens in (3, 3, 2)] == [True, False, True]
@@ -74,7 +74,7 @@ def test_growing() -> None:
     assert tokens(spend) == (4, 0, 6, 0)
 
 
-def test_a_request_counts_though_nothing_else_was_taken() -> None:
+def test_a_request_counts_if_no_tokens_were_used() -> None:
     spend = Spend(tokens=10, cost=1, requests=5)
     spend.reserve(tokens=10, cost=1).commit(tokens=0, cost=0)
     seen = spend.snapshot()
@@ -82,7 +82,7 @@ def test_a_request_counts_though_nothing_else_was_taken() -> None:
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_settled_is_settled(committed: bool) -> None:
+def test_a_settled_reservation_cannot_be_used(committed: bool) -> None:
     spend = Spend(tokens=10)
     reservation = spend.reserve(tokens=5)
     reservation.commit(tokens=1) if committed else reservation.release()
@@ -92,7 +92,7 @@ def test_settled_is_settled(committed: bool) -> None:
     assert tokens(spend) == (int(committed), 0, 10 - committed, 0)
 
 
-def test_a_block_releases_what_was_not_committed() -> None:
+def test_a_with_block_releases_an_uncommitted_reservation() -> None:
     spend = Spend(tokens=10, requests=9)
     with spend.reserve(tokens=5) as kept:
         kept.commit(tokens=3)
@@ -102,7 +102,7 @@ def test_a_block_releases_what_was_not_committed() -> None:
     assert spend.snapshot()["requests"] == 1
 
 
-def test_what_is_dropped_goes_back_at_once() -> None:
+def test_a_dropped_reservation_is_released_at_once() -> None:
     spend = Spend(tokens=10)
     gc.disable()
     try:
@@ -115,7 +115,7 @@ def test_what_is_dropped_goes_back_at_once() -> None:
         gc.enable()
 
 
-def test_it_is_one_thing_and_stays_here() -> None:
+def test_a_spend_is_never_copied_nor_pickled() -> None:
     spend = Spend(tokens=10)
     reservation = spend.reserve(tokens=1)
     for thing in (spend, reservation):
@@ -125,7 +125,7 @@ def test_it_is_one_thing_and_stays_here() -> None:
     assert isinstance(reservation, Reservation)
 
 
-# ---------------------------------------------------------------------------------------- exactly
+# ------------------------------------------------------------------------------- exact amounts
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_it_is_one_thing_and_stays_here() -> None:
         (10**15, 10**14, 10),
     ],
 )
-def test_money_is_counted_as_it_is_written(limit: Any, amount: Any, times: int) -> None:
-    """A tenth ten times is one, and there is nothing left then."""
+def test_costs_are_exact(limit: Any, amount: Any, times: int) -> None:
+    """Ten times 0.1 is 1, and nothing is left."""
     spend = Spend(cost=limit)
     for _ in range(times):
         spend.reserve(cost=amount).commit()
@@ -149,7 +149,7 @@ def test_money_is_counted_as_it_is_written(limit: Any, amount: Any, times: int) 
     assert refusal(spend, cost=1e-9).what == "cost"
 
 
-def test_a_call_that_does_not_say_how_much_begins_while_anything_is_left() -> None:
+def test_a_call_without_amounts_is_admitted_while_anything_is_left() -> None:
     spend = Spend(tokens=100, cost=1)
     spend.reserve().commit(tokens=99, cost=0.9999)
     spend.reserve().commit(tokens=1, cost=0.0001)

@@ -1,7 +1,7 @@
 """A `Spend` that is interrupted during an operation: by the garbage collector, by a signal, by Ctrl-C.
 
-The interruption runs on the very thread that holds the lock. These tests interrupt at every call and at every
-return inside an operation, one after the other.
+The interrupting code runs on the thread that holds the lock. These tests interrupt an operation at each call
+and each return inside it, one after the other.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tests.support.interruption import interrupted
 from tests.support.llm.spends import tokens
 
 MODULES = (spend, ledger, locks)
-MOMENTS = 400  # more than any single use has
+MOMENTS = 400  # more than any single operation has
 
 
-class Uses:
+class Operations:
     """The operations on one `Spend`, and the amounts they should leave."""
 
     def __init__(self) -> None:
@@ -55,24 +55,24 @@ class Uses:
         assert self.spend.snapshot()["tokens_limit"] == 1000
 
     def check(self) -> None:
-        """See that nothing was lost."""
+        """Assert that the amounts are exact."""
         assert tokens(self.spend)[:2] == (self.taken, sum(held for _, held in self.open))
 
 
-USES = ("reserve", "more", "commit", "release", "drop", "look")
+OPERATIONS = ("reserve", "more", "commit", "release", "drop", "look")
 
 
-@pytest.mark.parametrize("inner", USES)
-@pytest.mark.parametrize("outer", USES)
-def test_used_in_the_middle_of_itself(outer: str, inner: str) -> None:
-    """Everything counts once: what was reserved, what was taken, what went back."""
+@pytest.mark.parametrize("inner", OPERATIONS)
+@pytest.mark.parametrize("outer", OPERATIONS)
+def test_an_operation_may_interrupt_another_one(outer: str, inner: str) -> None:
+    """Every amount that is reserved, spent or released counts once."""
     for moment in range(MOMENTS):
-        uses = Uses()
-        with interrupted(MODULES, getattr(uses, inner), moment) as came:
-            getattr(uses, outer)()
-        uses.check()
+        operations = Operations()
+        with interrupted(MODULES, getattr(operations, inner), moment) as came:
+            getattr(operations, outer)()
+        operations.check()
         if not came:
-            # A reservation that is dropped runs no Python code: its weakref callback is a function of C.
+            # Dropping a reservation runs no Python code: its weakref callback is a C function.
             assert moment or outer == "drop", "no code of these modules has run"
             break
     else:
@@ -81,8 +81,8 @@ def test_used_in_the_middle_of_itself(outer: str, inner: str) -> None:
 
 @pytest.mark.parametrize("inner", ["commit", "release"])
 @pytest.mark.parametrize("outer", ["commit", "more", "release"])
-def test_one_reservation_settled_in_the_middle_of_its_own_use(outer: str, inner: str) -> None:
-    """It is settled once, by the first of them: the later one gets an error."""
+def test_a_reservation_settled_during_its_own_use_is_settled_once(outer: str, inner: str) -> None:
+    """The first of the two settles it; the later one raises."""
     for moment in range(MOMENTS):
         spend = Spend(tokens=100)
         reservation = spend.reserve(tokens=10)
@@ -97,7 +97,7 @@ def test_one_reservation_settled_in_the_middle_of_its_own_use(outer: str, inner:
             settle()
         assert tokens(spend) in ((10, 0, 90, 0), (0, 0, 100, 0))
         if not came:
-            # A reservation that is dropped runs no Python code: its weakref callback is a function of C.
+            # Dropping a reservation runs no Python code: its weakref callback is a C function.
             assert moment or outer == "drop", "no code of these modules has run"
             break
     else:
@@ -108,40 +108,40 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("outer", USES)
-def test_interrupted_anywhere_nothing_is_lost(outer: str) -> None:
-    """What was interrupted has happened or it has not; in the end all that was reserved is there again."""
+@pytest.mark.parametrize("outer", OPERATIONS)
+def test_a_keyboard_interrupt_at_any_moment_loses_nothing(outer: str) -> None:
+    """The operation has happened or has not; when all reservations are gone, nothing stays reserved."""
     for moment in range(MOMENTS):
-        uses = Uses()
-        held = [reservation for reservation, _ in uses.open if outer != "drop"]
+        operations = Operations()
+        held = [reservation for reservation, _ in operations.open if outer != "drop"]
         with interrupted(MODULES, interrupt, moment) as came, suppress(KeyboardInterrupt):
-            getattr(uses, outer)()
-        spent, reserved, _, _ = tokens(uses.spend)
-        assert spent in {7, uses.taken}
+            getattr(operations, outer)()
+        spent, reserved, _, _ = tokens(operations.spend)
+        assert spent in {7, operations.taken}
         assert reserved in {20, 30, {"more": 35, "reserve": 40}.get(outer)}
         held.clear()
-        uses.open.clear()
-        assert tokens(uses.spend) == (spent, 0, 1000 - spent, 0)
+        operations.open.clear()
+        assert tokens(operations.spend) == (spent, 0, 1000 - spent, 0)
         if not came:
-            # A reservation that is dropped runs no Python code: its weakref callback is a function of C.
+            # Dropping a reservation runs no Python code: its weakref callback is a C function.
             assert moment or outer == "drop", "no code of these modules has run"
             break
     else:
         pytest.fail("there are more moments than that")
 
 
-# ------------------------------------------------------------------------------- the collector
+# ------------------------------------------------------------------------- garbage collection
 
 
 class Lost:
-    """A call that was dropped as part of a cycle: the collector hands back what it held."""
+    """Holds a reservation and is part of a cycle, so the garbage collector releases it."""
 
     def __init__(self, reservation: Reservation) -> None:
         self.reservation, self.myself = reservation, self
 
 
-def test_what_the_collector_hands_back() -> None:
-    """It comes at any moment, also while the lock is held by the same thread."""
+def test_the_garbage_collector_releases_dropped_reservations() -> None:
+    """It may run at any moment, also while the same thread holds the lock."""
     spend, threshold = Spend(tokens=10**6, cost=10**6, per=1e6), gc.get_threshold()
     gc.set_threshold(1)
     try:

@@ -1,4 +1,4 @@
-"""The options of a `Spend` and the amounts given to it: a wrong one is named."""
+"""The options of a `Spend` and its amounts: an error names the wrong one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SHARE = "a share above 0, up to 1, such as 0.8, or None for no warning"
         ({"tokens": 9, "name": 3}, TypeError, "Spend name=3: write a text, or None"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_by_name(
+def test_a_wrong_option_raises_with_its_name(
     options: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match="^" + re.escape(message)):
@@ -64,7 +64,7 @@ AMOUNT = "0 or more: release() hands back what was reserved"
 
 @pytest.mark.parametrize("method", ["reserve", "more", "commit"])
 @pytest.mark.parametrize(
-    ("amounts", "kind", "said"),
+    ("amounts", "kind", "message"),
     [
         ({"tokens": -5}, ValueError, f"tokens=-5: write a whole number, {AMOUNT}"),
         ({"tokens": False}, TypeError, f"tokens=False: write a whole number, {AMOUNT}"),
@@ -75,28 +75,28 @@ AMOUNT = "0 or more: release() hands back what was reserved"
         ({"cost": "0.1"}, TypeError, f"cost='0.1': write a number, {AMOUNT}"),
     ],
 )
-def test_no_amount_is_negative_or_something_else(
-    method: str, amounts: dict[str, Any], kind: type[Exception], said: str
+def test_a_wrong_amount_raises_and_changes_nothing(
+    method: str, amounts: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
-    """They are refused whether such a thing is limited or not, and nothing is changed by it."""
+    """Amounts are validated even if the `Spend` does not limit them."""
     spend = Spend(requests=10)
     reservation = spend.reserve()
     use: Callable[..., object] = getattr(spend if method == "reserve" else reservation, method)
-    with pytest.raises(kind, match="^" + re.escape(f"{method} {said}")):
+    with pytest.raises(kind, match="^" + re.escape(f"{method} {message}")):
         use(**amounts)
     assert (spend.snapshot()["requests"], spend.snapshot()["requests_reserved"]) == (0, 1)
 
 
-def test_requests_are_whole_numbers_too() -> None:
+def test_a_negative_number_of_requests_raises() -> None:
     with pytest.raises(ValueError, match=r"^reserve requests=-1: write a whole number, 0 or more"):
         Spend(requests=3).reserve(requests=-1)
 
 
-def test_it_tells_what_it_was_made_of_and_nothing_else() -> None:
+def test_repr_and_attributes_are_the_options() -> None:
     spend = Spend(tokens=1000, cost=Decimal("2.50"), requests=3, per=timedelta(minutes=1), name="chat")
-    said = "Spend(tokens=1000, cost=2.50, requests=3, per=60.0, warn_at=0.8, name='chat')"
+    text = "Spend(tokens=1000, cost=2.50, requests=3, per=60.0, warn_at=0.8, name='chat')"
     spent(spend, 10)
-    assert repr(spend) == said
+    assert repr(spend) == text
     assert repr(Spend(cost=0.1, warn_at=None)) == "Spend(cost=0.1, warn_at=None)"
     assert (spend.tokens, spend.cost, spend.requests, spend.per) == (1000, Decimal("2.50"), 3, 60)
     assert (spend.warn_at, spend.name) == (0.8, "chat")

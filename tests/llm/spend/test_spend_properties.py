@@ -18,7 +18,7 @@ from redouble.testing import VirtualClock, virtual_time
 
 pytestmark = pytest.mark.one_python
 
-TICK = 1 / 64  # of a second: times are whole numbers of these, so that they are exact
+TICK = 1 / 64  # seconds: all times are multiples of it, and so are exact floats
 SLICES, KEPT = 128, 129
 
 What: TypeAlias = Literal["reserve", "more", "commit", "release", "drop", "pass"]
@@ -32,7 +32,7 @@ PASSED = [0, 1, 7, 64, 67, 200]  # hundredths of a window
 
 @dataclass
 class Naive:
-    """One limit: every amount that was taken, and the slice from which on it counts, if it does."""
+    """One limit: the reserved amounts, every spent amount with the slice that counts it, and the debt."""
 
     limit: Fraction
     held: dict[int, Fraction] = field(default_factory=dict[int, Fraction])
@@ -45,7 +45,7 @@ class Naive:
         return self.limit - sum(amount for _, amount in self.counted) - sum(self.held.values())
 
     def move(self, to: int) -> None:
-        """Go through all slices one by one."""
+        """Move to a slice, one by one."""
         for index in range(to if self.now is None else self.now + 1, to + 1):
             self.now = index
             self.counted = [(when, amount) for when, amount in self.counted if when + KEPT > index]
@@ -59,15 +59,15 @@ class Naive:
             self.owed -= paid
             self.counted.append((self.now, paid))
 
-    def take(self, who: int, taken: Fraction) -> None:
-        self.held.pop(who)
+    def take(self, call_id: int, taken: Fraction) -> None:
+        self.held.pop(call_id)
         self.owed += taken
         self.pay()
 
 
 @dataclass
-class World:
-    """A `Spend`, and the naive model of it."""
+class Comparison:
+    """A `Spend` and its naive model, on which the same operations are performed."""
 
     spend: Spend
     clock: VirtualClock
@@ -83,13 +83,13 @@ class World:
         for naive in self.naive.values():
             naive.move(self.index(self.clock.now()))
         cost = Fraction(tenths, 10)
-        who = sorted(self.open)[number % len(self.open)] if self.open else -1
+        call_id = sorted(self.open)[number % len(self.open)] if self.open else -1
         if what == "pass":
             self.clock.advance(round(PASSED[number] * float(self.per or 1) / 100 / TICK) * TICK)
         elif what == "reserve":
             self.reserve({"tokens": Fraction(tokens), "cost": cost, "requests": Fraction(number // 2)})
-        elif who >= 0:
-            self.use(what, who, {"tokens": Fraction(tokens), "cost": cost, "requests": Fraction(0)})
+        elif call_id >= 0:
+            self.use(what, call_id, {"tokens": Fraction(tokens), "cost": cost, "requests": Fraction(0)})
         self.check()
 
     def reserve(self, asked: dict[str, Fraction]) -> None:
@@ -107,13 +107,13 @@ class World:
             self.check_wait(error.retry_after, least)
         else:
             assert fits
-            who = next(self.numbers)
-            self.open[who] = reservation
+            call_id = next(self.numbers)
+            self.open[call_id] = reservation
             for what, naive in self.naive.items():
-                naive.held[who] = asked[what]
+                naive.held[call_id] = asked[what]
 
     def check_wait(self, wait: float | None, least: dict[str, Fraction]) -> None:
-        """Without other calls it fits at the time of ``retry_after``, and not much earlier."""
+        """Assert that the call would fit after ``retry_after`` seconds, and not two slices earlier."""
         if wait is None:
             assert self.per is None or any(
                 least[what] > naive.limit - sum(naive.held.values()) for what, naive in self.naive.items()
@@ -126,18 +126,18 @@ class World:
                 naive.move(max(self.index(self.clock.now() + seconds), self.index(self.clock.now())))
             assert all(least[what] <= naive.left for what, naive in later.items()) is fits
 
-    def use(self, what: What, who: int, amounts: dict[str, Fraction]) -> None:
+    def use(self, what: What, call_id: int, amounts: dict[str, Fraction]) -> None:
         if what == "more":
             fits = all(amounts[what] <= naive.left for what, naive in self.naive.items())
-            assert self.open[who].more(tokens=int(amounts["tokens"]), cost=amounts["cost"]) is fits
+            assert self.open[call_id].more(tokens=int(amounts["tokens"]), cost=amounts["cost"]) is fits
             for name, naive in self.naive.items():
-                naive.held[who] += amounts[name] * fits
+                naive.held[call_id] += amounts[name] * fits
             return
-        reservation = self.open.pop(who)
+        reservation = self.open.pop(call_id)
         taken = dict.fromkeys(amounts, Fraction(0))
         if what == "commit":
             all_of_it = amounts["tokens"] == 0
-            taken = {name: self.naive[name].held[who] for name in self.naive}
+            taken = {name: self.naive[name].held[call_id] for name in self.naive}
             if not all_of_it:
                 taken |= {"tokens": amounts["tokens"], "cost": amounts["cost"]}
             reservation.commit(
@@ -146,12 +146,12 @@ class World:
             )
         elif what == "release":
             reservation.release()
-        del reservation  # and so it goes back, if nothing else was done
+        del reservation  # releases it, unless it was settled above
         for name, naive in self.naive.items():
-            naive.take(who, taken[name])
+            naive.take(call_id, taken[name])
 
     def check(self) -> None:
-        """See that all is as it should be, to the last token."""
+        """Assert that the snapshot equals the model exactly."""
         seen = self.spend.snapshot()
         for what, naive in self.naive.items():
             naive.move(self.index(self.clock.now()))
@@ -171,7 +171,7 @@ class World:
     only=st.sets(st.sampled_from(["tokens", "cost", "requests"]), min_size=1),
     steps=STEPS,
 )
-def test_to_the_last_token(
+def test_a_spend_equals_the_naive_model_after_any_operations(
     tokens: int, cost: float, requests: int, per: float | None, only: set[str], steps: list[Any]
 ) -> None:
     limits: dict[str, Any] = {"tokens": tokens, "cost": cost, "requests": requests}
@@ -179,9 +179,9 @@ def test_to_the_last_token(
     with virtual_time() as clock:
         spend = Spend(**limits, per=per, warn_at=None)
         naive = {what: Naive(Fraction(repr(limit))) for what, limit in limits.items()}
-        world = World(spend, clock, naive, None if per is None else Fraction(per))
+        comparison = Comparison(spend, clock, naive, None if per is None else Fraction(per))
         for step in steps:
-            world.do(*step)
+            comparison.do(*step)
 
 
 @settings(deadline=None, max_examples=50)
@@ -190,10 +190,10 @@ def test_to_the_last_token(
     start=st.floats(0, 1e6),
     steps=st.lists(st.tuples(st.floats(0, 0.4), st.integers(0, 60)), max_size=60),
 )
-def test_in_any_window_no_more_than_the_limit(
+def test_no_window_contains_more_than_the_limit(
     per: float, start: float, steps: list[tuple[float, int]]
 ) -> None:
-    """By the clock itself, and with times that are no round numbers."""
+    """Checked with the times of the clock, without slices; the times are arbitrary floats."""
     taken: list[tuple[Fraction, int]] = []
     with virtual_time() as clock:
         clock.advance(start)

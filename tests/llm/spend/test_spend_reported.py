@@ -1,4 +1,4 @@
-"""What a `Spend` reports: in its errors, its warnings, to observers, and in the statistics."""
+"""What a `Spend` reports: its errors, its warnings, its events and its statistics."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.support.llm.spends import refusal, spent, tokens
             "Spend(requests=2): 1 are spent and 1 reserved, and 1 was asked for",
         ),
         ({"cost": 0.98}, {}, "cost", "Spend(cost=0.98): 0.9 are spent and 0.08 reserved, and none is left"),
-        (  # of several, what has to be waited for the longest
+        (  # of several limits, the one with the longest wait
             {"tokens": 980, "cost": 1, "requests": 2, "per": 9},
             {"tokens": 1, "cost": 2},
             "cost",
@@ -48,7 +48,9 @@ from tests.support.llm.spends import refusal, spent, tokens
         ),
     ],
 )
-def test_why_it_was_refused(options: dict[str, Any], asked: dict[str, Any], what: str, message: str) -> None:
+def test_a_rejection_names_the_limit_and_the_amounts(
+    options: dict[str, Any], asked: dict[str, Any], what: str, message: str
+) -> None:
     spend = Spend(**options)
     spend.reserve(tokens=900, cost=0.9).commit()
     kept = spend.reserve(tokens=80, cost=0.08)
@@ -60,23 +62,23 @@ def test_why_it_was_refused(options: dict[str, Any], asked: dict[str, Any], what
 
 
 def test_observers_receive_the_rejection() -> None:
-    heard: list[Event] = []
-    with observe(heard.append, only=["rejected"]), memory.instrument() as metrics:
+    events: list[Event] = []
+    with observe(events.append, only=["rejected"]), memory.instrument() as metrics:
         error = refusal(Spend(tokens=1, name="chat"), tokens=2)
-    assert [(event.by, event.name, event.error) for event in heard] == [("spend", "chat", error)]
+    assert [(event.by, event.name, event.error) for event in events] == [("spend", "chat", error)]
     assert metrics.counter("rejected", name="chat", by="spend") == 1
 
 
-def test_a_named_one_is_in_the_statistics() -> None:
+def test_a_named_spend_is_in_the_statistics() -> None:
     spend = Spend(tokens=9, cost=0.5, name="spend of a test")
     spent(spend, 2, cost=0.25)
-    told = stats()["limits"]["spend of a test"]
-    assert json.loads(json.dumps(told)) == {"type": "Spend", **spend.snapshot()}
+    shown = stats()["limits"]["spend of a test"]
+    assert json.loads(json.dumps(shown)) == {"type": "Spend", **spend.snapshot()}
     with memory.instrument() as metrics:
         assert "spend of a test" not in str(metrics.series())
 
 
-def test_a_refusal_keeps_nothing_alive() -> None:
+def test_a_rejection_keeps_nothing_alive() -> None:
     """Neither the error nor its traceback is part of a cycle."""
     spend, errors = Spend(tokens=1), list[ref[SpendRefused]]()
     gc.disable()
@@ -94,8 +96,8 @@ def test_a_refusal_keeps_nothing_alive() -> None:
 # --------------------------------------------------------------------------------------- warnings
 
 
-def test_little_is_left(caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged once for each limit, when the amounts spent and reserved reach that share of it."""
+def test_a_warning_is_logged_once_for_each_limit(caplog: pytest.LogCaptureFixture) -> None:
+    """When the spent and reserved amounts reach the share ``warn_at`` of a limit."""
     spend = Spend(tokens=100, cost=0.5, requests=100, name="chat")
     spend.reserve(tokens=50).commit()
     kept = spend.reserve(tokens=29)
@@ -111,22 +113,22 @@ def test_little_is_left(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("warn_at", "tokens", "said"),
+    ("warn_at", "tokens", "logged"),
     [(None, 10, 0), (1, 9, 0), (1, 10, 1), (0.1, 1, 1), (0.3, 3, 1), (0.3, 2, 0)],
 )
-def test_from_when_on(
-    warn_at: float | None, tokens: int, said: int, caplog: pytest.LogCaptureFixture
+def test_the_warning_is_logged_from_warn_at_on(
+    warn_at: float | None, tokens: int, logged: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     spent(Spend(tokens=10, warn_at=warn_at), tokens)
-    assert len(caplog.messages) == said
+    assert len(caplog.messages) == logged
 
 
-def test_nobody_reserved_what_brings_it_there(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_commit_above_its_reservation_may_cause_the_warning(caplog: pytest.LogCaptureFixture) -> None:
     Spend(tokens=100).reserve(tokens=1).commit(tokens=90)
     assert caplog.messages == ["Spend(tokens=100): 90 of 100 are spent or reserved"]
 
 
-def test_more_was_taken_than_there_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_overdrawn_limit_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     spend = Spend(tokens=100, warn_at=None)
     first, second = spend.reserve(tokens=60), spend.reserve(tokens=30)
     first.commit(tokens=90)

@@ -1,6 +1,6 @@
-"""A thousand calls that share an allowance, all at once: nothing is lost, nothing invented, no limit passed.
+"""A thousand concurrent calls share a `Spend`: the sums are exact, and no limit is exceeded.
 
-Threads switch every microsecond here.
+Threads switch every microsecond.
 """
 
 from __future__ import annotations
@@ -23,22 +23,25 @@ from redouble.testing import virtual_time
 from tests.support.llm.spends import refusal, spent, tokens
 from tests.support.thread_switching import everywhere, switching
 
-pytestmark = pytest.mark.usefixtures(switching.__name__)
+pytestmark = [pytest.mark.stress, pytest.mark.usefixtures(switching.__name__)]
 
 CALLS = 1000
 LIMITS: Mapping[str, float] = {"tokens": 10_000, "cost": 50, "requests": 700}
 
 
-class Crowd:
-    """Calls that reserve, grow, and take some of it, more than that, or nothing; and what they took."""
+class ManyCalls:
+    """Calls that reserve, extend and commit random amounts, and the amounts they spent.
+
+    honest: a call commits no more than it reserved.
+    """
 
     def __init__(self, spend: Spend, *, honest: bool) -> None:
         self.spend, self.honest = spend, honest
         self.taken: list[tuple[int, Fraction]] = []
         self.refused: list[str | None] = []
 
-    def look(self) -> None:
-        """See that no limit is passed, now."""
+    def check_limits(self) -> None:
+        """Assert that no limit is exceeded now."""
         seen = self.spend.snapshot()
         for what, limit in LIMITS.items():
             assert seen[what] + seen[f"{what}_reserved"] <= limit
@@ -50,19 +53,19 @@ class Crowd:
         except SpendRefused as error:
             self.refused.append(error.what)
             return None
-        self.look()
+        self.check_limits()
         for _ in range(chance.randrange(4)):
             if reservation.more(tokens=5, cost=0.01):
                 held, cost = held + 5, cost + Fraction(1, 100)
         return reservation, held, cost
 
     def end(self, chance: random.Random, reservation: Reservation, held: int, cost: Fraction) -> None:
-        self.look()
+        self.check_limits()
         match chance.randrange(8):
             case 0:
                 reservation.release()
             case 1:
-                pass  # it is dropped
+                pass  # the reservation is dropped
             case 2:
                 reservation.commit()
                 self.taken.append((held, cost))
@@ -70,10 +73,10 @@ class Crowd:
                 took = held // 2 if self.honest else held * 2
                 reservation.commit(tokens=took, cost=cost / 2)
                 self.taken.append((took, cost / 2))
-        self.look()
+        self.check_limits()
 
     def check(self) -> None:
-        """See that it all adds up in the end."""
+        """Assert that the sums are exact in the end."""
         seen = self.spend.snapshot()
         assert len(self.taken) == seen["requests"] > 100
         assert sum(took for took, _ in self.taken) == seen["tokens"] + seen["overdrawn_tokens"]
@@ -83,40 +86,40 @@ class Crowd:
         assert (seen["overdrawn_tokens"] > 0) is not self.honest
 
 
-def crowd(*, honest: bool, per: float | None) -> Crowd:
-    return Crowd(Spend(tokens=10_000, cost=50, requests=700, per=per, warn_at=None), honest=honest)
+def many_calls(*, honest: bool, per: float | None) -> ManyCalls:
+    return ManyCalls(Spend(tokens=10_000, cost=50, requests=700, per=per, warn_at=None), honest=honest)
 
 
 EACH = pytest.mark.parametrize(("honest", "per"), [(True, None), (False, 1e6)])
 
 
 @EACH
-def test_threads(honest: bool, per: float | None) -> None:
-    everybody = crowd(honest=honest, per=per)
+def test_the_sums_are_exact_with_threads(honest: bool, per: float | None) -> None:
+    calls = many_calls(honest=honest, per=per)
 
     def work(owner: str) -> None:
         chance = random.Random(owner)
         for _ in range(CALLS // 20):
-            begun = everybody.begin(chance)
+            begun = calls.begin(chance)
             if begun is not None:
-                everybody.end(chance, *begun)
+                calls.end(chance, *begun)
 
     everywhere(work, threads=20)
-    everybody.check()
+    calls.check()
 
 
 @EACH
-def test_tasks(honest: bool, per: float | None) -> None:
-    """All are in flight before the first one ends."""
-    everybody = crowd(honest=honest, per=per)
+def test_the_sums_are_exact_with_asyncio_tasks(honest: bool, per: float | None) -> None:
+    """All calls are in flight before the first one ends."""
+    calls = many_calls(honest=honest, per=per)
 
     async def call(number: int) -> None:
         chance = random.Random(number)
-        begun = everybody.begin(chance)
+        begun = calls.begin(chance)
         for _ in range(chance.randrange(1, 5)):
             await asyncio.sleep(0)
         if begun is not None:
-            everybody.end(chance, *begun)
+            calls.end(chance, *begun)
 
     async def main() -> None:
         async with asyncio.TaskGroup() as group:
@@ -124,11 +127,11 @@ def test_tasks(honest: bool, per: float | None) -> None:
                 group.create_task(call(number))
 
     asyncio.run(main())
-    everybody.check()
+    calls.check()
 
 
-def test_tasks_of_trio_that_are_cancelled() -> None:
-    """A call that is cancelled before its commit has taken nothing."""
+def test_cancelled_trio_tasks_release_their_reservation() -> None:
+    """A call that is cancelled before its commit spends nothing."""
     spend, done = Spend(tokens=CALLS), list[None]()
 
     async def call(number: int) -> None:
@@ -149,8 +152,8 @@ def test_tasks_of_trio_that_are_cancelled() -> None:
     assert len(done) == CALLS - CALLS // 3 - 1
 
 
-def test_the_limit_is_reached_and_not_passed() -> None:
-    """Every call reserves the most: as many are admitted as fit."""
+def test_the_limit_is_reached_exactly() -> None:
+    """As many calls are admitted as fit."""
     spend, got = Spend(tokens=1000, warn_at=None), list[None]()
 
     def work(owner: str) -> None:
@@ -164,8 +167,8 @@ def test_the_limit_is_reached_and_not_passed() -> None:
     assert len(got) == 1000
 
 
-def test_a_window_that_slides_under_a_crowd() -> None:
-    """Time goes by while they take more than they reserved: what is owed and spent is all that was taken."""
+def test_the_sums_are_exact_while_the_window_slides() -> None:
+    """Calls commit more than they reserved: spent, overdrawn and expired amounts add up to all commits."""
     spend, taken, gone = Spend(tokens=500, per=60, warn_at=None), 0, 0.0
     chance = random.Random(7)
     with virtual_time() as clock:
@@ -186,7 +189,7 @@ def test_a_window_that_slides_under_a_crowd() -> None:
 
 
 def test_a_forked_child_releases_what_its_parent_reserved() -> None:
-    """What a child process does first, done here; what is committed stays, and what is owed is paid."""
+    """The fork handler is called here directly; committed amounts stay, and overdrawn ones are settled."""
     spend = Spend(tokens=100, requests=9, warn_at=None)
     spent(spend, 10)
     kept, other = spend.reserve(tokens=60), spend.reserve(tokens=30)
@@ -202,7 +205,7 @@ def test_a_forked_child_releases_what_its_parent_reserved() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_fork_while_others_are_at_it() -> None:
+def test_a_child_forked_while_threads_use_a_spend_works() -> None:
     script = """
 import os, signal, threading, warnings
 from redouble.llm import Spend

@@ -1,4 +1,4 @@
-"""Spend with a window: a spent amount leaves it in time and never early; overdrawn amounts come first."""
+"""Spend with a window: a spent amount expires in time and never early; overdrawn amounts are paid first."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def clock() -> Iterator[VirtualClock]:
         yield clock
 
 
-# --------------------------------------------------------------------------------------- leaving
+# --------------------------------------------------------------------------------------- expiry
 
 
 @pytest.mark.parametrize("per", [0.001, 0.1, 1, 60, 3600, 1e6])
 @pytest.mark.parametrize("start", [0.0, 0.3, 1e5 / 3])
-def test_what_was_spent_leaves_when_it_is_older_than_the_window(
+def test_a_spent_amount_expires_when_it_is_older_than_the_window(
     per: float, start: float, clock: VirtualClock
 ) -> None:
     spend = Spend(tokens=10, per=per)
@@ -39,8 +39,8 @@ def test_what_was_spent_leaves_when_it_is_older_than_the_window(
     assert tokens(spend) == (0, 0, 10, 0)
 
 
-def test_it_counts_from_when_it_was_committed(clock: VirtualClock) -> None:
-    """Until then it is reserved, for as long as that takes."""
+def test_an_amount_counts_from_its_commit(clock: VirtualClock) -> None:
+    """Until then it is reserved, however long that takes."""
     spend = Spend(tokens=10, per=60)
     reservation = spend.reserve(tokens=10)
     clock.advance(600)
@@ -52,7 +52,7 @@ def test_it_counts_from_when_it_was_committed(clock: VirtualClock) -> None:
     assert tokens(spend) == (0, 0, 10, 0)
 
 
-def test_for_life(clock: VirtualClock) -> None:
+def test_without_a_window_nothing_expires(clock: VirtualClock) -> None:
     spend = Spend(tokens=10)
     spent(spend, 9)
     clock.advance(1e12)
@@ -74,8 +74,8 @@ def test_memory_does_not_grow(clock: VirtualClock) -> None:
 
 
 @pytest.mark.parametrize("amount", [5, 10, 11, 30, 31, 60, 61, 100])
-def test_when_it_would_fit(amount: int, clock: VirtualClock) -> None:
-    """It fits as soon as the error said, and not two slices earlier."""
+def test_a_call_is_admitted_after_retry_after(amount: int, clock: VirtualClock) -> None:
+    """And not two slices earlier."""
     spend = Spend(tokens=100, requests=10, per=60)
     for earlier in (10, 20, 30, 40):
         spent(spend, earlier)
@@ -89,9 +89,7 @@ def test_when_it_would_fit(amount: int, clock: VirtualClock) -> None:
 
 
 @pytest.mark.parametrize("order", list(permutations(["tokens", "cost", "requests"])))
-def test_of_several_limits_the_last_that_fits_is_waited_for(
-    order: tuple[str, ...], clock: VirtualClock
-) -> None:
+def test_retry_after_is_that_of_the_last_limit_to_fit(order: tuple[str, ...], clock: VirtualClock) -> None:
     spend = Spend(tokens=10, cost=10, requests=10, per=60, warn_at=None)
     for what in order:
         amounts = {"requests": 0, what: 9}
@@ -102,7 +100,7 @@ def test_of_several_limits_the_last_that_fits_is_waited_for(
     assert error.retry_after == pytest.approx(50, abs=60 * 2 * WIDTH)
 
 
-def test_what_others_hold_does_not_leave_by_time(clock: VirtualClock) -> None:
+def test_reserved_amounts_do_not_expire(clock: VirtualClock) -> None:
     spend = Spend(tokens=100, per=60)
     spent(spend, 50)
     kept = spend.reserve(tokens=50)
@@ -116,7 +114,7 @@ def test_what_others_hold_does_not_leave_by_time(clock: VirtualClock) -> None:
 # -------------------------------------------------------------------------------------- overdrawn
 
 
-def test_what_is_overdrawn_has_to_leave_first(clock: VirtualClock) -> None:
+def test_an_overdrawn_amount_is_paid_before_new_calls(clock: VirtualClock) -> None:
     spend = Spend(tokens=100, per=60, warn_at=None)
     spend.reserve(tokens=10).commit(tokens=250)
     assert tokens(spend) == (100, 0, 0, 150)
@@ -131,7 +129,7 @@ def test_what_is_overdrawn_has_to_leave_first(clock: VirtualClock) -> None:
     assert tokens(spend) == (0, 0, 100, 0)
 
 
-def test_what_is_handed_back_pays_for_it_too() -> None:
+def test_a_released_amount_pays_for_an_overdrawn_one() -> None:
     spend = Spend(tokens=100, warn_at=None)
     first, second = spend.reserve(tokens=40), spend.reserve(tokens=60)
     first.commit(tokens=70)
@@ -142,8 +140,8 @@ def test_what_is_handed_back_pays_for_it_too() -> None:
     assert tokens(spend) == (90, 0, 10, 0)
 
 
-def test_much_is_overdrawn_and_much_time_goes_by(clock: VirtualClock) -> None:
-    """Windows in which nothing happens but paying are not gone through one by one."""
+def test_a_large_debt_over_many_windows_is_computed_at_once(clock: VirtualClock) -> None:
+    """Windows in which the debt alone is paid are not simulated one by one."""
     spend = Spend(tokens=1000, per=0.001, warn_at=None)
     spend.reserve(tokens=1000).commit(tokens=10**12)
     assert tokens(spend) == (1000, 0, 0, 10**12 - 1000)
@@ -157,7 +155,9 @@ def test_much_is_overdrawn_and_much_time_goes_by(clock: VirtualClock) -> None:
 # ---------------------------------------------------------------------------- warnings and clocks
 
 
-def test_it_warns_once_in_a_window(clock: VirtualClock, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_warning_is_logged_once_per_window(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
     spend = Spend(tokens=10, per=60)
     for _ in range(3):
         spent(spend, 4)
@@ -171,8 +171,8 @@ def test_it_warns_once_in_a_window(clock: VirtualClock, caplog: pytest.LogCaptur
         clock.advance(200)
 
 
-def test_another_clock_that_is_behind(clock: VirtualClock) -> None:
-    """The time that passed is unknown: nothing leaves early, and everything leaves in the end."""
+def test_a_clock_that_is_behind_does_not_expire_early(clock: VirtualClock) -> None:
+    """The time that passed is unknown: amounts expire late rather than early."""
     spend = Spend(tokens=10, per=60)
     clock.advance(1e6)
     spent(spend, 4)
@@ -192,7 +192,7 @@ def test_another_clock_that_is_behind(clock: VirtualClock) -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_virtual_time_is_the_same_everywhere(place: str) -> None:
+def test_virtual_time_applies_in_every_place(place: str) -> None:
     spend = Spend(tokens=10, per=60)
 
     def blocking(clock: VirtualClock) -> list[float]:
@@ -208,8 +208,8 @@ def test_virtual_time_is_the_same_everywhere(place: str) -> None:
     assert at(place, blocking, waiting) == [10, 0]
 
 
-def test_every_colour_goes_by_one_clock() -> None:
-    """What one of them spends, the others have less of; Trio's own clock would be another."""
+def test_all_colours_share_one_clock() -> None:
+    """One `Spend` may be used in all colours, so its times cannot be those of Trio's own clock."""
     spend = Spend(tokens=len(COLOURS), per=1e6)
 
     async def waiting() -> None:

@@ -1,7 +1,7 @@
-"""Guarded streams from the outside: opened again until the first chunk, and never after it.
+"""Guarded streams: opened again before the first chunk, and never after it.
 
-Every row in every place. The trail of a row tells everything in order: sources opened and closed, chunks
-handed out, events of observers, and at last that the reader has ``left``.
+Every row runs in every place. Its trail records in order: sources opened and closed, chunks delivered, events
+of observers, and ``left`` when the reader has ended.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def broken(error: Exception, attempt: int, context: Context) -> bool:
     return 1 / 0 > 0
 
 
-# What goes wrong after the first chunk, though a rule allows another attempt.
-SAYING: list[dict[str, Any]] = [
+# Failures after the first chunk, with options that allow another attempt.
+ALLOWING: list[dict[str, Any]] = [
     {"retry_if": yes},
     {"idempotency": "auto"},
     {"retry_if": yes, "idempotency": "auto"},
@@ -50,21 +50,21 @@ WRONG: list[tuple[list[Any], type[Exception]]] = [
 LATE: list[tuple[list[list[Any]], dict[str, Any], Read]] = [
     ([[*steps], ["a", "end"]], options, Read(["a"], raised, "committed", 1))
     for steps, raised in WRONG
-    for options in SAYING
+    for options in ALLOWING
 ]
 ROWS: list[tuple[list[list[Any]], dict[str, Any], Read]] = [
-    # to the end
+    # complete streams
     ([["a", "end"]], {}, Read(["a", "end"], told=f"{B1} chunk chunk close:1 success:1 left")),
     ([["end"]], {}, Read(["end"], attempts=1)),
     ([[b"a", Said("b"), None, b"end"]], {}, Read([b"a", Said("b"), None, b"end"], attempts=1)),
-    # what goes wrong before the first chunk is tried again
+    # a failure before the first chunk is retried
     ([[LOST], ["a", "end"]], {}, Read(["a", "end"], attempts=2, told=f"{RETRIED} {ENDED}")),
     ([[], ["a", "end"]], {}, Read(["a", "end"], attempts=2, told=f"{RETRIED} {ENDED}")),
     ([["!no"], ["a", "end"]], {}, Read(["a", "end"], attempts=2, told=f"{RETRIED} {ENDED}")),
     ([[b"!no"], ["a", "end"]], {}, Read(["a", "end"], attempts=2)),
     ([[Said("!no")], ["a", "end"]], {}, Read(["a", "end"], attempts=2)),
     ([[], ["!no"], ["a", "end"]], {}, Read(["a", "end"], attempts=3)),
-    # but only so often
+    # up to the number of attempts
     ([[LOST]], {}, Read([], ConnectionResetError, "attempts", 3)),
     ([[]], {}, Read([], CutShort, "attempts", 3)),
     ([["!no"]], {}, Read([], ErrorEvent, "attempts", 3)),
@@ -74,12 +74,12 @@ ROWS: list[tuple[list[list[Any]], dict[str, Any], Read]] = [
         {"policy": Retry(wrap=True, backoff=[0])},
         Read([], errors.AttemptsExhausted, "backoff_ended", 2),
     ),
-    # and only what is worth it
+    # other errors are retried only if a rule allows it
     ([[KeyError]], {}, Read([], KeyError, "stopped", 1, told=f"{B1} {GIVEN_UP}")),
     ([[KeyError], ["end"]], {"retry_if": yes}, Read(["end"], attempts=2)),
     ([[LOST]], {"retry_if": no}, Read([], ConnectionResetError, "stopped", 1)),
     ([[LOST]], {"retry_if": broken}, Read([], ZeroDivisionError, "stopped", 1)),
-    # after the first chunk it is over, whatever the error was, and whatever a rule returns
+    # a failure after the first chunk ends the stream, whatever the error is and a rule returns
     ([["a", LOST]], {}, Read(["a"], ConnectionResetError, "committed", 1, told=f"{B1} chunk {GIVEN_UP}")),
     ([["a"]], {}, Read(["a"], CutShort, "committed", 1, told=f"{B1} chunk {GIVEN_UP}")),
     (
@@ -102,11 +102,11 @@ ROWS: list[tuple[list[list[Any]], dict[str, Any], Read]] = [
         {"policy": Retry(on=always(Verdict.accept()))},
         Read(["a"], ConnectionResetError, None, 1, told=f"{B1} chunk close:1 success:1 left"),
     ),
-    # where nothing is looked for, the end is the end
+    # without a protocol no end marker is needed
     ([[]], {"protocol": None}, Read([], attempts=1, told=f"{B1} close:1 success:1 left")),
     ([["a"]], {"protocol": None}, Read(["a"], attempts=1, told=f"{B1} chunk close:1 success:1 left")),
     ([[Said("!a"), "!b"]], {"protocol": None}, Read([Said("!a"), "!b"], attempts=1)),
-    # and where it is not known what would say so
+    # nor with an undetected protocol; an empty stream is a failure
     ([["a", "b"]], {"protocol": "auto"}, Read(["a", "b"], attempts=1)),
     ([[], ["a"]], {"protocol": "auto"}, Read(["a"], attempts=2)),
     # a BaseException is not handled, early or late
@@ -117,21 +117,23 @@ ROWS: list[tuple[list[list[Any]], dict[str, Any], Read]] = [
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(("script", "options", "expected"), ROWS)
-def test_streams(place: str, script: list[list[Any]], options: dict[str, Any], expected: Read) -> None:
+def test_a_stream_is_retried_before_its_first_chunk_alone(
+    place: str, script: list[list[Any]], options: dict[str, Any], expected: Read
+) -> None:
     assert play(place, Feed(*script), **options) == expected
 
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("script", [[LOST], ["a", LOST]], ids=["before", "after"])
-def test_the_report_tells_whose_stream_it_was(place: str, script: list[Any]) -> None:
-    said = report(play(place, Feed(script), policy=Retry(backoff=[0] * 9, labels={"team": "x"})).error)
-    assert said is not None
-    assert said.labels == {"provider": "acme", "model": "m-1", "team": "x"}
-    assert said.name.startswith("Feed.")
+def test_the_report_has_the_labels_and_the_name(place: str, script: list[Any]) -> None:
+    call_report = report(play(place, Feed(script), policy=Retry(backoff=[0] * 9, labels={"team": "x"})).error)
+    assert call_report is not None
+    assert call_report.labels == {"provider": "acme", "model": "m-1", "team": "x"}
+    assert call_report.name.startswith("Feed.")
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_the_error_of_a_stream_that_ended_too_soon(place: str) -> None:
+def test_the_error_of_a_truncated_stream_says_what_is_missing(place: str) -> None:
     read = play(place, Feed(["a"]))
     assert str(read.error) == "no end was said"
     assert read.error is not None

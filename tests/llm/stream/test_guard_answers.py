@@ -1,4 +1,4 @@
-"""Answers of httpx and httpx2 as streams: their bytes, if their status is good, and always closed."""
+"""Responses of httpx and httpx2 as streams: an error status raises, and they are always closed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BODY = [b"data: 1\n\n", b"data: [DO", b"NE]\n\n"]
 
 
 class Server:
-    """Answers as a script says; the last one repeats. It knows whether all of its answers were closed."""
+    """Responds as scripted; the last response repeats. ``trail`` records responses opened and closed."""
 
     def __init__(self, library: Any, *script: tuple[int, list[bytes | type[Exception]]]) -> None:
         self.library, self.script = library, [*script]
@@ -56,7 +56,7 @@ class Server:
         return Body()
 
     def read(self, place: str, *, managed: bool, most: int = 99) -> list[bytes]:
-        """Read so many chunks of an answer: of one, or of a context manager that gives it."""
+        """Read at most ``most`` chunks of a response, or of a context manager that yields it."""
         asked = model(place, protocol="auto")
         taken: list[bytes] = []
 
@@ -92,7 +92,7 @@ class Server:
 @EVERY
 @EVERY_PLACE
 @pytest.mark.parametrize("managed", [False, True], ids=["answer", "manager"])
-def test_the_bytes_of_an_answer(library: Any, place: str, managed: bool) -> None:
+def test_the_chunks_are_the_bytes_of_the_response(library: Any, place: str, managed: bool) -> None:
     server = Server(library, (200, [*BODY]))
     assert server.read(place, managed=managed) == BODY
     assert server.trail == ["open:200", "close"]
@@ -101,7 +101,7 @@ def test_the_bytes_of_an_answer(library: Any, place: str, managed: bool) -> None
 @EVERY
 @EVERY_PLACE
 @pytest.mark.parametrize("managed", [False, True], ids=["answer", "manager"])
-def test_an_answer_that_is_left_is_closed(library: Any, place: str, managed: bool) -> None:
+def test_closing_a_stream_early_closes_the_response(library: Any, place: str, managed: bool) -> None:
     if library is httpx and place == "trio":
         pytest.skip("httpx leaves a generator of its own open there")
     server = Server(library, (200, [*BODY]))
@@ -112,20 +112,20 @@ def test_an_answer_that_is_left_is_closed(library: Any, place: str, managed: boo
 @EVERY
 @EVERY_PLACE
 @pytest.mark.parametrize("managed", [False, True], ids=["answer", "manager"])
-def test_a_bad_status_is_an_error_with_the_body(library: Any, place: str, managed: bool) -> None:
+def test_an_error_status_raises_with_the_body(library: Any, place: str, managed: bool) -> None:
     server = Server(library, (503, [b"busy"]), (400, [b"too", b" long"]))
     with pytest.raises(library.HTTPStatusError) as caught:
         server.read(place, managed=managed)
     assert caught.value.response.content == b"too long"
-    said = report(caught.value)
-    assert said is not None
-    assert (said.reason, said.attempts) == ("stopped", 2)
+    call_report = report(caught.value)
+    assert call_report is not None
+    assert (call_report.reason, call_report.attempts) == ("stopped", 2)
     assert server.trail == ["open:503", "close", "open:400", "close"]
 
 
 @EVERY
 @EVERY_PLACE
-def test_what_breaks_while_an_error_is_read(library: Any, place: str) -> None:
+def test_a_response_that_breaks_while_its_error_body_is_read_is_retried(library: Any, place: str) -> None:
     server = Server(library, (503, [b"bu", library.ReadError]), (200, [*BODY]))
     assert server.read(place, managed=False) == BODY
     assert server.trail == ["open:503", "close", "open:200", "close"]

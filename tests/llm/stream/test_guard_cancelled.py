@@ -1,4 +1,4 @@
-"""A reader that is cancelled, or leaves, closes the source at once; a partial stream never looks complete."""
+"""Cancelling or leaving a reader closes the source at once; a partial stream never looks complete."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ async def cancelled(loop: str, seconds: float, read: Callable[[], Awaitable[None
 
 
 def watched(feed: Feed, **options: Any) -> Any:
-    """Make a model that writes what happens into the trail of a feed."""
+    """Return a model whose events are recorded in the trail of a feed."""
 
-    def heard(event: Event) -> None:
+    def record(event: Event) -> None:
         feed.trail.append(f"{event.what}:{event.attempt}")
 
-    hooks: dict[str, Any] = dict.fromkeys(HOOKS, heard)
+    hooks: dict[str, Any] = dict.fromkeys(HOOKS, record)
     return model(policy=replace(POLICY, **hooks), **options)
 
 
@@ -67,7 +67,7 @@ def watched(feed: Feed, **options: Any) -> Any:
     ],
     ids=["after the first", "later", "before the first", "in the second attempt"],
 )
-def test_a_cancel_closes_the_source_before_it_goes_on(
+def test_cancellation_closes_the_source_before_it_propagates(
     loop: str, shape: Shape, script: list[list[Any]], trail: str
 ) -> None:
     """No observer receives a success or a failure."""
@@ -87,7 +87,7 @@ def test_a_cancel_closes_the_source_before_it_goes_on(
 
 
 @LOOPS
-def test_a_cancel_between_two_attempts(loop: str) -> None:
+def test_cancellation_during_a_delay_ends_the_stream(loop: str) -> None:
     feed = Feed([LOST])
     asked = model(policy=replace(POLICY, backoff=[9, 9]))
 
@@ -100,7 +100,7 @@ def test_a_cancel_between_two_attempts(loop: str) -> None:
 
 @LOOPS
 @pytest.mark.parametrize("script", [["a", SILENT], [SILENT]], ids=["after", "before"])
-def test_what_was_cancelled_never_looks_complete(loop: str, script: list[Any]) -> None:
+def test_a_cancelled_stream_never_looks_complete(loop: str, script: list[Any]) -> None:
     """Every further read raises."""
     feed = Feed(script)
 
@@ -123,7 +123,7 @@ def test_what_was_cancelled_never_looks_complete(loop: str, script: list[Any]) -
 
 @LOOPS
 @pytest.mark.parametrize("shape", ["close", "aclose"])
-def test_what_cannot_be_closed_does_not_hold_up_a_cancel(
+def test_an_error_while_closing_does_not_stop_a_cancellation(
     loop: str, shape: Shape, caplog: pytest.LogCaptureFixture
 ) -> None:
     feed = Feed(["a", Spoils(KeyError), SILENT], shape=shape)
@@ -140,7 +140,7 @@ def test_what_cannot_be_closed_does_not_hold_up_a_cancel(
 @LOOPS
 @EVERY_SHAPE
 @pytest.mark.parametrize("chunks", [0, 2])
-def test_a_cancel_settles_what_was_taken(loop: str, shape: Shape, chunks: int) -> None:
+def test_cancellation_settles_the_usage(loop: str, shape: Shape, chunks: int) -> None:
     spend = Spend(tokens=100, requests=9)
     feed = Feed([*["a"] * chunks, SILENT], shape=shape)
 
@@ -150,12 +150,12 @@ def test_a_cancel_settles_what_was_taken(loop: str, shape: Shape, chunks: int) -
 
     in_place(loop, lambda: None, partial(cancelled, loop, 1, read))
     seen = spend.snapshot()
-    # a token for the question, as the words have it, and one for each piece
+    # in the protocol `Words`: one token for the request, and one for each chunk
     assert (seen["tokens"], seen["tokens_reserved"]) == (1 + chunks if chunks else 0, 0)
     assert (seen["requests"], seen["requests_reserved"]) == (1, 0)
 
 
-# ------------------------------------------------------------------------------- leaving
+# ------------------------------------------------------------------------- leaving a stream
 
 
 @pytest.mark.parametrize("place", [*BLOCKING, "asyncio", "trio"])

@@ -1,4 +1,4 @@
-"""A real server that drips: a byte now and then keeps every client happy, and yet the call ends in time."""
+"""A server that sends a byte now and then: no read of the client times out, and yet the call ends in time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.servers import Server
 
 pytestmark = pytest.mark.quiet
 
-LIMITS = Timeouts(connect=5, read=30, total=0.15)  # a drip takes far longer, and then is a success
+LIMITS = Timeouts(connect=5, read=30, total=0.15)  # the whole response would take far longer, and succeed
 DRIPS = {
     "body": "200~size=9999~drip=0.02",
     "stream": "503,openai~stream~piece=1~drip=0.02",
@@ -26,7 +26,8 @@ DRIPS = {
 }
 
 every_drip = pytest.mark.parametrize("drip", DRIPS.values(), ids=DRIPS)
-# Of a stream that is left the client leaves a generator to the collector, without us too; Trio says so.
+# When a stream is closed early, the client leaves an async generator to the garbage collector, with or
+# without redouble, and Trio warns.
 LEFT = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 every_loop = pytest.mark.parametrize("loop", ["asyncio", pytest.param("trio", marks=LEFT)])
 every_transport = pytest.mark.parametrize("ours", [False, True], ids=["theirs", "ours"])
@@ -50,30 +51,30 @@ def aclient(ours: bool) -> AbstractAsyncContextManager[httpx2.AsyncClient]:
     return httpx2.AsyncClient(transport=redouble.httpx2.AsyncTransport(Pipeline()) if ours else None)
 
 
-def too_late(asking: Callable[[], Any]) -> None:
-    """Assert that the call ends when its time is up, with the right error."""
-    with pytest.raises(Exception) as caught:  # noqa: PT011  it is looked at below
+def assert_timeout(asking: Callable[[], Any]) -> None:
+    """Assert that the call ends with a timeout, and that its report has the labels."""
+    with pytest.raises(Exception) as caught:  # noqa: PT011  checked below
         asking()
-    said = report(caught.value)
-    assert said is not None
-    assert (said.reason, said.labels) == (Reason.timeout, {"provider": "acme", "model": "m-1"})
+    call_report = report(caught.value)
+    assert call_report is not None
+    assert (call_report.reason, call_report.labels) == (Reason.timeout, {"provider": "acme", "model": "m-1"})
     assert isinstance(caught.value, TimeoutError | httpx2.TimeoutException)
 
 
 @every_drip
 @every_transport
-def test_a_stream_on_a_worker(server: Server, ours: bool, drip: str) -> None:
+def test_a_dripping_stream_on_a_worker_times_out(server: Server, ours: bool, drip: str) -> None:
     def ask() -> None:
         with client(ours) as http, model().stream(http.stream, "POST", server.url(drip), json={}) as pieces:
             for _ in pieces:
                 pass
 
-    too_late(ask)
+    assert_timeout(ask)
 
 
 @every_drip
-def test_a_stream_on_the_thread_of_its_caller(server: Server, drip: str) -> None:
-    """There it is our transport that keeps the time."""
+def test_a_dripping_stream_without_a_worker_times_out(server: Server, drip: str) -> None:
+    """The transport of redouble limits the waits of its sockets."""
 
     def ask() -> None:
         asked = model(worker=None)
@@ -81,13 +82,13 @@ def test_a_stream_on_the_thread_of_its_caller(server: Server, drip: str) -> None
             for _ in pieces:
                 pass
 
-    too_late(ask)
+    assert_timeout(ask)
 
 
 @every_drip
 @every_transport
 @every_loop
-def test_an_async_stream(server: Server, loop: str, ours: bool, drip: str) -> None:
+def test_a_dripping_async_stream_times_out(server: Server, loop: str, ours: bool, drip: str) -> None:
     async def ask() -> None:
         async with (
             aclient(ours) as http,
@@ -96,31 +97,31 @@ def test_an_async_stream(server: Server, loop: str, ours: bool, drip: str) -> No
             async for _ in pieces:
                 pass
 
-    too_late(lambda: trio.run(ask) if loop == "trio" else asyncio.run(ask()))
+    assert_timeout(lambda: trio.run(ask) if loop == "trio" else asyncio.run(ask()))
 
 
 @every_drip
-def test_a_call_on_a_worker(server: Server, drip: str) -> None:
+def test_a_dripping_response_on_a_worker_times_out(server: Server, drip: str) -> None:
     def ask() -> None:
         with client(False) as http:
             model().call(http.post, server.url(drip), json={})
 
-    too_late(ask)
+    assert_timeout(ask)
 
 
 @every_drip
 @every_loop
-def test_an_async_call(server: Server, loop: str, drip: str) -> None:
+def test_a_dripping_async_response_times_out(server: Server, loop: str, drip: str) -> None:
     async def ask() -> None:
         async with aclient(False) as http:
             await model().call(http.post, server.url(drip), json={})
 
-    too_late(lambda: trio.run(ask) if loop == "trio" else asyncio.run(ask()))
+    assert_timeout(lambda: trio.run(ask) if loop == "trio" else asyncio.run(ask()))
 
 
 @every_drip
-def test_a_call_on_the_thread_of_its_caller(server: Server, drip: str) -> None:
-    """There redouble's transport keeps the limit, by a deadline."""
+def test_a_dripping_response_without_a_worker_times_out(server: Server, drip: str) -> None:
+    """The transport of redouble keeps the limit, which a deadline passes to it."""
     url = server.url(drip)
 
     def ask() -> None:
@@ -132,4 +133,4 @@ def test_a_call_on_the_thread_of_its_caller(server: Server, drip: str) -> None:
 
             model(worker=None).call(asked)
 
-    too_late(ask)
+    assert_timeout(ask)

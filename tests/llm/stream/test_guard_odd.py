@@ -1,4 +1,4 @@
-"""Odd protocols, odd places, odd sources: errors are errors, and nothing stays open."""
+"""Protocols that raise, and unusual ways of reading: errors are raised, and nothing stays open."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ LOST = ConnectionResetError
 EVERY_PLACE = pytest.mark.parametrize("place", PLACES)
 
 
-# -------------------------------------------------------------------------- odd protocols
+# ------------------------------------------------------------------- protocols that raise
 
 
 class Broken(Words):
-    """One that fails where it is asked to."""
+    """A protocol that raises in the method that ``where`` names."""
 
     where = ""
 
@@ -48,38 +48,40 @@ class Broken(Words):
         ("end", Read(["a", "b"], ZeroDivisionError, "committed", 1)),
     ],
 )
-def test_a_protocol_that_fails(place: str, where: str, expected: Read) -> None:
+def test_an_error_of_a_protocol_is_raised_and_closes_the_source(
+    place: str, where: str, expected: Read
+) -> None:
     feed = Feed(["a", "b"])
     assert play(place, feed, protocol=type("Mine", (Broken,), {"where": where})) == expected
     assert feed.trail.count("close:1") == 1
 
 
-class Untold(Words):
-    """One whose count cannot be read."""
+class UnreadableUsage(Words):
+    """A protocol whose usage cannot be read."""
 
     usage = property(lambda self: Usage(1, 1 // 0), lambda self, value: None)  # pyright: ignore[reportAssignmentType]
 
 
 @EVERY_PLACE
-def test_a_count_that_cannot_be_read_leaves_nothing_open(place: str) -> None:
+def test_an_error_in_usage_closes_the_source(place: str) -> None:
     feed = Feed(["a", "b", "end"], shape="close")
-    assert play(place, feed, most=1, protocol=Untold).raises is ZeroDivisionError
+    assert play(place, feed, most=1, protocol=UnreadableUsage).raises is ZeroDivisionError
     assert feed.trail.count("close:1") == 1
 
 
 @EVERY_PLACE
-def test_a_protocol_that_cannot_be_made(place: str) -> None:
+def test_an_error_of_a_protocol_factory_is_raised(place: str) -> None:
     def mine() -> Protocol:
         raise ZeroDivisionError
 
     assert play(place, Feed(["a"]), protocol=mine) == Read([], ZeroDivisionError, "stopped", 1)
 
 
-# ------------------------------------------------------------------------------ and more
+# ------------------------------------------------------------- contexts, workers, pipelines
 
 
 @EVERY_PLACE
-def test_a_source_knows_whose_call_it_is(place: str) -> None:
+def test_a_source_can_read_its_call(place: str) -> None:
     """`current()` returns the call from the first chunk to the last, and nowhere else."""
     seen: list[Any] = []
 
@@ -119,7 +121,7 @@ def test_a_first_chunk_after_the_timeout_is_closed() -> None:
 
 
 @EVERY_PLACE
-def test_guarded_streams_in_a_pipeline(place: str) -> None:
+def test_a_pipeline_guards_streams(place: str) -> None:
     feed = Feed([LOST], ["a", "end"])
     layers = Pipeline(model(place))
 
@@ -133,7 +135,7 @@ def test_guarded_streams_in_a_pipeline(place: str) -> None:
     assert feed.trail == ["open:1", "close:1", "open:2", "close:2"]
 
 
-def test_a_worker_that_comes_too_late_finds_it_closed() -> None:
+def test_a_read_after_close_returns_the_end() -> None:
     """On a busy machine a worker may start to read after the stream was closed."""
     state = StreamState(lambda: (Call("acme", "m-1", Timeouts()), None), None)
     with state.opening():
@@ -143,8 +145,8 @@ def test_a_worker_that_comes_too_late_finds_it_closed() -> None:
     assert chunks._read_next() is END
 
 
-def test_a_call_that_ends_in_another_context_has_nothing_to_reset() -> None:
-    """As a generator that is closed after its event loop is."""
+def test_a_call_may_end_in_another_context() -> None:
+    """For example, a generator that is closed after its event loop."""
     scope = CallContext(Call("acme", "m-1", Timeouts()))
     copy_context().run(scope.__enter__)
     scope.__exit__(None, None, None)
@@ -152,7 +154,7 @@ def test_a_call_that_ends_in_another_context_has_nothing_to_reset() -> None:
         current()
 
 
-# ---------------------------------------------------------------- as the generator it is
+# ---------------------------------------------------------------- the methods of a generator
 
 
 @EVERY_PLACE
@@ -175,7 +177,7 @@ def test_sending_to_a_generator_returns_the_next_chunk(place: str) -> None:
 @EVERY_PLACE
 @pytest.mark.parametrize("more", [(), (None,), (KeyError("own"),)])
 def test_an_error_thrown_into_a_generator_is_raised(place: str, more: tuple[Any, ...]) -> None:
-    """And what is open is closed."""
+    """The source is closed."""
     feed = Feed(["a", "b", "end"])
     error = KeyError("own")
     kinds = (KeyError, *more) if more and more[0] is not None else (error,)

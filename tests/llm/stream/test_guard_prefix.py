@@ -1,6 +1,6 @@
 """The delivered chunks are a prefix of one source: in order, nothing twice, no byte left out.
 
-Sources fail at random places, and bodies are cut at random borders.
+Sources fail at random places, and bodies are split at random borders.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BODIES = {
     "message": sse(MESSAGE).encode(),
 }
 
-# A source: its chunks, each with its number and that of the source, and how it ends.
+# A source: the number of its chunks, and the error with which it ends.
 ends = st.sampled_from([None, *FAULTS])
 sources = st.lists(st.tuples(st.integers(0, 5), ends), min_size=1, max_size=5)
 
@@ -62,7 +62,7 @@ class Sources:
             raise end
 
     def read(self, place: str, **options: Any) -> None:
-        """Read a stream to its end, whatever that is."""
+        """Read a stream to its end or its error."""
         asked = model(place, **options)
 
         def blocking() -> None:
@@ -82,7 +82,7 @@ class Sources:
 @PLACES
 @given(drawn=sources, protocol=st.sampled_from(["auto", None]))
 @settings(max_examples=60)
-def test_a_prefix_of_one_source(
+def test_the_chunks_are_those_of_one_source(
     place: str, drawn: list[tuple[int, type[Exception] | None]], protocol: str | None
 ) -> None:
     scripts = [
@@ -91,7 +91,7 @@ def test_a_prefix_of_one_source(
     feed = Sources(*scripts)
     feed.read(place, protocol=protocol, retry_if=yes)
     chunks, end = scripts[min(feed.opened, len(scripts)) - 1]
-    assert feed.taken == chunks  # of the last one that was opened, and all that it had before it ended
+    assert feed.taken == chunks  # all chunks of the source that was opened last
     assert feed.opened <= 4
     if feed.taken:
         assert (feed.error is None) == (end is None)
@@ -106,8 +106,8 @@ def test_a_prefix_of_one_source(
 @PLACES
 @given(data=st.data())
 @settings(max_examples=60)
-def test_bytes_are_equal_wherever_they_are_cut(place: str, data: st.DataObject) -> None:
-    """And one that ends early is an error: a short answer is never a whole one."""
+def test_the_borders_of_the_pieces_do_not_change_the_bytes(place: str, data: st.DataObject) -> None:
+    """A truncated body raises an error."""
     body = BODIES[data.draw(st.sampled_from(sorted(BODIES)))]
     stop = data.draw(st.one_of(st.just(len(body)), st.integers(1, len(body))))
     borders = sorted(data.draw(st.sets(st.integers(1, stop - 1), max_size=12))) if stop > 1 else []
@@ -119,7 +119,7 @@ def test_bytes_are_equal_wherever_they_are_cut(place: str, data: st.DataObject) 
     assert feed.taken == pieces
     assert feed.opened == 1
     if stop == len(body):
-        # A connection that breaks after the end does no harm; a mistake is one all the same.
+        # A connection that breaks after the end marker is ignored; a programming error is raised.
         assert (feed.error is None) == (end is not KeyError)
     elif end is not None:
         assert isinstance(feed.error, end) or feed.error is None
@@ -135,5 +135,5 @@ def yes(error: Exception, attempt: int, context: Context) -> bool:
 
 
 def known(body: bytes) -> bool:
-    """Return True if there is a whole event to recognise it by."""
+    """Return True if there is a whole event, from which the protocol can be detected."""
     return b"\n\n" in body

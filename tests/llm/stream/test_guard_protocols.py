@@ -1,6 +1,6 @@
 """Protocols in guarded streams: the end marker is required, error events are raised, no chunk is changed.
 
-However the same events come: as bytes cut anywhere, as lines, events, dicts or objects.
+The same holds for every form of the events: bytes split anywhere, lines, events, dicts or objects.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ EVERY_STREAM = pytest.mark.parametrize("name", STREAMS)
 EVERY_FORM = pytest.mark.parametrize("form", FORMS)
 
 
-class Told:
+class StreamOutcome:
     """The outcome of one stream."""
 
     def __init__(self, place: str, *sources: list[object], protocol: str = "auto") -> None:
@@ -80,16 +80,16 @@ class Told:
 
     @property
     def reason(self) -> str | None:
-        """Why it was given up."""
+        """The reason in the report of the error."""
         assert self.error is not None
-        said = report(self.error)
-        assert said is not None
-        assert said.labels == {"provider": "acme", "model": "m-1"}
-        return said.reason
+        found = report(self.error)
+        assert found is not None
+        assert found.labels == {"provider": "acme", "model": "m-1"}
+        return found.reason
 
 
 def formed(form: str, name: str, upto: int | None = None, *more: dict[str, Any]) -> list[object]:
-    """Write the events of a stream, so many of them, and others in place of the rest."""
+    """Return a stream in a form: all of its events, or the first ``upto`` and then ``more``."""
     events = STREAMS[name][0]
     whole = upto is None
     return FORMS[form]([*events[:upto], *more], done=whole and name == "chat")
@@ -99,54 +99,52 @@ def formed(form: str, name: str, upto: int | None = None, *more: dict[str, Any])
 @EVERY_STREAM
 @EVERY_FORM
 @pytest.mark.parametrize("named", [False, True], ids=["auto", "named"])
-def test_a_whole_one_is_handed_on_as_it_is(place: str, name: str, form: str, named: bool) -> None:
+def test_a_complete_stream_is_delivered_unchanged(place: str, name: str, form: str, named: bool) -> None:
     chunks = formed(form, name)
-    told = Told(place, chunks, protocol=STREAMS[name][1] if named else "auto")
-    assert (told.error, told.opened) == (None, 1)
-    assert all(mine is theirs for mine, theirs in zip(told.chunks, chunks, strict=True))
-    assert told.answer.usage == STREAMS[name][2]
+    outcome = StreamOutcome(place, chunks, protocol=STREAMS[name][1] if named else "auto")
+    assert (outcome.error, outcome.opened) == (None, 1)
+    assert all(mine is theirs for mine, theirs in zip(outcome.chunks, chunks, strict=True))
+    assert outcome.answer.usage == STREAMS[name][2]
 
 
 @pytest.mark.parametrize("place", ["worker", "asyncio"])
 @EVERY_STREAM
 @EVERY_FORM
-def test_one_that_is_cut_short_is_an_error_wherever_that_is(place: str, name: str, form: str) -> None:
+def test_a_truncated_stream_raises_wherever_it_ends(place: str, name: str, form: str) -> None:
     events = STREAMS[name][0]
-    last = len(events) - (2 if name == "chat" and form not in WIRE else 0)  # whose SDK has no `[DONE]`
+    last = len(events) - (2 if name == "chat" and form not in WIRE else 0)  # the SDK hides the `[DONE]`
     for upto in range(1, last):
         chunks = formed(form, name, upto)
-        told = Told(place, chunks)
-        assert isinstance(told.error, CutShort)
-        assert (told.reason, told.opened, told.chunks) == ("committed", 1, chunks)
-        assert str(told.error).startswith("the stream ended before it said that it was complete: ")
+        outcome = StreamOutcome(place, chunks)
+        assert isinstance(outcome.error, CutShort)
+        assert (outcome.reason, outcome.opened, outcome.chunks) == ("committed", 1, chunks)
+        assert str(outcome.error).startswith("the stream ended before it said that it was complete: ")
 
 
 @EVERY_PLACE
 @EVERY_STREAM
 @pytest.mark.parametrize("form", ["lines", "events", "dicts", "objects"])
-def test_an_error_in_the_midst_is_an_error(place: str, name: str, form: str) -> None:
+def test_an_error_event_ends_the_stream(place: str, name: str, form: str) -> None:
     chunks = formed(form, name, 3, ERRORS[name])
-    told = Told(place, chunks, formed(form, name))
-    assert isinstance(told.error, ErrorEvent)
-    assert (told.reason, told.opened) == ("committed", 1)
-    assert "too much" in str(told.error)
-    assert told.error.said
-    # a line that brings an error is a text: it is handed out, for something else may be in it
-    assert told.chunks == chunks[: len(told.chunks)]
-    assert len(told.chunks) >= 3
+    outcome = StreamOutcome(place, chunks, formed(form, name))
+    assert isinstance(outcome.error, ErrorEvent)
+    assert (outcome.reason, outcome.opened) == ("committed", 1)
+    assert "too much" in str(outcome.error)
+    assert outcome.error.said
+    # a chunk of text with an error event is delivered first: it may contain other events too
+    assert outcome.chunks == chunks[: len(outcome.chunks)]
+    assert len(outcome.chunks) >= 3
 
 
 @EVERY_PLACE
 @EVERY_STREAM
 @pytest.mark.parametrize("form", ["body", "events", "dicts", "objects"])
-def test_an_error_at_the_start_is_worth_another_attempt_if_it_says_so(
-    place: str, name: str, form: str
-) -> None:
-    """If it is all of the first chunk: of an event in several, the first is handed out before it is known."""
-    protocol = STREAMS[name][1]  # named: without a known protocol an object with an error may be anything
-    again = Told(place, formed(form, name, 0, ERRORS[name]), formed(form, name), protocol=protocol)
+def test_a_transient_error_event_at_the_start_is_retried(place: str, name: str, form: str) -> None:
+    """If it is one chunk: of an event in several pieces, the first is delivered before it is recognised."""
+    protocol = STREAMS[name][1]  # named: with "auto", an object with an error is ambiguous
+    again = StreamOutcome(place, formed(form, name, 0, ERRORS[name]), formed(form, name), protocol=protocol)
     assert (again.error, again.opened, again.chunks) == (None, 2, formed(form, name))
-    denied = Told(place, formed(form, name, 0, DENIED[name]), formed(form, name), protocol=protocol)
+    denied = StreamOutcome(place, formed(form, name, 0, DENIED[name]), formed(form, name), protocol=protocol)
     assert isinstance(denied.error, ErrorEvent)
     assert (denied.reason, denied.opened, denied.chunks) == ("stopped", 1, [])
 
@@ -154,23 +152,26 @@ def test_an_error_at_the_start_is_worth_another_attempt_if_it_says_so(
 @EVERY_PLACE
 @EVERY_STREAM
 @EVERY_FORM
-def test_what_comes_after_the_end_is_handed_on(place: str, name: str, form: str) -> None:
+def test_chunks_after_the_end_marker_are_delivered(place: str, name: str, form: str) -> None:
     chunks = [*formed(form, name), "and", b"more"]
-    told = Told(place, chunks)
-    assert (told.error, told.chunks) == (None, chunks)
+    outcome = StreamOutcome(place, chunks)
+    assert (outcome.error, outcome.chunks) == (None, chunks)
 
 
 @EVERY_PLACE
 @pytest.mark.parametrize("protocol", ["openai", "anthropic", "sse"])
-def test_a_protocol_that_was_named_is_demanded(place: str, protocol: str) -> None:
-    told = Told(place, [b"data: 1\n\n", b"data: 2\n\n"], protocol=protocol)
-    assert isinstance(told.error, CutShort)
-    assert (told.reason, told.chunks) == ("committed", [b"data: 1\n\n", b"data: 2\n\n"])
-    assert Told(place, [b"data: 1\n\n", b"data: 2\n\n"]).error is None
+def test_a_named_protocol_needs_its_end_marker(place: str, protocol: str) -> None:
+    outcome = StreamOutcome(place, [b"data: 1\n\n", b"data: 2\n\n"], protocol=protocol)
+    assert isinstance(outcome.error, CutShort)
+    assert (outcome.reason, outcome.chunks) == ("committed", [b"data: 1\n\n", b"data: 2\n\n"])
+    assert StreamOutcome(place, [b"data: 1\n\n", b"data: 2\n\n"]).error is None
 
 
 @EVERY_PLACE
-def test_the_end_of_mere_events(place: str) -> None:
+def test_the_sse_protocol_needs_the_done_marker(place: str) -> None:
     chunks: list[object] = [b"data: 1\n\nda", b"ta: [DO", b"NE]\n\n"]
-    assert (Told(place, chunks, protocol="sse").error, Told(place, chunks[:2]).error) == (None, None)
-    assert isinstance(Told(place, chunks[:2], protocol="sse").error, CutShort)
+    assert (StreamOutcome(place, chunks, protocol="sse").error, StreamOutcome(place, chunks[:2]).error) == (
+        None,
+        None,
+    )
+    assert isinstance(StreamOutcome(place, chunks[:2], protocol="sse").error, CutShort)

@@ -1,4 +1,4 @@
-"""One stream, many hands: two readers, a garbage collector, Ctrl-C. Nothing stays open, nothing is lost."""
+"""Two readers of one stream, garbage collection, Ctrl-C: nothing stays open, and no tokens are lost."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ LOOPS = pytest.mark.parametrize("loop", ["asyncio", "trio"])
 
 @pytest.mark.parametrize("place", BLOCKING)
 @pytest.mark.parametrize("script", [[SILENT, "a", "end"], ["a", SILENT, "end"]], ids=["opening", "reading"])
-def test_two_threads_read_one_stream(place: str, script: list[Any]) -> None:
-    """Python raises in one of them, and in a concurrent close; the other one continues."""
+def test_a_second_thread_that_reads_raises(place: str, script: list[Any]) -> None:
+    """A concurrent ``close`` raises too; the first reader continues."""
     feed = Feed(script)
     stream = model(place, timeouts=None).stream(feed.open)
     with ThreadPoolExecutor(1) as pool:
@@ -44,7 +44,7 @@ def test_two_threads_read_one_stream(place: str, script: list[Any]) -> None:
 @LOOPS
 @pytest.mark.parametrize("script", [[SILENT, "a", "end"], ["a", SILENT, "end"]], ids=["opening", "reading"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_two_tasks_read_one_stream(loop: str, shape: Shape, script: list[Any]) -> None:
+def test_a_second_task_that_reads_raises(loop: str, shape: Shape, script: list[Any]) -> None:
     feed = Feed(script, shape=shape)
     stream = model(timeouts=None).stream(feed.aopen)
 
@@ -70,8 +70,8 @@ def test_two_tasks_read_one_stream(loop: str, shape: Shape, script: list[Any]) -
 
 
 @LOOPS
-def test_a_stream_is_read_in_one_colour(loop: str) -> None:
-    """To be read in both it would have to be opened twice."""
+def test_a_stream_cannot_be_read_in_both_colours(loop: str) -> None:
+    """It would have to be opened twice."""
     feed = Feed(["a", "end"])
 
     async def main() -> None:
@@ -87,7 +87,7 @@ def test_a_stream_is_read_in_one_colour(loop: str) -> None:
 
 
 @EVERY_PLACE
-def test_what_is_over_stays_over(place: str) -> None:
+def test_an_ended_stream_yields_nothing_more(place: str) -> None:
     feed = Feed(["a", "end"])
 
     def blocking() -> None:
@@ -103,13 +103,13 @@ def test_what_is_over_stays_over(place: str) -> None:
     assert feed.opened == 1
 
 
-# ------------------------------------------------------------------------ no reader is left
+# ------------------------------------------------------------------ streams without a reader
 
 
 @EVERY_PLACE
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_collector_finds_a_stream_and_all_that_belongs_to_it(place: str, shape: Shape) -> None:
-    """It is closed, and what it took is counted, though its reservation is found together with it."""
+def test_a_garbage_collected_stream_is_closed_and_settled(place: str, shape: Shape) -> None:
+    """Although its reservation is part of the same garbage."""
     if place == "trio" and "manager" in shape:
         pytest.skip("Trio warns of the generator that the manager is")
     feed, spend = Feed(["a", "b", "end"], shape=shape), Spend(tokens=100)
@@ -144,8 +144,8 @@ def test_a_collector_finds_a_stream_and_all_that_belongs_to_it(place: str, shape
 
 
 @LOOPS
-def test_one_that_outlives_its_loop_is_settled(loop: str) -> None:
-    """By the usage reported so far: no reader is left to wait for more."""
+def test_a_stream_that_outlives_its_loop_is_settled(loop: str) -> None:
+    """With the usage reported so far."""
     feed, spend = Feed(["a", "b", "end"], shape="close"), Spend(tokens=100)
     kept: list[Any] = []
 
@@ -179,8 +179,10 @@ def test_an_unread_stream_is_never_opened(place: str) -> None:
 @EVERY_PLACE
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("chunks", [[], ["a"]], ids=["before", "after"])
-def test_a_signal_in_a_chunk_goes_through(place: str, error: type[BaseException], chunks: list[str]) -> None:
-    """It counts as no failure, nothing is retried, and everything is released."""
+def test_keyboard_interrupt_in_a_chunk_propagates(
+    place: str, error: type[BaseException], chunks: list[str]
+) -> None:
+    """No success or failure is emitted, nothing is retried, and the reservation is settled."""
     spend = Spend(tokens=100)
     read = play(place, Feed([*chunks, error], shape="close"), spend=spend, reserve=50)
     assert (read.chunks, read.raises, read.attempts) == (chunks, error, 1)

@@ -1,4 +1,4 @@
-"""What a stream may be opened as: whatever it is, it is read, and closed at once and exactly once."""
+"""A stream may be opened in several shapes; each one is read, and closed at once and exactly once."""
 
 from __future__ import annotations
 
@@ -32,16 +32,18 @@ EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES)
     ],
     ids=["end", "break at the first", "break", "retried", "lost", "cut short"],
 )
-def test_every_shape(place: str, shape: Shape, script: list[list[Any]], most: int, expected: Read) -> None:
+def test_a_stream_of_any_shape_is_closed_once(
+    place: str, shape: Shape, script: list[list[Any]], most: int, expected: Read
+) -> None:
     feed = Feed(*script, shape=shape)
     assert play(place, feed, most=most) == expected
     for word in ("open", "close"):
         numbers = range(1, feed.opened + 1)
-        assert [said for said in feed.trail if said.startswith(word)] == [f"{word}:{n}" for n in numbers]
+        assert [entry for entry in feed.trail if entry.startswith(word)] == [f"{word}:{n}" for n in numbers]
 
 
 @EVERY_PLACE
-def test_what_nobody_has_to_close(place: str) -> None:
+def test_iterables_without_close_are_read(place: str) -> None:
     class Ticks:
         def __iter__(self) -> Iterator[int]:
             return iter([1, 2])
@@ -73,7 +75,7 @@ def test_what_nobody_has_to_close(place: str) -> None:
     ],
     ids=["end", "lost", "cut short", "retried"],
 )
-def test_what_cannot_be_closed(
+def test_an_error_while_closing_is_logged(
     place: str,
     shape: Shape,
     script: list[list[Any]],
@@ -81,7 +83,7 @@ def test_what_cannot_be_closed(
     logged: int,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is an error only where there is no other, and where not everything has come."""
+    """It does not replace the result or the error of the stream."""
     assert play(place, Feed(*script, shape=shape)) == expected
     complaint = "a stream that had failed could not be closed either"
     if expected.chunks == ["a", "end"]:
@@ -93,7 +95,7 @@ def test_what_cannot_be_closed(
 
 
 class Manager:
-    """A context manager that gives something that is no stream."""
+    """A context manager that returns a number instead of a stream."""
 
     def __init__(self, trail: list[str]) -> None:
         self.trail = trail
@@ -114,8 +116,8 @@ class Manager:
 
 @EVERY_PLACE
 @pytest.mark.parametrize("opens", [lambda: 7, lambda: Manager(TRAIL)], ids=["number", "manager of a number"])
-def test_what_cannot_be_iterated_over(place: str, opens: Any) -> None:
-    """It is a mistake, not a failure: nothing is tried again, and nothing stays open."""
+def test_an_opened_object_must_be_iterable(place: str, opens: Any) -> None:
+    """The `TypeError` is not retried, and nothing stays open."""
     TRAIL.clear()
 
     def blocking() -> None:
@@ -134,8 +136,8 @@ TRAIL: list[str] = []
 
 
 @EVERY_PLACE
-def test_the_other_colour(place: str) -> None:
-    """The message says what to write."""
+def test_a_stream_of_the_other_colour_raises(place: str) -> None:
+    """The message names the right kind of loop."""
 
     async def waits() -> AsyncIterator[int]:
         yield 1

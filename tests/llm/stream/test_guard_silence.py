@@ -1,4 +1,4 @@
-"""Silence ends a wait: before the first chunk it is a failed attempt, after it the end of the stream."""
+"""The read timeout: before the first chunk it fails the attempt, after it it ends the stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tests.support.llm.chunk_sources import SILENT, Feed, Takes
 from tests.support.llm.guarded_streams import BLOCKING, VIRTUAL, Read, model, play
 
 AT_ONCE = Retry(attempts=3, backoff=[0, 0])
-LIMITED = tuple(place for place in VIRTUAL if place != "alone")  # where there is a worker, or no need of one
+LIMITED = tuple(
+    place for place in VIRTUAL if place != "alone"
+)  # the places that can enforce limits: with a worker, or async
 
 
 def yes(error: Exception, attempt: int, context: Context) -> bool:
@@ -21,7 +23,7 @@ def yes(error: Exception, attempt: int, context: Context) -> bool:
 
 
 ROWS: list[tuple[list[list[Any]], Timeouts, Read]] = [
-    # a silent middle is the end
+    # silence after the first chunk ends the stream
     ([["a", Takes(4), "b", Takes(4), "end"]], Timeouts(read=5), Read(["a", "b", "end"], took=8)),
     (
         [["a", Takes(6), "b", "end"]],
@@ -33,14 +35,14 @@ ROWS: list[tuple[list[list[Any]], Timeouts, Read]] = [
         Timeouts(read=5),
         Read(["a", "b"], AttemptTimeout, "committed", 1, "attempt", took=9),
     ),
-    # a silent start is tried again
+    # silence before the first chunk is retried
     ([[Takes(6), "a", "end"], ["b", "end"]], Timeouts(read=5), Read(["b", "end"], attempts=2, took=5)),
     (
         [[Takes(6), "a", "end"]],
         Timeouts(read=5),
         Read([], AttemptTimeout, "attempts", 3, "attempt", took=15),
     ),
-    # and may be longer than the others, or shorter
+    # the limit of the first chunk may be longer than the others, or shorter
     ([[Takes(8), "a", Takes(4), "end"]], Timeouts(read=5, first=9), Read(["a", "end"], took=12)),
     (
         [[Takes(8), "a", Takes(6), "end"]],
@@ -49,7 +51,7 @@ ROWS: list[tuple[list[list[Any]], Timeouts, Read]] = [
     ),
     ([[Takes(3), "a"], ["b", "end"]], Timeouts(read=5, first=2), Read(["b", "end"], attempts=2, took=2)),
     ([[Takes(1), "a", Takes(4), "end"]], Timeouts(read=5, first=2), Read(["a", "end"], took=5)),
-    # or have no limit at all, but that of the whole
+    # without a read limit, the total is the only one
     ([[Takes(20), "a", Takes(9), "end"]], Timeouts(read=None), Read(["a", "end"], took=29)),
     ([[Takes(20), "a", Takes(2e6), "end"]], Timeouts.none(), Read(["a", "end"], took=2_000_020)),
     ([[Takes(9), "a"], ["end"]], Timeouts(read=None, first=3), Read(["end"], attempts=2, took=3)),
@@ -58,11 +60,13 @@ ROWS: list[tuple[list[list[Any]], Timeouts, Read]] = [
 
 @pytest.mark.parametrize("place", LIMITED)
 @pytest.mark.parametrize(("script", "timeouts", "expected"), ROWS)
-def test_silence(place: str, script: list[list[Any]], timeouts: Timeouts, expected: Read) -> None:
+def test_a_silent_stream_times_out(
+    place: str, script: list[list[Any]], timeouts: Timeouts, expected: Read
+) -> None:
     feed = Feed(*script)
     read = play(place, feed, timeouts=timeouts, policy=AT_ONCE)
     if place in BLOCKING and feed.slept > (expected.took or 0):
-        read.took = None  # the time of a test does not stop where a worker is left
+        read.took = None  # an abandoned worker still moves the virtual time
     assert read == expected
     assert [word for word in feed.trail if word.startswith("close")] == [
         f"close:{number + 1}" for number in range(feed.opened)
@@ -70,7 +74,7 @@ def test_silence(place: str, script: list[list[Any]], timeouts: Timeouts, expect
 
 
 @pytest.mark.parametrize("place", LIMITED)
-def test_the_time_of_the_reader_is_not_silence(place: str) -> None:
+def test_the_time_of_the_reader_does_not_count_as_silence(place: str) -> None:
     feed = Feed(["a", Takes(4), "b", "end"])
     assert play(place, feed, pause=7, timeouts=Timeouts(read=5, total=60)) == Read(["a", "b", "end"], took=25)
 
@@ -80,9 +84,9 @@ def test_the_error_of_a_silent_stream(place: str) -> None:
     read = play(place, Feed(["a", Takes(6), "end"]), timeouts=Timeouts(read=5))
     assert str(read.error) == "the stream was given up: no chunk came for 5 s"
     assert isinstance(read.error, TimeoutError)
-    said = report(read.error)
-    assert said is not None
-    assert said.labels == {"provider": "acme", "model": "m-1"}
+    call_report = report(read.error)
+    assert call_report is not None
+    assert call_report.labels == {"provider": "acme", "model": "m-1"}
 
 
 @pytest.mark.parametrize("place", LIMITED)
@@ -94,31 +98,31 @@ def test_after_the_first_chunk_no_rule_can_retry(place: str) -> None:
 
 
 @pytest.mark.parametrize("place", LIMITED)
-def test_silence_after_the_end_does_no_harm(place: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_timeout_after_the_end_marker_is_ignored(place: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "redouble")
     assert play(place, Feed(["a", "end", Takes(6), "b"]), timeouts=Timeouts(read=5)) == Read(["a", "end"])
     assert [record.getMessage() for record in caplog.records] == ["a stream failed after its end marker"]
 
 
-def test_on_a_thread_of_the_callers_own_it_is_the_client_that_keeps_it() -> None:
-    """It cannot be cut, and what has come is handed out."""
+def test_without_a_worker_the_read_timeout_is_left_to_the_client() -> None:
+    """A blocking read cannot be cancelled, and its chunk is delivered."""
     feed = Feed([Takes(6), "a", Takes(6), "b", "end"])
     assert play("alone", feed, timeouts=Timeouts(read=5)) == Read(["a", "b", "end"], took=12)
 
 
 @pytest.mark.parametrize("first", [False, True], ids=["middle", "first"])
-def test_a_worker_that_is_left_closes_what_it_reads(first: bool) -> None:
-    """And not before the read has ended: a source is never closed while it is being read."""
+def test_an_abandoned_worker_closes_its_source(first: bool) -> None:
+    """After its read has ended: a source is never closed while it is being read."""
     feed = Feed([SILENT, "late"] if first else ["a", SILENT, "late"], shape="close")
     with pytest.raises(TimeoutError):
         list(model(policy=Retry(attempts=1), timeouts=Timeouts(read=0.05)).stream(feed.open))
-    assert feed.trail in (["open:1"], [])  # a busy machine may not have come that far
+    assert feed.trail in (["open:1"], [])  # on a busy machine the worker may not have opened it yet
     feed.told_to_go.set()
     assert feed.gone.wait(30)
     assert feed.trail == ["open:1", "close:1"]
 
 
-def test_the_next_attempt_does_not_wait_for_the_last() -> None:
+def test_the_next_attempt_does_not_wait_for_an_abandoned_one() -> None:
     """The thread is abandoned, and its result is ignored."""
     feed = Feed([SILENT, "late", "end"], ["b", "end"], shape="close")
     policy = Retry(attempts=9, backoff=[0] * 8)  # a busy machine may need more than two

@@ -1,4 +1,4 @@
-"""What a source may rely on: its context, its call, and being closed; and what is no source."""
+"""What a source may rely on: its context, its call, and being closed; objects that are no source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NUMBER: ContextVar[int] = ContextVar("number", default=0)
 def read(
     place: str, plain: Callable[[], Any], waits: Callable[[], Any], most: int = 9, **options: Any
 ) -> Any:
-    """Read a decorated generator, and leave it after so many chunks."""
+    """Read a stream of an opener, and close it after at most ``most`` chunks."""
     found: list[Any] = []
     asked = model(place, protocol=None, **options)
 
@@ -43,11 +43,11 @@ def read(
     return found
 
 
-# ------------------------------------------------------------------------------- its context
+# ------------------------------------------------------------------------------- the context
 
 
 @EVERY_PLACE
-def test_what_a_generator_sets_is_there_for_its_next_chunk(place: str) -> None:
+def test_context_variables_of_a_generator_last_until_its_next_chunk(place: str) -> None:
     def plain() -> Iterator[Any]:
         token = NUMBER.set(7)
         with redouble.bind(user="u1"), redouble.deadline(5):
@@ -65,8 +65,8 @@ def test_what_a_generator_sets_is_there_for_its_next_chunk(place: str) -> None:
 
 
 @EVERY_PLACE
-def test_it_knows_how_long_each_wait_may_take(place: str) -> None:
-    """On a worker: in the other places the limit is kept elsewhere, or not at all."""
+def test_a_source_can_read_the_time_left_for_each_chunk(place: str) -> None:
+    """On a worker only: in the other places the limit is enforced elsewhere, or not at all."""
 
     def plain() -> Iterator[Any]:
         for _ in range(3):
@@ -83,31 +83,31 @@ def test_it_knows_how_long_each_wait_may_take(place: str) -> None:
     assert len(others) == 2
 
 
-# ---------------------------------------------------------------------------------- its call
+# ---------------------------------------------------------------------------------- the call
 
 
 @EVERY_PLACE
 @pytest.mark.parametrize("most", [1, 9], ids=["left", "read"])
-def test_it_knows_its_call_while_it_is_closed(place: str, most: int) -> None:
-    told: list[Any] = []
+def test_a_source_can_read_its_call_while_it_is_closed(place: str, most: int) -> None:
+    keys: list[Any] = []
 
     def plain() -> Iterator[int]:
         try:
             yield 1
             yield 2
         finally:
-            told.append(llm.current().key)
+            keys.append(llm.current().key)
 
     async def waits() -> AsyncIterator[int]:
         try:
             yield 1
             yield 2
         finally:
-            told.append(llm.current().key)
+            keys.append(llm.current().key)
 
     read(place, plain, waits, most, idempotency="auto")
-    assert len(told) == 1
-    assert isinstance(told[0], str)
+    assert len(keys) == 1
+    assert isinstance(keys[0], str)
     with pytest.raises(LookupError):
         llm.current()
 
@@ -116,7 +116,7 @@ def test_it_knows_its_call_while_it_is_closed(place: str, most: int) -> None:
 
 
 class Whole:
-    """What an SDK gives for an answer that is not streamed: it can be iterated over."""
+    """An answer of an SDK that is not streamed; it is iterable all the same."""
 
     def model_dump(self) -> Mapping[str, Any]:
         return {}
@@ -129,7 +129,7 @@ class Whole:
 @pytest.mark.parametrize(
     "answer", [Whole(), {"id": "x"}, "text", b"bytes"], ids=["model", "dict", "str", "bytes"]
 )
-def test_a_whole_answer_is_no_stream(place: str, answer: Any) -> None:
+def test_an_answer_that_is_not_streamed_raises(place: str, answer: Any) -> None:
     async def waits() -> Any:
         return answer
 
@@ -140,7 +140,7 @@ def test_a_whole_answer_is_no_stream(place: str, answer: Any) -> None:
 
 
 @pytest.mark.parametrize("colour", ["asyncio", "trio"])
-def test_a_blocking_stream_is_closed_where_it_cannot_be_read(colour: str) -> None:
+def test_a_blocking_stream_in_async_code_raises_and_is_closed(colour: str) -> None:
     closed: list[int] = []
 
     class Blocking:
@@ -159,8 +159,8 @@ def test_a_blocking_stream_is_closed_where_it_cannot_be_read(colour: str) -> Non
 
 
 @EVERY_PLACE
-def test_what_an_sdk_hands_out_has_no_status_to_look_at(place: str) -> None:
-    """Its ``with_streaming_response`` gives something that has bytes, and has raised its error already."""
+def test_a_raw_response_of_an_sdk_is_read_without_a_status(place: str) -> None:
+    """``with_streaming_response`` yields an object with bytes; the SDK has raised the error status itself."""
 
     class Raw:
         def iter_bytes(self) -> Iterator[bytes]:
@@ -180,7 +180,7 @@ def test_what_an_sdk_hands_out_has_no_status_to_look_at(place: str) -> None:
     assert read(place, Raw, waits) == [b"a", b"b"]
 
 
-def test_a_protocol_that_is_none_is_called_by_name() -> None:
+def test_a_protocol_factory_must_return_a_protocol() -> None:
     wrong: Any = lambda: 3
     with pytest.raises(
         TypeError, match=r"^protocol=.*<lambda> gave 3: write a function that returns a Protocol$"

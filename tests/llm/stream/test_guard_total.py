@@ -1,4 +1,4 @@
-"""The time of the whole call: attempts, delays and the last chunk of a stream are within it."""
+"""The total limit covers attempts, delays and the whole stream."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def yes(error: Exception, attempt: int, context: Context) -> bool:
 
 
 ROWS: list[tuple[list[list[Any]], dict[str, Any], Read]] = [
-    # a drip is no progress
+    # single chunks do not extend the limit
     (
         [DRIP],
         {"timeouts": 10},
@@ -39,27 +39,27 @@ ROWS: list[tuple[list[list[Any]], dict[str, Any], Read]] = [
         {"timeouts": 10},
         Read(["a"] * 3, DeadlineExceeded, "timeout", 2, "total", took=10),
     ),
-    # nothing begins that could not end: the delay would not fit
+    # no retry if its delay would exceed the limit
     ([[Takes(2), LOST], ["end"]], {"timeouts": 3}, Read([], LOST, "timeout", 1, took=2)),
     ([[Takes(2), LOST], ["end"]], {"timeouts": 3.1}, Read(["end"], attempts=2, took=3)),
-    # before the first chunk it is the time of the call that is up, and not that of an attempt
+    # before the first chunk the error is that of the total, not that of an attempt
     (
         [[Takes(4), LOST], [Takes(9), "a"]],
         {"timeouts": 10},
         Read([], DeadlineExceeded, "timeout", 2, "total", took=10),
     ),
-    # a little before its end there is time
+    # a stream that ends shortly before the limit
     ([["a", Takes(9.999), "end"]], {"timeouts": 10}, Read(["a", "end"], attempts=1, took=9.999)),
-    # no rule can change that
+    # a rule does not change it
     ([DRIP, ["end"]], {"timeouts": 10, "retry_if": yes}, Read(["a"] * 4, DeadlineExceeded, "timeout", 1)),
-    # the limit of the policy, where nothing else is said
+    # without ``timeouts`` the limit of the policy applies
     ([DRIP], {"policy": Retry(timeout=5)}, Read(["a"] * 2, DeadlineExceeded, "timeout", 1, "total", took=5)),
     (
         [DRIP],
         {"policy": Retry(timeout=5), "timeouts": 4},
         Read(["a"] * 2, DeadlineExceeded, "timeout", took=4),
     ),
-    # one that wraps has what it always has
+    # the same error with ``wrap``
     (
         [DRIP],
         {"policy": Retry(timeout=5, wrap=True)},
@@ -70,27 +70,29 @@ ROWS: list[tuple[list[list[Any]], dict[str, Any], Read]] = [
 
 @pytest.mark.parametrize("place", [place for place in VIRTUAL if place != "alone"])
 @pytest.mark.parametrize(("script", "options", "expected"), ROWS)
-def test_the_whole(place: str, script: list[list[Any]], options: dict[str, Any], expected: Read) -> None:
+def test_the_total_limits_a_stream(
+    place: str, script: list[list[Any]], options: dict[str, Any], expected: Read
+) -> None:
     feed = Feed(*script)
     read = play(place, feed, **options)
     if place in BLOCKING and feed.slept > (expected.took or 0) - feed.opened:
-        read.took = None  # the time of a test does not stop where a worker is left
+        read.took = None  # an abandoned worker still moves the virtual time
     assert read == expected
     closed = [word for word in feed.trail if word.startswith("close")]
     assert closed == [f"close:{number + 1}" for number in range(feed.opened)]
 
 
 @pytest.mark.parametrize("place", VIRTUAL)
-def test_chunks_that_need_no_waiting_end_too(place: str) -> None:
-    """A slow reader uses up the limit as well: no time is left for another chunk."""
+def test_the_time_of_the_reader_counts_for_the_total(place: str) -> None:
+    """Although no chunk has to be waited for."""
     read = play(place, Feed(FLOOD), pause=3, timeouts=10)
     assert read == Read(["a"] * 4, DeadlineExceeded, "timeout", 1, "total", took=12)
     assert str(read.error) == "gave up after 1 attempt in 12.0 s (no time left)"
 
 
 @pytest.mark.parametrize("place", VIRTUAL)
-def test_a_chunk_of_the_very_moment(place: str) -> None:
-    """The chunk is delivered, or there is an error: which comes first is not determined."""
+def test_a_chunk_exactly_at_the_limit(place: str) -> None:
+    """Whether it is delivered before the error is not determined."""
     feed = Feed(["a", Takes(10), "b", "c", "end"])
     read = play(place, feed, timeouts=Timeouts(read=20, total=10))
     assert read in (
@@ -100,20 +102,20 @@ def test_a_chunk_of_the_very_moment(place: str) -> None:
     assert feed.trail.count("close:1") == 1
 
 
-def test_on_a_thread_of_the_callers_own_a_late_chunk_is_handed_out() -> None:
-    """It cannot be cut, and has been paid for; then it is over."""
+def test_without_a_worker_a_late_chunk_is_delivered() -> None:
+    """A blocking read cannot be cancelled; the stream ends after this chunk."""
     feed = Feed(["a", Takes(11), "b", "c", "end"])
     assert play("alone", feed, timeouts=10) == Read(["a", "b"], DeadlineExceeded, "timeout", 1, "total")
 
 
 @pytest.mark.parametrize("place", VIRTUAL)
-def test_the_report_of_one_that_was_too_late_tells_whose_it_was(place: str) -> None:
+def test_the_report_of_a_timed_out_stream_has_the_labels(place: str) -> None:
     for script in ([["a"] * 99], [[Takes(11), LOST]]):
         error = play(place, Feed(*script), pause=6, timeouts=10).error
-        said = report(error) if error is not None else None
-        assert said is not None
-        assert (said.reason, said.attempts) == ("timeout", 1)
-        assert said.labels == {"provider": "acme", "model": "m-1"}
+        call_report = report(error) if error is not None else None
+        assert call_report is not None
+        assert (call_report.reason, call_report.attempts) == ("timeout", 1)
+        assert call_report.labels == {"provider": "acme", "model": "m-1"}
 
 
 # ------------------------------------------------------------------------------ deadlines
@@ -123,7 +125,9 @@ def test_the_report_of_one_that_was_too_late_tells_whose_it_was(place: str) -> N
 @pytest.mark.parametrize(
     ("seconds", "limit", "chunks"), [(7, "deadline", 3), (11, "total", 4), (0.5, "deadline", 1)]
 )
-def test_a_deadline_around_counts_as_well(place: str, seconds: float, limit: str, chunks: int) -> None:
+def test_the_earlier_of_total_and_outer_deadline_applies(
+    place: str, seconds: float, limit: str, chunks: int
+) -> None:
     feed = Feed(FLOOD)
     taken: list[Any] = []
 
@@ -141,9 +145,9 @@ def test_a_deadline_around_counts_as_well(place: str, seconds: float, limit: str
 
     with pytest.raises(TimeoutError) as caught:
         in_place(place, blocking, waiting)
-    said = report(caught.value)
-    assert said is not None
-    assert (said.reason, said.limit, len(taken)) == ("timeout", limit, chunks)
+    call_report = report(caught.value)
+    assert call_report is not None
+    assert (call_report.reason, call_report.limit, len(taken)) == ("timeout", limit, chunks)
 
 
 @pytest.mark.parametrize("place", VIRTUAL)
@@ -166,7 +170,7 @@ def test_nothing_is_opened_once_a_deadline_has_passed(place: str) -> None:
 
 
 @pytest.mark.parametrize("place", VIRTUAL)
-def test_other_limits_for_one_stream(place: str) -> None:
+def test_within_changes_the_total_of_one_stream(place: str) -> None:
     asked = model(place, timeouts=100)
     feed = Feed(FLOOD)
     taken: list[Any] = []

@@ -76,7 +76,7 @@ SPANS = st.sampled_from(["250ms", "30s", " 1.5 h ", "2m", 0.25, 3, 60, "1d", "10
 
 
 def of(kind: Value) -> SearchStrategy[Any]:
-    """Draw a document's spelling of a kind of value."""
+    """Draw a value of a type, as it is written in a document."""
     match kind:
         case Unlimited(of=inner):
             return st.just("unlimited") | of(inner)
@@ -89,7 +89,7 @@ def of(kind: Value) -> SearchStrategy[Any]:
         case Choice(words=words):
             return st.sampled_from(words)
         case Listed(of=Number()):
-            return st.lists(of(kind.of), min_size=1, max_size=3, unique=True).map(sorted)  # shares that rise
+            return st.lists(of(kind.of), min_size=1, max_size=3, unique=True).map(sorted)  # rising shares
         case Listed(of=inner):
             return st.lists(of(inner), min_size=1, max_size=3)
         case Labels():

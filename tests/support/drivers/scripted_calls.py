@@ -19,7 +19,7 @@ class Drive:
     colour: str
 
     def __call__(self, script: Script, *, silent: bool = True, **options: Any) -> Call:
-        """Run ``script``; options are those of `Retry`, where ``budget`` and ``clock`` make one each.
+        """Run ``script``; the options are those of `Retry`, with factories for ``budget`` and ``clock``.
 
         Each shape is run with observers, and, if they change nothing (``silent``), without.
         """
@@ -45,7 +45,7 @@ class Drive:
         for shape, call in every.items():
             seen, expected = vars(call), vars(first)
             if not shape.endswith("heard=True"):
-                expected = {**expected, "told": seen["told"]}  # no observers
+                expected = {**expected, "told": seen["told"]}  # without observers there is no record
             assert seen == expected, shape  # strict: a row may omit fields, a shape may not
         return first
 

@@ -1,4 +1,4 @@
-"""A helper that makes a gRPC call in every shape and colour, and records its result and its attempts."""
+"""gRPC calls in every shape and colour, with their results and attempts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
 
 METHODS = {"unary": "Unary", "down": "Down", "up": "Up", "both": "Both"}
 SHAPES = tuple(METHODS)
-ONE = ("unary", "up")  # one response
+ONE = ("unary", "up")  # shapes with one response
 ALL = [
     *((colour, shape) for colour in ("sync", "thread", "aio") for shape in METHODS),
     *(("future", shape) for shape in ONE),
@@ -54,13 +54,13 @@ MOST_LOOKS = 20_000
 class Seen:
     """The result of a call, and the attempts that the server received."""
 
-    got: list[bytes]  # until the end, or the error
+    got: list[bytes]  # the messages received
     error: Any
     attempts: list[Attempt]
 
     @property
     def code(self) -> str:
-        """The status code, read as a caller reads it."""
+        """The name of the status code."""
         return "OK" if self.error is None else self.error.code().name
 
     @property
@@ -70,12 +70,12 @@ class Seen:
 
     @property
     def reason(self) -> str | None:
-        """Why it was given up."""
+        """The reason in the report of the error."""
         return None if self.error is None else str(self.report.reason)
 
 
 def retry(**options: Any) -> Retry:
-    """Make a policy without delays."""
+    """Return a policy without delays."""
     said: dict[str, Any] = {"backoff": [0] * 9, **options}
     return Retry(**said)
 
@@ -88,12 +88,12 @@ def report_of(error: object) -> Report:
 
 
 def request_of(shape: str, *requests: bytes) -> Any:
-    """Return what to call a method of this shape with."""
+    """Return the argument for a method of this shape."""
     return list(requests or [b"one"]) if shape in ("up", "both") else b"one"
 
 
 def until(happened: Callable[[], object]) -> None:
-    """Wait for what another thread is about to do."""
+    """Wait until ``happened()`` is true, which another thread causes."""
     never = Event()
     for _ in range(MOST_LOOKS):
         if happened():
@@ -104,18 +104,18 @@ def until(happened: Callable[[], object]) -> None:
 
 @cache
 def base(target: str) -> grpc.Channel:
-    """Return a channel without interceptors: one for all tests, as connecting takes its time."""
+    """Return a channel without interceptors. All tests share it, because connecting takes time."""
     return grpc.insecure_channel(target, options=OPTIONS)
 
 
 def stub_of(channel: Any, shape: str) -> Any:
-    """Return what makes the calls of a shape."""
+    """Return the stub of the method with this shape."""
     stream = {"unary": "unary_unary", "down": "unary_stream", "up": "stream_unary", "both": "stream_stream"}
     return getattr(channel, stream[shape])(f"/test.Echo/{METHODS[shape]}")
 
 
 def attempts(seen: Seen) -> list[str | bytes | None]:
-    """Return the numbers by which the attempts of a call went."""
+    """Return the number of earlier attempts that each attempt sent in its metadata."""
     return [attempt.earlier for attempt in seen.attempts]
 
 
@@ -130,7 +130,7 @@ def dial(
     metadata: tuple[tuple[str, str], ...] = (),
     **options: Any,
 ) -> Seen:
-    """Make a call and read it to its end."""
+    """Make a call, read it to its end, and return the result."""
     call, marked = server.script(script)
     request = requests if shape in ("up", "both") else b"one"
     said = {"metadata": (*metadata, *marked), **options}
@@ -153,7 +153,7 @@ def channel_of(server: Server, policy: Layer | None = None) -> grpc.Channel:
 
 
 def achannel_of(server: Server, policy: Layer | None = None, *, before: Any = (), behind: Any = ()) -> Any:
-    """Return one for async code, with other interceptors around ours."""
+    """Return an async channel that retries, with other interceptors around redouble's."""
     interceptors = [*before, *redouble.grpc.aio_interceptors(policy), *behind]
     return grpc.aio.insecure_channel(server.target, options=OPTIONS, interceptors=interceptors)
 
@@ -199,5 +199,5 @@ async def _aio(
 
 
 def seen_of(seen: Seen) -> tuple[bytes, str, int, str | None]:
-    """Return one line: messages, end, number of attempts, and the reason for no further one."""
+    """Return the messages, the status code, the number of attempts, and the reason of giving up."""
     return b" ".join(seen.got), seen.code, len(seen.attempts), seen.reason

@@ -19,7 +19,7 @@ class Bystander(
     grpc.StreamUnaryClientInterceptor,
     grpc.StreamStreamClientInterceptor,
 ):
-    """One for blocking code."""
+    """An interceptor for blocking code that delegates to a function."""
 
     def __init__(self, does: Does) -> None:
         self._does = does
@@ -78,5 +78,5 @@ class StreamStream(grpc.aio.StreamStreamClientInterceptor):
 
 
 def bystanders(does: DoesLater) -> list[grpc.aio.ClientInterceptor]:
-    """Make those for async code."""
+    """Return interceptors for async code, one for each shape, that delegate to a coroutine function."""
     return [UnaryUnary(does), UnaryStream(does), StreamUnary(does), StreamStream(does)]

@@ -1,4 +1,4 @@
-"""Policies to export: `native` makes one that gRPC can apply entirely, except for the given options."""
+"""A policy to export that gRPC can apply entirely, apart from the given options."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ QUIET: dict[str, Any] = {"backoff": NATIVE, "hints": Hints("instead", spread=0),
 
 
 def native(**options: Any) -> Retry:
-    """Make a policy that loses nothing in an export, except for the given options."""
+    """Return a policy that loses nothing in an export, apart from the given options."""
     return Retry(**QUIET | options)

@@ -1,9 +1,9 @@
 """A gRPC server that follows a script, and records each attempt.
 
-The metadata of a call name its script. A script has a step for each attempt, divided by commas.
-A step is made of words: ``head`` sends metadata, ``@20`` asks for a pushback of 20 ms, ``hang`` waits until
-the caller is gone, ``deaf`` reads no requests, ``echo`` sends each back, a code ends the attempt, and every
-other word is a message.
+The metadata of a call name its script. A script has a step for each attempt, separated by commas. A step
+consists of words: ``head`` sends initial metadata, ``@20`` requests a pushback of 20 ms, ``hang`` waits until
+the caller disconnects, ``deaf`` reads no requests, ``echo`` returns each request, a status code ends the
+attempt, and every other word is a message.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _number = count(1)
 
 @dataclass
 class Attempt:
-    """What one attempt has brought."""
+    """The server's record of one attempt."""
 
     metadata: dict[str, str | bytes]
     left: float
     requests: list[bytes] = field(default_factory=list[bytes])
-    cut: Event = field(default_factory=Event)  # the server knows that it is over
+    cut: Event = field(default_factory=Event)  # set when the attempt has ended for the server
 
     @property
     def earlier(self) -> str | bytes | None:
-        """How many there were before, by their own account."""
+        """The number of earlier attempts, as sent in the metadata."""
         return self.metadata.get("grpc-previous-rpc-attempts")
 
 
@@ -47,7 +47,7 @@ class Call:
 
 
 class Server(grpc.GenericRpcHandler):
-    """The server."""
+    """The scripted service of the server."""
 
     def __init__(self, target: str = "") -> None:
         self.calls: dict[str, Call] = {}
@@ -61,7 +61,7 @@ class Server(grpc.GenericRpcHandler):
         return call, (("script", name),)
 
     def service(self, handler_call_details: Any) -> Any:
-        """Find what answers a method."""
+        """Return the handler of a method."""
         handlers: dict[str, Any] = {
             "/test.Echo/Unary": grpc.unary_unary_rpc_method_handler(self._unary),
             "/test.Echo/Down": grpc.unary_stream_rpc_method_handler(self._down),
@@ -114,7 +114,7 @@ class Server(grpc.GenericRpcHandler):
 
 @contextmanager
 def serving() -> Generator[Server]:
-    """Serve on a port of this machine."""
+    """Run a server on a local port."""
     server = Server()
     pool = ThreadPoolExecutor(32)
     running = grpc.server(pool)

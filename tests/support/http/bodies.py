@@ -1,6 +1,6 @@
-"""Bodies of requests for the tests, each in the ways that a client takes, all of them of the same bytes.
+"""Bodies of requests, in every form that a client accepts, all with the same bytes.
 
-What a client cannot send at all, or counts wrongly by itself, is left out of its list.
+A form that a client cannot send, or for which it computes a wrong length, is not in its list.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ def memory() -> BytesIO:
 
 
 def advanced() -> IO[bytes]:
-    """Make a file that was read to somewhere in its middle."""
+    """Return a file in memory whose position is in its middle."""
     file = BytesIO(BEFORE + DATA)
     file.seek(len(BEFORE))
     return file
 
 
 def real() -> IO[bytes]:
-    """Make a real one, read to somewhere in its middle too."""
+    """Return a temporary file whose position is in its middle."""
     file = TemporaryFile()  # noqa: SIM115  the test closes it
     file.write(BEFORE + DATA)
     file.seek(len(BEFORE))
@@ -111,17 +111,17 @@ ONCE: dict[str, dict[str, Made]] = {
 
 
 def again(name: str) -> dict[str, Made]:
-    """Return the names of the bodies of a client that can be resent."""
+    """Return the resendable bodies of a client, by name."""
     return PLAIN | ASYNC_ANEW if "-" in name else RESENDABLE[name]
 
 
 def once(name: str) -> dict[str, Made]:
-    """Return the names of the bodies of a client that cannot be resent."""
+    """Return the one-shot bodies of a client, by name."""
     return ASYNC_WALKED if "-" in name else ONCE[name]
 
 
 def rows(names: tuple[str, ...], which: Callable[[str], dict[str, Made]]) -> list[tuple[str, str]]:
-    """List clients, each with all that it takes."""
+    """Return each client with each of its bodies."""
     return [(name, kind) for name in names for kind in which(name)]
 
 

@@ -1,7 +1,7 @@
-"""Every way in which the clients let the body of an answer be read, behind one call.
+"""Every way of reading the body of a response, for all clients, behind one interface.
 
-A `Reader` makes one request and reads its answer. What the caller has in hand is written down piece by piece,
-so that it is there even if reading ends in an error.
+A `Reader` makes one request and reads its response. The pieces are recorded as they arrive, so they are known
+even if reading ends in an error.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ class Reader:
 
     @property
     def whole(self) -> bool:
-        """Whether all of it is there before any of it is handed out."""
+        """True if the whole body is read before any of it is delivered."""
         return self.way in WHOLE
 
     def __str__(self) -> str:
         return f"{self.client} {self.way}"
 
     def __call__(self, url: str, policy: Layer | None = None, method: str = "GET", **options: Any) -> Seen:
-        """Make a request with a client of its own, and read the answer."""
+        """Make a request with a new client, and read the response."""
         with client(self.client, policy) as http:
             return self.on(http, url, method, **options)
 
     def on(self, http: Client, url: str, method: str = "GET", timeout: float = 30, **options: Any) -> Seen:
-        """Make a request with a client, and read the answer."""
+        """Make a request with a client, and read the response."""
         seen = Seen()
         said = http._said(options.pop("body", None), timeout, UNSAID, False) | options
         http.run(self._aread if is_async(self.client) else self._read, http, seen, (method, url), said)
@@ -151,10 +151,10 @@ AIOHTTP: dict[str, AsyncWay] = {
     "iter_chunks": _chunks,
 }
 
-# ------------------------------------------------------------------------------- all of them
+# ------------------------------------------------------------------------------- all readers
 
 WHOLE = ("get", "read", "content", "text", "content.read")
-SOME = ("get", "read", "iter_bytes")  # of httpx, which has the same code as httpx2
+SOME = ("get", "read", "iter_bytes")  # for httpx, whose code equals that of httpx2
 
 
 def _ways(name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a call is to each HTTP client: how it is made, and what is seen of it. `clients` opens them."""
+"""Calls with each HTTP client, and their results. `tests.support.http.clients` opens the clients."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ UNSAID: Any = object()
 
 @dataclass
 class Seen:
-    """What the caller saw of one call: an answer, an error, or a body that ended in an error."""
+    """The result of one call: a response, an error, or a response whose body ended in an error."""
 
     response: Any = None
     error: Exception | None = None
     status: int | None = None
-    headers: dict[str, str] = field(default_factory=dict[str, str])  # names in lower case
+    headers: dict[str, str] = field(default_factory=dict[str, str])  # lower-case names
     content: bytes | None = None
-    pieces: list[bytes] = field(default_factory=list[bytes])  # of a body that was iterated
+    pieces: list[bytes] = field(default_factory=list[bytes])  # if the body was iterated
 
     @property
     def notes(self) -> list[str]:
@@ -36,7 +36,7 @@ class Seen:
 
     @property
     def outcome(self) -> int | str | None:
-        """The status, or else the name of the error."""
+        """The status or, without one, the name of the error."""
         return self.status if self.error is None else type(self.error).__name__
 
     def report(self) -> Report:
@@ -46,7 +46,7 @@ class Seen:
         return found
 
     def raise_for_status(self) -> None:
-        """Do what the client does of that name."""
+        """Call the client's method of this name."""
         self.response.raise_for_status()
 
     def _answered(self, response: Any) -> None:
@@ -59,9 +59,9 @@ class Seen:
 
 
 class Client:
-    """One client of one library, told how to do what all can do.
+    """One client of one library, behind an interface that all share.
 
-    ``raw`` is the library's own: a client or a session.
+    raw: the client or session of the library.
     """
 
     raw: Any
@@ -84,15 +84,15 @@ class Client:
         follow: bool = False,
         **others: Any,
     ) -> Seen:
-        """Make a call, and tell what came of it; only an `Exception` is told of.
+        """Make a call and return the result; a `BaseException` that is no `Exception` is raised.
 
-        stream: iterate over the body, by pieces as they come, or of ``piece`` bytes. requests has no such
-            thing as the former, and gets 1 byte at a time.
-        timeout: for each of connecting and reading, or a pair, or the library's own.
-        options: the request's own, which httpx and httpx2 have a place for.
+        stream: iterate over the body, in pieces as they arrive or of ``piece`` bytes. requests cannot do the
+            former, and reads 1 byte at a time.
+        timeout: seconds for both connecting and reading, a pair of these, or a timeout of the library.
+        options: of the request alone, which only httpx and httpx2 support.
         within: a `redouble.deadline` around the call.
-        follow: redirects.
-        others: of the library's own method, such as ``json``.
+        follow: follow redirects.
+        others: arguments of the library's method, such as ``json``.
         """
         seen = Seen()
         given = {"headers": headers, **self._said(body, timeout, options, follow), **others}
@@ -105,7 +105,7 @@ class Client:
         return self.request("GET", url, **options)
 
     def run(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Call a function where the client lives: an async one for an async client, on its loop."""
+        """Call a function; for an async client a coroutine function, on the client's event loop."""
         return fn(*args)
 
     def cookies(self) -> dict[str, str]:
@@ -114,7 +114,7 @@ class Client:
         return {cookie.name: cookie.value for cookie in jar}
 
     def _said(self, body: Any, timeout: Any, options: Any, follow: bool) -> dict[str, Any]:
-        """Translate options into those of the library."""
+        """Return the arguments of the library for these options."""
         raise NotImplementedError
 
     def _call(self, seen: Seen, limit: Any, what: Any, piece: Any) -> Any:
@@ -131,11 +131,11 @@ class Client:
             seen.error = error
 
     def _opened(self, method: str, url: str, stream: bool, given: Any) -> Any:
-        """Send the request; return a context manager."""
+        """Send the request, and return a context manager of the response."""
         raise NotImplementedError
 
     def _pieces(self, response: Any, piece: int | None) -> Any:
-        """Iterate over the body."""
+        """Return an iterator over the body."""
         raise NotImplementedError
 
 

@@ -1,11 +1,11 @@
-"""One way to make a call with each of the HTTP clients: blocking, and told in the same words.
+"""One blocking interface to each of the HTTP clients.
 
     with client("aiohttp", Retry(attempts=2)) as http:
         seen = http.request("GET", url)
         assert (seen.status, seen.report().attempts) == (200, 2)
 
-Those that are async have an event loop on a thread, which runs as long as the client is open. So connections
-are pooled between calls, and what is closed is closed at once.
+The event loop of an async client runs on a thread as long as the client is open, so that connections are
+pooled between calls, and closed at once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def is_async(name: str) -> bool:
     return "-" in name or name == "aiohttp"
 
 
-TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # one: to read all certificates takes longer than most tests
+TLS = ssl.SSLContext(
+    ssl.PROTOCOL_TLS_CLIENT
+)  # shared, because loading all certificates takes longer than most tests
 
 
 @contextmanager
@@ -54,12 +56,12 @@ def client(
     bare: bool = False,
     **options: Any,
 ) -> Generator[Client]:
-    """Open a client with a policy, one of `CLIENTS`, and close it in the end.
+    """Open one of `CLIENTS` with a policy, and close it in the end.
 
-    wrapped: what the transport or the adapter wraps.
-    pool: how many connections it may have at a time; who wants another waits.
-    bare: without anything of ours, to compare.
-    options: of the library's client; attributes of a session of requests.
+    wrapped: the transport or adapter that redouble's wraps.
+    pool: the most connections at a time; further calls wait.
+    bare: without redouble, for comparison.
+    options: of the library's client; for requests, attributes of the session.
     """
     library, _, loop = name.partition("-")
     ours: dict[str, Any] = {"policy": policy, "idempotency": idempotency}

@@ -1,4 +1,4 @@
-"""Errors as the HTTP clients make them, from responses made without a network."""
+"""Errors of the HTTP clients, from responses that were created without a network."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def by_an_sdk(method: str, status: int, headers: Mapping[str, str]) -> Exception
 
 
 class ApiStatusError(Exception):
-    """As the SDKs of language models have it."""
+    """An error like those of the SDKs of language models."""
 
     def __init__(self, response: httpx.Response) -> None:
         super().__init__("no")
@@ -72,6 +72,6 @@ every_client = pytest.mark.parametrize("answered", CLIENTS, ids=lambda make: mak
 
 
 def lost(kind: Callable[..., Exception], method: str) -> Exception:
-    """Make an error of a request that was not answered."""
+    """Return the error of a request without a response."""
     request: Any = httpx.Request if kind.__module__.startswith("httpx") else requests.Request
     return kind("lost", request=request(method, WHERE))

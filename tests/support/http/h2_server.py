@@ -1,7 +1,7 @@
-"""A server that speaks HTTP/2 over plain TCP, and answers each request as a list says.
+"""A server that speaks HTTP/2 over plain TCP, and responds to each request as scripted.
 
-A step is a status; "refused" and "reset" end the stream without an answer, "cut" after half of its body,
-"goaway" the whole connection. The last step repeats.
+A step is a status; "refused" and "reset" end the stream without a response, "cut" ends it after half of its
+body, and "goaway" ends the whole connection. The last step repeats.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BODY = b"0123456789"
 
 
 class H2Server:
-    """It serves one connection after the other, and remembers method, body and connection of each request."""
+    """Serves one connection after the other, and records method, body and connection of each request."""
 
     def __init__(self, *steps: int | str) -> None:
         self._steps = steps
@@ -42,9 +42,9 @@ class H2Server:
     ) -> None:
         self._stopped = True
         if self._current is not None:
-            with suppress(OSError):  # it is closed
+            with suppress(OSError):  # the connection is closed already
                 self._current.shutdown(socket.SHUT_RDWR)
-        with socket.create_connection(self._listener.getsockname()):  # to wake it
+        with socket.create_connection(self._listener.getsockname()):  # wakes `accept`
             self._thread.join()
         self._listener.close()
 

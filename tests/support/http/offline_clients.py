@@ -43,7 +43,7 @@ class Wire:
         return http_plan(policy, name, self.asend if aio else self.send, aio=aio)
 
     def call(self, colour: str, policy: Layer | None, host: str = "a") -> object:
-        """Send one exchange, by a plan of its own."""
+        """Send one exchange with a new plan."""
         plan = self.plan(policy, aio=colour in ASYNC)
         return in_colour(colour, lambda: plan.call_for(host)("x"), lambda: plan.call_for(host)("x"))
 
@@ -55,7 +55,7 @@ def retrying(**options: Any) -> Retry:
 
 @dataclass(eq=False)
 class Request:
-    """What an exchange has to know of a client's request."""
+    """The attributes of a client's request that an exchange needs."""
 
     method: str = "GET"
     headers: dict[str, str] = field(default_factory=dict[str, str])
@@ -71,7 +71,7 @@ class Answer:
 
 
 class Refused(Exception):
-    """An answer that is a failure, as an error."""
+    """The error for a failed response."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"{status} no")
@@ -86,7 +86,7 @@ LATE = timeout_types(Late, __name__)
 
 
 class Client:
-    """A client like ours that sends nothing: a script determines the result of each attempt."""
+    """A client that sends nothing: a script determines the result of each attempt."""
 
     def __init__(self, policy: Layer, *script: int | Exception, colour: str = "sync", **options: Any) -> None:
         self.colour = colour
@@ -106,7 +106,7 @@ class Client:
         broken: Sequence[Exception] = (),
         **options: Any,
     ) -> Any:
-        """Send a request as often as the policy allows; return the response, or raise.
+        """Send a request under the policy, and return the response or raise.
 
         broken: errors with which the bodies of successive responses fail; each restarts the call.
         """
@@ -149,7 +149,7 @@ class Client:
 
 @contextmanager
 def handing_out(exchange: Any) -> Generator[list[Answer]]:
-    """Finish an exchange as all clients do: stamp the response, or raise."""
+    """Finish an exchange like all clients: stamp the response, or raise."""
     answers: list[Any] = []
     try:
         yield answers

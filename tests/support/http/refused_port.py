@@ -8,12 +8,12 @@ from contextlib import contextmanager, suppress
 from threading import Thread
 
 HOST = "127.0.0.1"
-LIMIT = 30.0  # seconds; only waited out by a test that fails
+LIMIT = 30.0  # seconds; only a failing test waits this long
 
 
 @contextmanager
 def opened_later(to: int) -> Generator[tuple[int, Callable[[], None]]]:
-    """Yield a port, and what opens it: from then on one connection is led to another port."""
+    """Yield a port that refuses connections, and a function that opens it; it then relays one to ``to``."""
     threads, ends = list[Thread](), list[socket.socket]()
 
     def open_up() -> None:

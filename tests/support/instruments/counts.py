@@ -1,4 +1,4 @@
-"""The metrics of one policy as short texts; and shapes of calls in addition to those of `shapes`."""
+"""The metrics of one policy as short texts, and shapes of calls in addition to those of `call_shapes`."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def counts(metrics: Metrics, name: str = NAME) -> dict[str, float]:
 
 
 def policy(**options: Any) -> Retry:
-    """Make a policy called ``work`` whose time is virtual; the first delay takes 1 second."""
+    """Return a policy named ``work`` in virtual time, whose first delay is 1 second."""
     said: dict[str, Any] = {"on": Exception, "backoff": [1, 2, 4, 8], "clock": Virtual(), "name": NAME}
     return Retry(**said | options)
 
 
-# ---------------------------------------------------------- shapes of calls that are no mere calls
+# ---------------------------------------------------------- streams and context managers
 
 
 def entered(retrying: Retry, work: Work) -> object:
@@ -96,7 +96,7 @@ JUDGES_RESULTS = ("decorator", "call", "run")
 
 
 def afresh(script: Script) -> list[Step]:
-    """Read a script, with errors that no other call has raised."""
+    """Return the steps of a script, with new instances of the errors."""
     return [
         fail(type(step.error)(*step.error.args), step.takes)
         if isinstance(step.error, BaseException)
@@ -106,7 +106,7 @@ def afresh(script: Script) -> list[Step]:
 
 
 def coloured(operation: Operation) -> Callable[[], Any]:
-    """Do the same in async code."""
+    """Return the operation as a coroutine function."""
 
     async def later() -> object:
         return operation()
@@ -117,13 +117,13 @@ def coloured(operation: Operation) -> Callable[[], Any]:
 def every_shape(
     colour: str, script: Script, options: Callable[[], dict[str, Any]]
 ) -> dict[str, dict[str, float]]:
-    """Make a call in every shape of a colour; return the counts of each."""
+    """Make a call in every shape of a colour, and return the counts of each."""
     seen: dict[str, dict[str, float]] = {}
 
     def prepared(shape: str) -> tuple[Retry, Operation] | None:
         retrying = policy(**options())
         if retrying.until is not None and shape not in JUDGES_RESULTS:
-            return None  # those do not judge results
+            return None  # this shape has no `until`
         clock = retrying.clock
         assert isinstance(clock, Virtual)
         return retrying, Operation(afresh(script), clock)
@@ -152,7 +152,7 @@ def every_shape(
 
 @contextmanager
 def events_made() -> Generator[list[object]]:
-    """Count the events that are created, for any observer: they are created in one place."""
+    """Yield a list to which the name of every created event is added."""
     made: list[object] = []
     really = _telling.new
 

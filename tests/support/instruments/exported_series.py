@@ -1,4 +1,4 @@
-"""The series that each back-end exports after calls of every sort, with their labels."""
+"""The series that each backend exports after calls of every kind, with their labels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Instrument", "exported_by_opentelemetry", "exported_by_prometheus"]
 
 
 class Instrument(NamedTuple):
-    """A metric of OpenTelemetry's: its unit, and the labels of its points."""
+    """A metric of OpenTelemetry: its unit, and the labels of its points."""
 
     unit: str
     labels: frozenset[str]
@@ -37,7 +37,7 @@ def _items() -> Iterator[int]:
 
 
 def _make_calls() -> tuple[object, ...]:
-    """Make calls of every sort; return the objects that gauges show while they are referenced."""
+    """Make calls of every kind, and return the objects whose gauges are exported while they exist."""
     budget, breaker = RetryBudget(name="shared"), CircuitBreaker(name="billing", failures=1)
     bulkhead = Bulkhead(1, wait=0, name="db")
     policy = Retry(name="orders", attempts=2, budget=budget)
@@ -54,7 +54,7 @@ def _make_calls() -> tuple[object, ...]:
 
 @cache
 def exported_by_prometheus() -> dict[str, frozenset[str]]:
-    """Return the labels of each series in the text that is scraped."""
+    """Return the labels of each series in the exposed text."""
     registry = CollectorRegistry()
     with prometheus.instrument(registry):
         gauged = _make_calls()

@@ -1,4 +1,4 @@
-"""A logger of its own that keeps its records, and an error that has a secret in an address."""
+"""A private logger whose records are kept, and an error with a secret in an address."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Kept(logging.Handler):
         return [f"{record.levelname} {record.getMessage()}" for record in self.records]
 
     def fields(self) -> list[dict[str, object]]:
-        """Return what each record has beyond those of any record."""
+        """Return the fields of each record that not every record has."""
         return [{key: value for key, value in vars(r).items() if key not in BARE} for r in self.records]
 
 

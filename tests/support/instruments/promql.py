@@ -1,8 +1,7 @@
-"""A checker for the PromQL of our dashboard and alerts: parses a query and reports its mistakes.
+"""A checker for the PromQL of the dashboard and the alerts: parses a query and reports its mistakes.
 
-A query is judged as a program is: each series must be there, with the labels that are asked for; counters are
-asked for their rate, gauges are not; both sides of a division have the same labels. It is told what is
-exported, and knows nothing of it by itself.
+A query is type-checked against the exported series, which are an argument: each series must exist and have
+the used labels, counters need a rate and gauges have none, and both sides of a division have the same labels.
 """
 
 from __future__ import annotations
@@ -13,22 +12,22 @@ from typing import NamedTuple, TypeAlias
 
 __all__ = ["Asked", "Series", "Wrong", "read"]
 
-Series: TypeAlias = Mapping[str, frozenset[str]]  # the labels of each
+Series: TypeAlias = Mapping[str, frozenset[str]]  # the labels of each series
 
 TOKEN = re.compile(
     r'\s*("[^"]*"|\[(?:\$__rate_interval|[0-9]+[smhd])\]|[0-9]+(?:\.[0-9]+)?|[A-Za-z_]\w*|=~|!~|!=|==|>=|<='
     r"|[=(){},/*+<>-])\s*"
 )
 WORD = re.compile(r"[A-Za-z_]\w*")
-SUMS = ("_total", "_bucket", "_sum", "_count")  # what only ever grows
-OVER_TIME = {"rate": True, "max_over_time": False}  # whether it is for what only ever grows
+SUMS = ("_total", "_bucket", "_sum", "_count")  # suffixes of counters
+OVER_TIME = {"rate": True, "max_over_time": False}  # True if the function is for counters
 AGGREGATIONS = ("max", "min", "sum")
 OPERATORS = ("/", "*", "+", "-", ">", "<", ">=", "<=", "==")
 MATCHES = ("=", "!=", "=~", "!~")
 
 
 class Wrong(ValueError):
-    """A query for a series or a label that does not exist."""
+    """A query with a mistake."""
 
 
 class Asked(NamedTuple):
@@ -39,7 +38,7 @@ class Asked(NamedTuple):
 
 
 def read(query: str, exported: Series) -> Asked:
-    """Read a query."""
+    """Parse a query, and return its type."""
     reading = _Reading(_tokens(query), exported)
     labels = reading.expression()
     reading.expect("")
@@ -58,7 +57,7 @@ def _tokens(query: str) -> list[str]:
 
 
 class _Reading:
-    """One query, from left to right."""
+    """The parser of one query."""
 
     def __init__(self, tokens: list[str], exported: Series) -> None:
         self._tokens, self._exported = [*tokens, ""], exported

@@ -1,4 +1,4 @@
-"""Something of everything that is counted and measured, with numbers that are always the same."""
+"""Calls that produce every metric, with fixed numbers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ __all__ = ["everything"]
 
 @contextmanager
 def everything(prefix: str = "") -> Generator[None]:
-    """Make calls in virtual time, and keep a budget, a breaker and a bulkhead in the block.
+    """Make calls in virtual time; a budget, a breaker and a bulkhead exist until the end of the block.
 
     ``fetch`` fails once and takes 4 seconds in all, ``save`` is given up at once, ``read`` is a stream whose
-    first item takes 3 seconds, ``mail`` has no place for another call, and
-    ``sleep`` is cut.
+    first item takes 3 seconds, ``mail`` is a full bulkhead, and ``sleep`` times out.
     """
     kept = (TokenBucket(10, name=f"{prefix}bucket"), CircuitBreaker(name=f"{prefix}pay"))
     gate = Bulkhead(1, 0, name=f"{prefix}mail")

@@ -82,7 +82,7 @@ class BreakerScript:
 
 
 class Interruption:
-    """Runs an action at the n-th line of the breaker's code, as a signal handler or the collector would."""
+    """Runs an action at the n-th line of the breaker's code, like a signal handler or a finaliser."""
 
     def __init__(self, line: int, does: Callable[[], object]) -> None:
         self.left, self.does = line, does

@@ -25,7 +25,7 @@ def items() -> Iterator[str]:
 
 
 def struck(**options: Any) -> Any:
-    """Make one call that is hit; return its result and its duration."""
+    """Make one call that `Chaos` hits, and return its result and its duration."""
     with virtual_time() as clock:
         try:
             end: Any = Chaos(**options, rate=1).call(fetch)

@@ -45,7 +45,7 @@ class VirtualTimeUvloop(Uvloop):
         self._clock, self._numbers = clock, count()
         self._turning = False
         self._later: list[tuple[float, int, asyncio.TimerHandle]] = []
-        CLOCKS[self] = clock  # also where a callback has no context
+        CLOCKS[self] = clock  # also for callbacks without a context
 
     def close(self) -> None:
         CLOCKS.pop(self, None)

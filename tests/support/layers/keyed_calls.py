@@ -43,7 +43,7 @@ def second(_: object, host: str) -> str:
 
 
 def nothing() -> None:
-    """Do nothing during a call."""
+    """Do nothing."""
 
 
 class Uses:

@@ -32,7 +32,7 @@ def policy(clock: Clock | None = None, **options: Any) -> Retry:
 
 
 def cancelled(colour: str, start: Callable[[], Awaitable[object]]) -> object:
-    """Cancel a call once it waits; return its value, its error, or "cancelled"."""
+    """Cancel a call once it waits, and return its value, its error, or "cancelled"."""
     outcome: list[object] = []
 
     async def inside() -> None:

@@ -16,7 +16,7 @@ HOURLY = Retry(backoff=[HOUR, HOUR], give_up_after=None)
 
 
 def time_is_real() -> bool:
-    """Return True if no virtual time is in force."""
+    """Return True if no virtual time is active."""
     return virtual() is None and abs(SYSTEM.now() - time.monotonic()) < 60
 
 

@@ -90,13 +90,13 @@ class Connection:
         self.serial = serial
         self._sock = sock
         self._buffer = bytearray()
-        with suppress(OSError):  # the client may be gone already
+        with suppress(OSError):  # the client may have disconnected
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def head(self) -> Head:
         """Read the head of a request."""
         first = b""
-        while not first:  # blank lines before a request are to be ignored
+        while not first:  # blank lines before a request are ignored
             first = self._line()
         words = first.decode("latin-1").split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
@@ -164,7 +164,7 @@ class Connection:
 
     def wake(self) -> None:
         """End all waits; called by other threads."""
-        with suppress(OSError):  # the client may be faster
+        with suppress(OSError):  # the client may have disconnected
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:

@@ -8,22 +8,22 @@ from typing import Any, cast
 
 CREATED = 1_700_000_000
 MODEL = "scripted"
-ASKED = 7  # tokens of any prompt; a completion has one for each of its words
+ASKED = 7  # the tokens of every prompt; a completion has one token per word
 
 
 def sse(data: object, event: str | None = None) -> bytes:
-    """Write one event."""
+    """Return one event as bytes."""
     text = data if isinstance(data, str) else json.dumps(data)
     return ("" if event is None else f"event: {event}\n").encode() + f"data: {text}\n\n".encode()
 
 
 def counted(events: int) -> list[bytes]:
-    """Yield numbered events, and the end."""
+    """Return numbered events, and the end marker."""
     return [*(sse({"n": number}) for number in range(events)), sse("[DONE]")]
 
 
 def asked(body: bytes) -> Mapping[str, Any]:
-    """Read the JSON object of a request; anything else asks for nothing."""
+    """Return the JSON object of a request, or an empty one."""
     try:
         read: Any = json.loads(body)
     except ValueError:
@@ -32,7 +32,7 @@ def asked(body: bytes) -> Mapping[str, Any]:
 
 
 def openai(text: str, number: int, request: Mapping[str, Any]) -> object:
-    """Complete a chat."""
+    """Return a chat completion."""
     return _completion(number, request, "chat.completion") | {
         "choices": [
             {
@@ -81,7 +81,7 @@ def _openai_usage(text: str) -> dict[str, int]:
 
 
 def anthropic(text: str, number: int, request: Mapping[str, Any]) -> object:
-    """Answer with a message."""
+    """Return a message."""
     return _message(number, request) | {
         "content": [{"type": "text", "text": text}],
         "stop_reason": "end_turn",
@@ -118,7 +118,7 @@ def anthropic_error(said: str) -> bytes:
 
 
 def words(text: str) -> list[str]:
-    """Cut a text in front of its blanks."""
+    """Split a text before each blank."""
     first, *others = text.split(" ")
     return [first, *(f" {word}" for word in others)]
 

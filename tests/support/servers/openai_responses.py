@@ -9,7 +9,7 @@ from tests.support.servers.llm_responses import ASKED, CREATED, MODEL, sse, word
 
 
 def response(text: str, number: int, request: Mapping[str, Any]) -> object:
-    """Respond."""
+    """Return a response."""
     return _response(number, request, "completed") | {
         "output": [_message(number, "completed", [_part(text)])],
         "usage": {

@@ -16,21 +16,21 @@ LIMIT = 30.0  # seconds; long, because only a failing test waits for all of it
 class Received:
     """One request."""
 
-    number: int  # the first one of its key is 1
+    number: int  # the first request of its key is 1
     method: str
     path: str
     query: str
     headers: Mapping[str, str]  # lower-case names
-    raw: tuple[tuple[str, str], ...]  # names as they were sent, each time they were sent
+    raw: tuple[tuple[str, str], ...]  # all headers as they were sent
     connection: int  # the first connection of the server is 1
-    at: float  # when its head had arrived, by the clock of the server
+    at: float  # the time at which its head had arrived
     played: str  # the text of the step
     body: bytes = b""  # the part that was read, without chunk headers
     complete: bool = False  # True if the whole body was read
 
     @property
     def tail(self) -> str:
-        """The path after the script, which the client has added."""
+        """The path after the script, which the client appended."""
         return "/" + "".join(self.path.split("/", 4)[4:])
 
 

@@ -1,4 +1,4 @@
-"""What an answer consists of: bytes that are ready to be sent."""
+"""The bytes of a response."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ class Answer:
 
 @dataclass(frozen=True)
 class _Content:
-    """The whole body that is announced."""
+    """The whole body according to the headers."""
 
     kind: str
-    parts: Sequence[bytes]  # of a stream: its events; else one, of bytes
+    parts: Sequence[bytes]  # the events of a stream, or one part
     streamed: bool = False
 
 
 def pattern(size: int) -> bytes:
-    """Return a body of this many bytes, always the same."""
+    """Return a fixed body of this many bytes."""
     return (_PATTERN * (size // len(_PATTERN) + 1))[:size]
 
 
 def compose(step: Step, received: Received, closing: bool) -> Answer:
-    """Make the answer to a request."""
+    """Return the response to a request."""
     content = _content(step, received)
     chunked = content.streamed or step.chunked or (step.fault is not None and step.fault.how == "badchunk")
     parts, length = content.parts, None

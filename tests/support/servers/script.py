@@ -75,7 +75,7 @@ class Step:
     early: bool = False
     late: bool = False
     close: bool = False
-    said: str | None = None  # which error
+    said: str | None = None  # the type of the error event
     fault: Fault | None = None
     head_fault: Fault | None = None
     drip: float | None = None
@@ -94,7 +94,7 @@ def value(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def parse(script: str) -> tuple[Step, ...]:
-    """Read a script."""
+    """Parse a script."""
     steps = [step for text in script.split(",") for step in _repeated(text)]
     if len(steps) > MOST:
         raise ValueError(f"a script of more than {MOST} steps")
@@ -151,7 +151,7 @@ def _step(text: str, name: str, options: list[str]) -> Step:
 
 
 def _read(word: str, decoded: bytes) -> tuple[str, object]:
-    """Make a field of a `Step` of an option."""
+    """Return the field of a `Step` and its value for an option."""
     text = _text(decoded) if word != "body" else ""
     if word in _FLAGS:
         return word, True

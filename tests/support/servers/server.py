@@ -1,4 +1,4 @@
-"""The server: it accepts, has a thread for each connection, and leaves none behind."""
+"""The server: one thread for each connection, all of which end with the server."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Server:
         return f"http://{HOST}:{self.port}"
 
     def url(self, script: str, key: str | None = None) -> str:
-        """Return the URL of a script. Keys that are not given are new, and of one length."""
+        """Return the URL of a script. A key that is not given is new; all such keys have the same length."""
         parse(script)
         key = f"k{next(self._keys):05}" if key is None else quote(key, safe="")
         return f"{self.base}/s/{key}/{quote(script, safe='*~=,')}/"
@@ -86,13 +86,13 @@ class Server:
 
     @property
     def connections(self) -> int:
-        """How many connections were ever accepted."""
+        """The number of connections accepted so far."""
         with self._changed:
             return self._connections
 
     @property
     def open(self) -> int:
-        """How many connections are open now."""
+        """The number of open connections."""
         with self._changed:
             return len(self._wires)
 
@@ -107,7 +107,7 @@ class Server:
             ears.register(self._listener, selectors.EVENT_READ)
             ears.register(self._bell, selectors.EVENT_READ)
             while self._bell not in (key.fileobj for key, _ in ears.select()):
-                with suppress(BlockingIOError, ConnectionAbortedError):  # a client that did not wait
+                with suppress(BlockingIOError, ConnectionAbortedError):  # the client has disconnected
                     self._welcome(self._listener.accept()[0])
 
     def _welcome(self, sock: socket.socket) -> None:
@@ -153,7 +153,7 @@ class Server:
         play(step, entry, wire, head.wants_close)
 
     def _receive(self, key: str, entry: Received, head: Head, wire: Connection) -> Received:
-        """Read the body, and write down as much of it as has come."""
+        """Read the body, and record the part that has arrived."""
         body, complete = bytearray(), False
         try:
             wire.body(head, body)
@@ -176,7 +176,7 @@ def _located(path: str) -> tuple[str, tuple[Step, ...]]:
 
 
 def _reject(wire: Connection, status: int, why: str) -> None:
-    """Answer what no script is played for, and close."""
+    """Respond to a request without a valid script, and close the connection."""
     step = Step(why, "status", status, body=why.encode())
     play(step, Received(0, "GET", "", "", {}, (), wire.serial, 0.0, why), wire, last=True)
 

@@ -1,4 +1,4 @@
-"""How each step is played on a connection."""
+"""Playing a step on a connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GARBAGE = b"\x00\xff\xfe this is no HTTP \x16\x03\x01\r\n\r\n"
 
 
 def play(step: Step, received: Received, wire: Connection, last: bool) -> None:
-    """Answer a request, or do not. To come back means that the connection is fit for another one."""
+    """Respond to a request as the step specifies; return only if the connection can be used again."""
     match step.kind:
         case "rst" | "close" | "stall":
             _break(wire, step.kind)

@@ -1,4 +1,4 @@
-"""Calls in worker processes, for the tests of those."""
+"""Calls in worker processes."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def policy(**options: Any) -> Retry:
 
 
 def in_any(colour: str, retrying: Retry, fn: Callable[..., object], *args: object) -> Any:
-    """Make a call of a blocking function, in a colour."""
+    """Call a blocking function under a policy, in a colour."""
     return in_colour(colour, lambda: retrying.call(fn, *args), lambda: retrying.acall(fn, *args))
 
 
 def cancelled_when(colour: str, ready: Callable[[], object], work: Callable[[], Awaitable[object]]) -> None:
-    """Start it, and cancel it once ``ready`` has returned, which a thread waits for."""
+    """Start ``work``, and cancel it once ``ready``, which runs in a thread, has returned."""
 
     async def in_asyncio() -> None:
         task = asyncio.ensure_future(work())
@@ -53,7 +53,7 @@ def cancelled_when(colour: str, ready: Callable[[], object], work: Callable[[], 
 
 
 def is_there(process: int) -> bool:
-    """Return True if it exists, also as a zombie."""
+    """Return True if the process exists, even as a zombie."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -62,13 +62,13 @@ def is_there(process: int) -> bool:
 
 
 def waiting() -> set[_pool.WorkerProcess]:
-    """Return the idle processes."""
+    """Return the idle worker processes."""
     return {process for parked in _pool._idle.values() for process in parked}
 
 
 @contextmanager
 def cold() -> Generator[None]:
-    """Let no process be ready at first, and let none of these be used again."""
+    """End all idle worker processes before and after the block."""
     _end_all()
     try:
         yield

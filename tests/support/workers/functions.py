@@ -1,4 +1,4 @@
-"""What the tests run in worker processes, which find it here by name, and a line to hear of their end."""
+"""Functions that tests run in worker processes, which import them by name, and a way to detect their end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redouble._drivers.workers.child import serve
 from redouble.types import Event
 
 PROCESS = Worker(kind="process")
-PATIENCE = 20.0  # seconds that nothing here ever takes, unless something is broken
+PATIENCE = 20.0  # seconds; only a failing test waits this long
 HOST = "127.0.0.1"
 STARTING = 0.6  # seconds that `slow_main` takes
 
@@ -24,7 +24,7 @@ kept: list[socket.socket] = []
 
 
 class Line:
-    """Where workers call in. When one ends, however it ends, so does its line."""
+    """Accepts a connection from each worker, which is closed when the worker process ends."""
 
     def __init__(self) -> None:
         self._server = socket.create_server((HOST, 0))
@@ -33,19 +33,19 @@ class Line:
         self._lines: list[socket.socket] = []
 
     def answer(self) -> int:
-        """Wait until a worker calls; return its process id."""
+        """Wait until a worker connects, and return its process id."""
         line, _ = self._server.accept()
         line.settimeout(PATIENCE)
         self._lines.append(line)
         return int(line.recv(20))
 
     def hang_up(self) -> None:
-        """Let all go on."""
+        """Release all waiting workers."""
         for line in self._lines:
             line.sendall(b"!")
 
     def hear_the_end(self) -> None:
-        """Wait until all are gone."""
+        """Wait until all worker processes have ended."""
         for line in self._lines:
             with contextlib.suppress(ConnectionResetError):
                 assert line.recv(1) == b""
@@ -80,14 +80,14 @@ def left() -> tuple[float | None, bool]:
 
 
 def stuck(port: int) -> int:
-    """Wait until the test releases it."""
+    """Run until the test releases it."""
     with called_in(port) as line:
         line.recv(1)
     return os.getpid()
 
 
 def stay(port: int) -> int:
-    """Keep the line, and return."""
+    """Keep the connection open, and return."""
     kept.append(called_in(port))
     return os.getpid()
 
@@ -110,7 +110,7 @@ def leave(code: int) -> NoReturn:
 
 
 def leave_thread() -> int:
-    """Return, while a thread runs for ever."""
+    """Return while a thread of the process runs for ever."""
     threading.Thread(target=threading.Event().wait).start()
     return os.getpid()
 
@@ -135,28 +135,28 @@ def speak(word: str) -> None:
 
 
 class Held(Exception):
-    """Cannot be pickled."""
+    """An error that cannot be pickled."""
 
     def __init__(self, said: str) -> None:
         super().__init__(said, threading.Lock())
 
 
 class OneWay(Exception):
-    """Can be pickled, but not unpickled."""
+    """It can be pickled, but not unpickled."""
 
     def __init__(self, said: str, more: str) -> None:
         super().__init__(said + more)
 
 
 class Odd(Exception):
-    """Is pickled as something else."""
+    """An error that is unpickled as something else."""
 
     def __reduce__(self) -> Any:
         return (str, ("odd",))
 
 
 class Unreadable:
-    """Can be pickled, but not unpickled."""
+    """It can be pickled, but not unpickled."""
 
     def __reduce__(self) -> Any:
         return (int, ("no number",))
@@ -188,22 +188,22 @@ class Shop:
         return os.getpid(), 2 * number
 
 
-# ------------------------------------------------------------- what processes start with
+# ------------------------------------------------------------- main functions of a process
 
 
 def slow_main(wire: Connection) -> None:
-    """Take a while to start."""
+    """Start slowly."""
     threading.Event().wait(STARTING)
     serve(wire)
 
 
 def held_main(wire: Connection) -> None:
-    """Never be ready."""
+    """Never become ready."""
     stuck(int(os.environ["REDOUBLE_TEST_PORT"]))
 
 
 def broken_main(wire: Connection) -> None:
-    """End before being ready."""
+    """End before becoming ready."""
 
 
 def bound_events() -> list[Event]:

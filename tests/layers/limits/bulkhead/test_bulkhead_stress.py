@@ -21,7 +21,7 @@ from tests.support.fakes import ASYNC, COLOURS, in_colour
 from tests.support.runtime.tasks import gathered
 from tests.support.thread_switching import switching
 
-pytestmark = pytest.mark.usefixtures(switching.__name__)
+pytestmark = [pytest.mark.stress, pytest.mark.usefixtures(switching.__name__)]
 
 CALLS = 200
 A_LITTLE = 0.0005

@@ -21,6 +21,8 @@ from tests.support.fakes import Boom, in_colour
 from tests.support.runtime.tasks import gathered
 from tests.support.thread_switching import everywhere, switching
 
+pytestmark = pytest.mark.stress
+
 SWITCHING = pytest.mark.usefixtures(switching.__name__)
 
 THREADS = 8

@@ -24,7 +24,7 @@ from tests.support.layers.limits.wait_queues import LOOPS, with_tasks
 from tests.support.runtime.tasks import Task, gathered, settled
 from tests.support.thread_switching import switching
 
-pytestmark = pytest.mark.usefixtures(switching.__name__)
+pytestmark = [pytest.mark.stress, pytest.mark.usefixtures(switching.__name__)]
 
 
 # -------------------------------------------------------------------------- cancellations

@@ -16,7 +16,7 @@ from tests.support.fakes import Boom, Draws
 from tests.support.layers.limits.throttles import NEVER
 from tests.support.thread_switching import everywhere, switching
 
-pytestmark = pytest.mark.usefixtures(switching.__name__)
+pytestmark = [pytest.mark.stress, pytest.mark.usefixtures(switching.__name__)]
 
 THREADS = 8
 CALLS = 400

@@ -14,5 +14,5 @@ def throttled(gate: AdaptiveRate, error: BaseException | None = None) -> None:
     try:
         with gate:
             raise error or Throttled
-    except BaseException:  # noqa: S110  whatever it was
+    except BaseException:  # noqa: S110  any error
         pass

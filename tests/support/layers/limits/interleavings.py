@@ -2,8 +2,8 @@
 
 Every method of `Slots` is rewritten as a generator that yields wherever a thread may be preempted: at its
 start, and after each call, each test and each assignment. So a few programs can be run in all orders on
-simulated threads; an order that leads to a state seen before is not followed further. A program with a loose
-end may continue in the middle of another one's step, on the same thread, as a finaliser does.
+simulated threads; an order that leads to a state seen before is not followed further. A ``loose`` program may
+continue in the middle of another program's step, on the same thread, like a finaliser.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ class World:
         self.moved |= {thread, program}
 
     def state(self) -> object:
-        """Return all that determines what can happen from here."""
+        """Return everything on which further steps depend."""
         slots: dict[str, object] = vars(self.slots)
         flags = [(t.released, t.woken, t.leaving, t.gone) for t in self.leases]
         shared: list[object] = [slots[name] for name in slots if name != "_lock"]

@@ -29,7 +29,7 @@ class Asked:
 def windowed(
     algorithm: LimitAlgorithm, initial: int = 20, least: int = 1, most: int = 1000, **options: Any
 ) -> WindowedLimit:
-    """Return a limit at time 0, with windows of a second and without the early first relearning."""
+    """Return a limit at time 0, with windows of one second and without the early first relearning."""
     chance = options.get("random", 0.5)
     made = WindowedLimit(
         algorithm, initial, least, most, 1.0, options.get("relearn", LONG), 0.0, lambda: chance
