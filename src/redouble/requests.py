@@ -66,7 +66,7 @@ class Adapter(BaseAdapter):
         if not isinstance(wrapped, BaseAdapter):
             raise TypeError(f"wrapped={wrapped!r}: write a requests.adapters.HTTPAdapter()")
         if isinstance(wrapped, Adapter):
-            raise ValueError("wrapped is an adapter of ours, so attempts would multiply: leave it out")
+            raise ValueError("wrapped is a redouble adapter, so attempts would multiply: leave it out")
         if isinstance(wrapped, HTTPAdapter):
             if wrapped.max_retries.total not in (0, False):
                 raise ValueError("wrapped retries by itself, so attempts would multiply: write HTTPAdapter()")
@@ -143,7 +143,9 @@ class Adapter(BaseAdapter):
             if exchange.unread is not None:
                 discard_unread(exchange)
         if not isinstance(response, requests.Response):
-            raise TypeError(f"the policy returned {response!r}: write a layer that gives a requests.Response")
+            raise TypeError(
+                f"the policy returned {response!r}: write a layer that returns a requests.Response"
+            )
         return self._finish(exchange, response)
 
     def _finish(self, exchange: Exchange, response: requests.Response) -> requests.Response:
@@ -192,11 +194,13 @@ class Adapter(BaseAdapter):
         exchange.in_flight = False
         return response
 
-    def _send_once(self, request: requests.PreparedRequest, how: Any, rest: float = inf) -> requests.Response:
+    def _send_once(
+        self, request: requests.PreparedRequest, how: Any, seconds: float = inf
+    ) -> requests.Response:
         stream, timeout, verify, cert, proxies = how
         if proxies:
             self._limit_proxy(request, proxies)
-        limits = shorten_timeouts(timeout, rest)
+        limits = shorten_timeouts(timeout, seconds)
         try:
             return self._wrapped.send(
                 request, stream=stream, timeout=limits, verify=verify, cert=cert, proxies=proxies

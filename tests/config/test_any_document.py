@@ -22,8 +22,8 @@ from tests.support.config.documents import (
     is_list,
     is_table,
     is_valid,
-    of,
     table_of,
+    value_of,
 )
 
 pytestmark = pytest.mark.one_python
@@ -184,6 +184,6 @@ def test_a_deeply_nested_document_raises_a_config_error(depth: int) -> None:
 @given(data=st.data())
 def test_every_option_accepts_the_values_drawn_for_it(data: st.DataObject, key: str, kind: Value) -> None:
     """A limit of "0s" may be refused, and a backoff or a budget whose values contradict each other."""
-    value = data.draw(of(kind).filter(lambda value: value != "one"))
+    value = data.draw(value_of(kind).filter(lambda value: value != "one"))
     made = read({"budgets": {"one": {}}, "policies": {"a": {key: value}}})
     assert made is not None or value == "0s" or key in ("backoff", "budget")

@@ -15,10 +15,10 @@ from redouble.errors import ConfigError
 MISTAKES: list[Any] = [
     ({"policie": {}}, "policie", "did you mean 'policies'"),
     ({"attempts": 5}, "attempts", r"this is an option: write it under \[defaults\], or"),
-    ({"policies": 5}, "policies", "5 is no table"),
-    ({"policies": {"a": 5}}, "policies.a", "5 is no table"),
-    ({"policies": {"a.b": 5}}, 'policies."a.b"', "5 is no table"),
-    ({"policies": {"a": {"atempts": 5}}}, "policies.a.atempts", r"\(for 5\); did you mean 'attempts'"),
+    ({"policies": 5}, "policies", "5 is not a table"),
+    ({"policies": {"a": 5}}, "policies.a", "5 is not a table"),
+    ({"policies": {"a.b": 5}}, 'policies."a.b"', "5 is not a table"),
+    ({"policies": {"a": {"atempts": 5}}}, "policies.a.atempts", r"\(its value: 5\); did you mean 'attempts'"),
     (
         {"policies": {"a": {"qqq": 5}}},
         "policies.a.qqq",
@@ -26,18 +26,18 @@ MISTAKES: list[Any] = [
     ),
     ({"policies": {"a": {"attempts": 0}}}, "policies.a.attempts", "1 for no retries.*or 'unlimited'$"),
     ({"policies": {"a": {"attempt_timeout": "0s"}}}, "policies.a.attempt_timeout", "no attempt could"),
-    ({"policies": {"": {}}}, 'policies.""', "cannot be a name"),
-    ({"budgets": {"unlimited": {}}}, "budgets.unlimited", "cannot be a name"),
+    ({"policies": {"": {}}}, 'policies.""', "this name is not allowed"),
+    ({"budgets": {"unlimited": {}}}, "budgets.unlimited", "this name is not allowed"),
     ({"defaults": {"name": "a"}}, "defaults.name", "no such key"),
     ({"defaults": {"timeout": 0}}, "defaults.timeout", "'0s'"),
-    ({"policies": {"a": {"budget": "b"}}}, "policies.a.budget", r"there are no \[budgets\] here$"),
+    ({"policies": {"a": {"budget": "b"}}}, "policies.a.budget", r"the document has no \[budgets\]$"),
     (
         {"budgets": {"shared": {}}, "policies": {"a": {"budget": "shard"}}},
         "policies.a.budget",
         "'shard' is not in .*; did you mean 'shared'",
     ),
     ({"policies": {"a": {"budget": {"type": "tokens"}}}}, "policies.a.budget.type", "token_bucket"),
-    ({"policies": {"a": {"budget": 5}}}, "policies.a.budget", "5 is no table"),
+    ({"policies": {"a": {"budget": 5}}}, "policies.a.budget", "5 is not a table"),
     ({"policies": {"a": {"hints": {"longst": 5}}}}, "policies.a.hints.longst", "'longest'"),
     ({"policies": {"a": {"worker": {"kind": "fiber"}}}}, "policies.a.worker.kind", "process, thread"),
     ({"gates": {"a": {"limit": 5}}}, "gates.a.type", "missing: write one of bulkhead"),
@@ -58,7 +58,7 @@ MISTAKES: list[Any] = [
     ({"policies": {"a": {}}, "pipelines": {"a": {"layers": []}}}, "pipelines.a", "rename one"),
     ({"pipelines": {"a": {}}}, "pipelines.a.layers", "missing"),
     ({"pipelines": {"a": {"layers": "gates.x"}}}, "pipelines.a.layers", "write a list such as"),
-    ({"pipelines": {"a": {"layers": ["gates.x"]}}}, "pipelines.a.layers.0", "no .gates. here"),
+    ({"pipelines": {"a": {"layers": ["gates.x"]}}}, "pipelines.a.layers.0", "the document has no .gates.$"),
     ({"pipelines": {"a": {"layers": ["pipelines.b"]}}}, "pipelines.a.layers.0", "holds no other one"),
     (
         {"policies": {"b": {}}, "pipelines": {"a": {"layers": ["policies.b", "policies.b"]}}},
@@ -102,13 +102,13 @@ def test_defaults_that_do_not_fit_are_reported_at_the_policy() -> None:
 
 @pytest.mark.parametrize("document", [5, None, [], "policies", {5: {}}, {("a",): 5}])
 def test_a_document_must_be_a_table(document: Any) -> None:
-    with pytest.raises(ConfigError, match=r"is no table.*: write a document, such as tomllib"):
+    with pytest.raises(ConfigError, match=r"is not a table.*: write a document, such as tomllib"):
         from_mapping(document)
 
 
 @pytest.mark.parametrize("table", [5, None, [], "attempts"])
 def test_a_policy_must_be_a_table(table: Any) -> None:
-    with pytest.raises(ConfigError, match="is no table"):
+    with pytest.raises(ConfigError, match="is not a table"):
         policy(table)
 
 
@@ -148,7 +148,7 @@ def test_short_repr_cuts_long_values(value: object) -> None:
 def test_nearest_suggests_a_similar_name_or_lists_all() -> None:
     assert nearest("atempts", ["attempts", "timeout"]) == "did you mean 'attempts'?"
     assert nearest("x", ["b", "a"]) == "write one of a, b"
-    assert nearest("x", []) == "there is none"
+    assert nearest("x", []) == "none is defined"
     assert nearest("x", (f"n{i:03}" for i in range(100))).endswith(", n029...")
     assert nearest("attempts" * 1000, ["attempts"]) == "write one of attempts"
 

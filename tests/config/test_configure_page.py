@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 from jsonschema import validate
 
-from redouble.config import _reload as _live
 from redouble.config import from_file, from_mapping, schema
 from redouble.config._document import SECTIONS
 from redouble.config._options import error_names as _names
 from redouble.config._options.backoff import OPTIONAL, SERIES, SHORT
 from redouble.config._options.catalogue import BUDGETS, GATES
 from redouble.config._qubit_retry_compat import KEYS
-from redouble.config._reload import ConfigStore
 from tests.support.snippets import run, snippets
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -34,9 +32,8 @@ class Busy(Exception):
 
 
 @pytest.fixture(autouse=True)
-def no_configuration_and_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin without a configuration and without names, and leave none behind."""
-    monkeypatch.setattr(_live, "LIVE", ConfigStore())
+def no_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin without registered names, and leave none behind."""
     monkeypatch.setattr(_names, "_registered", {})
 
 

@@ -161,7 +161,7 @@ def test_named_returns_a_policy_or_a_pipeline() -> None:
     unnamed: Any = 5
     with pytest.raises(TypeError, match="name=5: write the name of a policy or a pipeline"):
         config.named(unnamed)
-    with pytest.raises(ConfigError, match=r"there is none$"):
+    with pytest.raises(ConfigError, match=r"none is defined$"):
         from_mapping({}).named("a")
 
 

@@ -69,11 +69,11 @@ def test_variables_override_the_file(here: Path) -> None:
         ("[policies.a]\nattempt_timeout = '0s'", r"^policies\.a\.attempt_timeout: .* \(in x\.toml\)$"),
         ("[policies.a]\ntimeout = 2020-01-01", r"is no duration.* \(in x\.toml\)$"),
         ("[policies.a]\nattempts = inf", r"write a whole number.* \(in x\.toml\)$"),
-        ("attempts =", r"^x\.toml: is no TOML: "),
-        ("a = " + "[" * 10_000, r"^x\.toml: is no TOML: "),
-        ("a = " + "1" * 5000, r"^x\.toml: is no TOML: "),
-        (b"a = '\xff'", r"^x\.toml: is no TOML: "),
-        (b"\x00", r"^x\.toml: is no TOML: "),
+        ("attempts =", r"^x\.toml: is not valid TOML: "),
+        ("a = " + "[" * 10_000, r"^x\.toml: is not valid TOML: "),
+        ("a = " + "1" * 5000, r"^x\.toml: is not valid TOML: "),
+        (b"a = '\xff'", r"^x\.toml: is not valid TOML: "),
+        (b"\x00", r"^x\.toml: is not valid TOML: "),
     ],
 )
 def test_mistakes_name_the_file(here: Path, content: Any, message: str) -> None:
@@ -106,5 +106,5 @@ def test_a_file_that_cannot_be_read_raises_with_its_path(here: Path) -> None:
 def test_tool_redouble_must_be_a_table(here: Path, content: str) -> None:
     (here / "pyproject.toml").write_text(content)
     for path in (None, "pyproject.toml"):
-        with pytest.raises(ConfigError, match=r"^tool.* is no table.*\(in pyproject\.toml\)$"):
+        with pytest.raises(ConfigError, match=r"^tool.* is not a table.*\(in pyproject\.toml\)$"):
             from_file(path)

@@ -9,17 +9,10 @@ from typing import Any
 import pytest
 
 from redouble import CircuitBreaker, Timeout, policy_of
-from redouble.config import _reload as _live
-from redouble.config._reload import ConfigStore, load, policies, reload
+from redouble.config._reload import load, policies, reload
 from redouble.errors import ConfigError
 from tests.support.config.named_policies import Failing, pipeline_document
 from tests.support.fakes import Boom, in_colour
-
-
-@pytest.fixture(autouse=True)
-def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin without a configuration, and leave none behind."""
-    monkeypatch.setattr(_live, "LIVE", ConfigStore())
 
 
 def client_of(name: str) -> Any:
@@ -62,11 +55,11 @@ def test_decorated_functions_follow_the_active_configuration(colour: str, name: 
 
     def blocking() -> list[int]:
         ways = (lambda: client.get(1), lambda: list(client.lines(1)), lambda: client.static(client))
-        return [client.tried(way) for way in ways]
+        return [client.attempts_of(way) for way in ways]
 
     async def waiting() -> list[int]:
         ways: tuple[Any, ...] = (lambda: client.aget(1, scale=2), client.all_lines)
-        return [await client.atried(way) for way in ways]
+        return [await client.aattempts_of(way) for way in ways]
 
     def tried() -> set[int]:
         return set(in_colour(colour, blocking, waiting))

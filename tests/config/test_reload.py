@@ -10,15 +10,8 @@ from typing import Any
 import pytest
 
 from redouble import Retry
-from redouble.config import _reload as _live
-from redouble.config._reload import ConfigStore, Reload, load, policies, reload
+from redouble.config._reload import Reload, load, policies, reload
 from redouble.errors import ConfigError
-
-
-@pytest.fixture(autouse=True)
-def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin without a configuration, and leave none behind."""
-    monkeypatch.setattr(_live, "LIVE", ConfigStore())
 
 
 def document_with(attempts: int = 5, **more: Any) -> dict[str, Any]:
@@ -192,7 +185,7 @@ def test_an_invalid_reload_keeps_the_last_valid_one_and_is_logged(
         [record] = caplog.records
         assert (record.name, record.levelno) == ("redouble", logging.ERROR)
         assert record.getMessage() == (
-            f"the configuration is not reloaded, and the last good one stays: {result.error}"
+            f"the configuration was not reloaded, and the last valid one stays active: {result.error}"
         )
     path.unlink()
     assert isinstance(reload().error, ConfigError)
@@ -205,7 +198,7 @@ def test_a_valid_reload_logs_what_has_changed(caplog: pytest.LogCaptureFixture) 
     reload(document_with(6, gates={"db": {"type": "throttle", "k": 3}}, budgets={"other": {}}))
     reload()
     assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
-        (logging.INFO, f"the configuration is reloaded: {changed}")
+        (logging.INFO, f"the configuration was reloaded: {changed}")
         for changed in ("budgets.other, budgets.own, gates.db, policies.payments", "nothing has changed")
     ]
 

@@ -12,17 +12,11 @@ import pytest
 
 from redouble import SYSTEM, RetryBudget
 from redouble.config import _reload as _live
-from redouble.config._reload import ConfigStore, load, policies, reload
+from redouble.config._reload import load, policies, reload
 from tests.support.bulkhead_callers import A_MINUTE, until
 from tests.support.config.named_policies import policy_document
 from tests.support.fakes import Boom, in_colour
-from tests.support.thread_switching import often
-
-
-@pytest.fixture(autouse=True)
-def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin without a configuration, and leave none behind."""
-    monkeypatch.setattr(_live, "LIVE", ConfigStore())
+from tests.support.thread_switching import frequent_switches
 
 
 def test_a_call_keeps_the_policy_it_began_with(colour: str) -> None:
@@ -83,7 +77,7 @@ def test_a_stream_keeps_the_policy_it_began_with(colour: str) -> None:
 
 def test_each_call_uses_one_configuration_while_threads_reload() -> None:
     """The number of attempts of each call is that of one configuration, never a mixture."""
-    with often():
+    with frequent_switches():
         load(policy_document(2, budgets={"own": {}}))
         payments, counts, over = policies("payments"), list[int](), Event()
 

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from redouble import Gate, Pipeline
-from redouble.config import _reload as _live
 from redouble.config._options import catalogue as _gates
 from redouble.config._options.catalogue import NAMED
 from redouble.config._options.option_table import Option, Table
 from redouble.config._options.values import Whole
-from redouble.config._reload import ConfigStore, load, policies, reload
+from redouble.config._reload import load, policies, reload
 from redouble.errors import Rejected
 
 
@@ -44,9 +43,8 @@ class Fixed(Turnstile):
 
 
 @pytest.fixture(autouse=True)
-def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin without a configuration, and with two more types of gates in documents."""
-    monkeypatch.setattr(_live, "LIVE", ConfigStore())
+def gate_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Add two types of gates for documents."""
     options = {
         "coins": Option(Whole(), "How many calls.", needed=True),
         "width": Option(Whole(), "How wide."),

@@ -12,17 +12,11 @@ import pytest
 
 from redouble._internal.locks import _after_fork
 from redouble.config import _reload as _live
-from redouble.config._reload import ConfigStore, Reload, load, policies, reload
+from redouble.config._reload import Reload, load, policies, reload
 from redouble.errors import ConfigError
 from tests.support.bulkhead_callers import A_MINUTE, until
 from tests.support.config.named_policies import policy_document
 from tests.support.fakes import Boom
-
-
-@pytest.fixture(autouse=True)
-def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin without a configuration, and leave none behind."""
-    monkeypatch.setattr(_live, "LIVE", ConfigStore())
 
 
 class WatchedEnviron(Mapping[str, str]):

@@ -7,16 +7,9 @@ from typing import Any
 import pytest
 
 from redouble import SYSTEM, Bulkhead, Kind, Pipeline, Retry
-from redouble.config import _reload as _live
-from redouble.config._reload import ConfigStore, load, policies, reload
+from redouble.config._reload import load, policies, reload
 from redouble.errors import CircuitOpen
 from tests.support.fakes import Boom
-
-
-@pytest.fixture(autouse=True)
-def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin without a configuration, and leave none behind."""
-    monkeypatch.setattr(_live, "LIVE", ConfigStore())
 
 
 def reloaded(document: dict[str, Any]) -> Any:

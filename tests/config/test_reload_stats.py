@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 
 from redouble import config, stats
-from redouble.config import _reload as _live
 
 GATES = {
     "breaker": {"type": "circuit_breaker", "cooldown": 30},
@@ -17,9 +16,9 @@ GATES = {
 
 
 @pytest.fixture(autouse=True)
-def no_other_objects(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(_live, "LIVE", _live.ConfigStore())
-    gc.collect()  # objects left by other tests
+def no_other_objects() -> Iterator[None]:
+    """Free the objects of other tests, and collect no garbage during the test."""
+    gc.collect()
     gc.disable()
     yield
     gc.enable()

@@ -13,16 +13,9 @@ import pytest
 from redouble import Bulkhead, Pipeline, Timeout
 from redouble._layers.analysis import Traits, WorstCase
 from redouble._layers.layer import LayerProxy
-from redouble.config import _reload as _live
-from redouble.config._reload import ConfigStore, load, policies
+from redouble.config._reload import load, policies
 from tests.support.config.named_policies import Failing, pipeline_document
 from tests.support.fakes import ASYNC, in_colour
-
-
-@pytest.fixture(autouse=True)
-def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin without a configuration, and leave none behind."""
-    monkeypatch.setattr(_live, "LIVE", ConfigStore())
 
 
 class Service(Failing):
@@ -71,7 +64,7 @@ def test_every_way_of_calling_follows_the_policy(attempts: int) -> None:
         entered,
         looped,
     )
-    assert [service.tried(way) for way in ways] == [attempts] * 5
+    assert [service.attempts_of(way) for way in ways] == [attempts] * 5
 
 
 @pytest.mark.parametrize("colour", ASYNC)
@@ -96,7 +89,7 @@ def test_every_async_way_of_calling_follows_the_policy(colour: str) -> None:
 
     async def waiting() -> list[int]:
         called, threaded = lambda: payments.call(service.afail), lambda: payments.acall(service.fail)
-        return [await service.atried(way) for way in (called, threaded, entered, looped, streamed, ran)]
+        return [await service.aattempts_of(way) for way in (called, threaded, entered, looped, streamed, ran)]
 
     assert in_colour(colour, list, waiting) == [3] * 6
 
@@ -104,7 +97,7 @@ def test_every_async_way_of_calling_follows_the_policy(colour: str) -> None:
 def test_a_named_pipeline_has_call_and_refuses_what_needs_a_policy() -> None:
     load(pipeline_document(3))
     pipeline, service = policies("all"), Service()
-    assert service.tried(lambda: pipeline.call(service.fail)) == 3
+    assert service.attempts_of(lambda: pipeline.call(service.fail)) == 3
     ways: dict[str, Callable[[], object]] = {
         "run": lambda: pipeline.run(service.fail),
         "stream": lambda: pipeline.stream(service.items),
@@ -199,4 +192,8 @@ def test_the_hooks_return_what_the_pipeline_returns() -> None:
         shared=(config.gates["db"], current.layers[-1]),
     )
     assert Pipeline(every, Bulkhead(1)).check() == Pipeline(current, Bulkhead(1)).check()
-    assert Pipeline(config.gates["db"], every).check()[-1].startswith("the same Bulkhead is there twice")
+    assert (
+        Pipeline(config.gates["db"], every)
+        .check()[-1]
+        .startswith("the same Bulkhead is in the pipeline twice")
+    )

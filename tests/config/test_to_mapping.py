@@ -181,7 +181,7 @@ def test_a_configuration_is_written_with_references_to_its_own_objects() -> None
 @pytest.mark.parametrize(
     ("thing", "path", "message"),
     [
-        (Retry(until=bool), "until", "cannot be written down: set until in code"),
+        (Retry(until=bool), "until", "cannot be written to a document: set until in code"),
         (Retry(on_retry=print), "on_retry", "set on_retry in code"),
         (Retry(clock=Virtual()), "clock", "set clock in code"),
         (Retry(random=Random(1)), "random", "set random in code"),
@@ -199,11 +199,11 @@ def test_a_configuration_is_written_with_references_to_its_own_objects() -> None
         (Throttle(random=Random(1)), "random", "set random in code"),
         (AdaptiveConcurrency(random=Random(1)), "random", "set random in code"),
         (Hedge(until=bool), "until", "set until in code"),
-        (Retry() | Fallback(value=1), "layers.1", "cannot be written down"),
+        (Retry() | Fallback(value=1), "layers.1", "cannot be written to a document"),
         (Pipeline(Retry(until=bool)), "layers.0.until", "set until in code"),
-        (type("Own", (Bulkhead,), {})(1), "", "cannot be written down"),
-        (type("Own", (Retry,), {})(), "", "cannot be written down"),
-        (5, "", "cannot be written down"),
+        (type("Own", (Bulkhead,), {})(1), "", "cannot be written to a document"),
+        (type("Own", (Retry,), {})(), "", "cannot be written to a document"),
+        (5, "", "cannot be written to a document"),
         (Backoff.of(range(3)), "", "an iterable of your own"),
     ],
 )

@@ -51,14 +51,14 @@ class CallResult:
     budget: TokenBucket | RetryBudget | None = None
     value: object = None
     error: BaseException | None = None
-    events: list[str] = field(default_factory=list[str])
-    told: list[Any] = field(default_factory=list[Any])
+    event_texts: list[str] = field(default_factory=list[str])
+    events: list[Any] = field(default_factory=list[Any])
     quota: list[float] = field(default_factory=list[float])
 
     def words(self) -> dict[str, Any]:
         """Return the result by the keys that the rows use."""
         error, budget = self.error, self.budget
-        said = None if error is None else report(error)
+        found = None if error is None else report(error)
         words: dict[str, Any] = {
             "ok": self.value,
             "raises": None if error is None else str(error),
@@ -71,24 +71,24 @@ class CallResult:
             "waits": self.clock.waits,
             "sleeps": [wait for wait in self.clock.waits if wait],
             "now": self.clock.time,
-            "events": self.events,
+            "events": self.event_texts,
             "quota": self.quota,
-            "hints": [event.hint for event in self.told if event.what == "failure"],
-            "at": [(event.what, event.elapsed) for event in self.told],
+            "hints": [event.hint for event in self.events if event.what == "failure"],
+            "at": [(event.what, event.elapsed) for event in self.events],
             "cuts": [
                 (event.limit, event.error.seconds)
-                for event in self.told
+                for event in self.events
                 if event.what == "failure" and event.limit
             ],
-            "stopped": self.operation.told,
-            "retried": [event.attempt for event in self.told if event.what == "retry"],
+            "stopped": self.operation.was_cancelled,
+            "retried": [event.attempt for event in self.events if event.what == "retry"],
         }
         if budget is not None:
             words |= budget.snapshot()
         if isinstance(budget, Bucket):
             words |= {"trail": budget.trail, "spent": budget.spent}
         for word in ("reason", "attempts", "elapsed", "work_elapsed", "limit", "workers_left"):
-            words[word] = getattr(said, word, None)
+            words[word] = getattr(found, word, None)
         return words
 
 
@@ -109,9 +109,9 @@ def fails(event: Any, clock: TimeView) -> None:
     raise RuntimeError("this observer fails")
 
 
-def answers(said: Mapping[str, Any]) -> Callable[[Exception], Any]:
+def answers(table: Mapping[str, Any]) -> Callable[[Exception], Any]:
     """Return a rule that looks up the error's text in a table; ``*`` is the default."""
-    return lambda error: said.get(str(error), said.get("*"))
+    return lambda error: table.get(str(error), table.get("*"))
 
 
 @dataclass(frozen=True)
@@ -130,31 +130,31 @@ class Flow:
     colours: tuple[str, ...] = EVERY
     limited: bool = False
 
-    def policy(self, colour: str, seen: CallResult, *, heard: bool) -> Retry:
-        said = dict(self.options)
+    def policy(self, colour: str, seen: CallResult, *, observed: bool) -> Retry:
+        arguments = dict(self.options)
         scripted: Callable[[object], Verdict | None] = lambda _: seen.operation.step.verdict
-        extra: Mapping[str, Extra] = said.pop("observers", {})
-        rules: Sequence[Any] = said.pop("rules", ())
-        total: float | None = said.pop("total", None)
+        extra: Mapping[str, Extra] = arguments.pop("observers", {})
+        rules: Sequence[Any] = arguments.pop("rules", ())
+        total: float | None = arguments.pop("total", None)
         if total is not None:
-            said["timeout" if self.limited or colour in SYNC else "give_up_after"] = total
+            arguments["timeout" if self.limited or colour in SYNC else "give_up_after"] = total
         if any(step.verdict is not None and step.error is None for step in self.script):
             judged: Callable[[object], Verdict | bool] = lambda value: scripted(value) or True
-            said["until"] = judged
-        if "budget" in said:
-            said["budget"] = said["budget"]()
-        for hook in HOOKS if heard else ():
-            said[hook] = _recorder(seen, extra.get(hook))
-        said.setdefault("on", [scripted, *rules, Exception])
-        if "random" in said:
-            said["random"] = Draws(*said["random"])
-        make: Callable[..., Retry] = said.pop("preset", Retry)
+            arguments["until"] = judged
+        if "budget" in arguments:
+            arguments["budget"] = arguments["budget"]()
+        for hook in HOOKS if observed else ():
+            arguments[hook] = _recorder(seen, extra.get(hook))
+        arguments.setdefault("on", [scripted, *rules, Exception])
+        if "random" in arguments:
+            arguments["random"] = Draws(*arguments["random"])
+        make: Callable[..., Retry] = arguments.pop("preset", Retry)
         defaults: dict[str, Any] = {"backoff": NONE, "give_up_after": None, "hints": Hints(spread=0)}
         if make is not Retry:
             defaults = {}
         if isinstance(seen.clock, Virtual):
             defaults["clock"] = seen.clock
-        policy = make(**(defaults | said))
+        policy = make(**(defaults | arguments))
         if isinstance(policy.budget, TokenBucket | RetryBudget):
             seen.budget = policy.budget
         return policy
@@ -185,26 +185,26 @@ def check(colour: str, row: Flow) -> None:
     words = drive(colour, row).words()
     assert {word: words[word] for word in expected} == expected
     if "observers" not in row.options:
-        words = drive(colour, row, heard=False).words()
+        words = drive(colour, row, observed=False).words()
         silent = {word: said for word, said in expected.items() if word not in OBSERVED}
         assert {word: words[word] for word in silent} == silent
 
 
-def drive(colour: str, row: Flow, *, heard: bool = True) -> CallResult:
-    """Make the call of a row in one colour; without ``heard``, a decorated function without observers."""
+def drive(colour: str, row: Flow, *, observed: bool = True) -> CallResult:
+    """Make the call of a row in one colour; without ``observed``, a decorated function without observers."""
     if not row.limited:
-        return _drive(colour, row, Virtual(), heard)
+        return _drive(colour, row, Virtual(), observed)
     with virtual_time() as clock:
-        return _drive(colour, row, VirtualTimeView(clock), heard)
+        return _drive(colour, row, VirtualTimeView(clock), observed)
 
 
-def _drive(colour: str, row: Flow, clock: TimeView, heard: bool) -> CallResult:
+def _drive(colour: str, row: Flow, clock: TimeView, observed: bool) -> CallResult:
     seen = CallResult(clock, Operation(row.script, clock))
-    policy = row.policy(colour, seen, heard=heard)
+    policy = row.policy(colour, seen, observed=observed)
 
     def call() -> None:
         try:
-            seen.value = policy.call(seen.operation) if heard else policy(seen.operation)()
+            seen.value = policy.call(seen.operation) if observed else policy(seen.operation)()
         except (Exception, Panic) as error:
             seen.error = error
 
@@ -214,7 +214,7 @@ def _drive(colour: str, row: Flow, clock: TimeView, heard: bool) -> CallResult:
                 seen.value = await policy.acall(seen.operation)
             else:
                 operation = seen.operation.later if row.limited else _async(seen.operation)
-                seen.value = await (policy.call(operation) if heard else policy(operation)())
+                seen.value = await (policy.call(operation) if observed else policy(operation)())
         except (Exception, Panic) as error:
             seen.error = error
 
@@ -257,16 +257,16 @@ def _async(operation: Operation) -> Callable[[], Any]:
 
 def _recorder(seen: CallResult, extra: Extra | None) -> Callable[[Any], None]:
     def observer(event: Any) -> None:
-        seen.told.append(event)
+        seen.events.append(event)
         match event.what:
             case "before_attempt":
-                seen.events.append(f"before:{event.attempt}")
+                seen.event_texts.append(f"before:{event.attempt}")
             case "retry":
-                seen.events.append(f"retry:{event.attempt}:{event.delay:g}")
+                seen.event_texts.append(f"retry:{event.attempt}:{event.delay:g}")
             case "give_up":
-                seen.events.append(f"error:{event.reason}")
+                seen.event_texts.append(f"error:{event.reason}")
             case what:
-                seen.events.append(f"{what}:{event.attempt}")
+                seen.event_texts.append(f"{what}:{event.attempt}")
         if seen.budget is not None and event.what in ("retry", "success", "give_up"):
             seen.quota.append(seen.budget.snapshot().get("tokens", 0))
         if extra is not None:

@@ -27,16 +27,16 @@ class Service:
 
     def __init__(self, clock: VirtualClock, script: str) -> None:
         self.clock, self.script = clock, script.split()
-        self.began = list[float]()
-        self.cut = list[int]()
+        self.start_times = list[float]()
+        self.cancelled = list[int]()
 
     async def fetch(self) -> str:
-        self.began.append(self.clock.now())
-        number = len(self.began)
+        self.start_times.append(self.clock.now())
+        number = len(self.start_times)
         name, _, seconds = self.script[min(number, len(self.script)) - 1].partition(":")
-        self.cut.append(number)
+        self.cancelled.append(number)
         await SYSTEM.asleep(float(seconds))
-        self.cut.remove(number)
+        self.cancelled.remove(number)
         if name.startswith("!"):
             raise ScriptedError(name[1:])
         return name
@@ -45,12 +45,12 @@ class Service:
         """Call the service through a layer, and return the result as a line."""
         start = self.clock.now()
         try:
-            came = await layer.call(self.fetch)
+            result = await layer.call(self.fetch)
         except Exception as error:
-            came = f"!{error}"
-        began = " ".join(f"{moment - start:g}" for moment in self.began)
-        cut = f", cut {' '.join(map(str, sorted(self.cut)))}" if self.cut else ""
-        return f"{began}: {came} at {self.clock.now() - start:g}{cut}"
+            result = f"!{error}"
+        began = " ".join(f"{moment - start:g}" for moment in self.start_times)
+        cut = f", cut {' '.join(map(str, sorted(self.cancelled)))}" if self.cancelled else ""
+        return f"{began}: {result} at {self.clock.now() - start:g}{cut}"
 
 
 def hedged_call(colour: str, make: Callable[[], Layer], script: str) -> str:

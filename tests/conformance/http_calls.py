@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from redouble import Retry
-from tests.support.http.clients import Seen, is_async
+from tests.support.http.clients import HttpResult, is_async
 
 PIECES = (b"hello", b" world")
 
@@ -30,7 +30,7 @@ def once(name: str) -> Any:
     return apieces() if is_async(name) else pieces()
 
 
-def raised(seen: Seen) -> type[Exception] | None:
+def raised(seen: HttpResult) -> type[Exception] | None:
     try:
         seen.raise_for_status()
     except Exception as error:

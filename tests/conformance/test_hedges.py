@@ -161,7 +161,7 @@ def test_hedge_kevlar_races_cancelled_during_the_delay(colour: str) -> None:
             service = Service(clock, "a:9")
             await cancelled_in(colour, late(1)()(service.fetch))
             await SYSTEM.asleep(60)
-            return service.began
+            return service.start_times
 
     assert in_colour(colour, list[float], waiting, MockClock(autojump_threshold=0)) == [0]
 

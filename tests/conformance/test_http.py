@@ -11,7 +11,7 @@ import pytest
 from redouble import Layer, Reason, RetryBudget, report
 from redouble.http import redact, replayable, rule
 from tests.conformance.http_calls import httpware, once, raised
-from tests.support.http.clients import CLIENTS, Client, Seen, client, is_async
+from tests.support.http.clients import CLIENTS, Client, HttpResult, client, is_async
 from tests.support.scripted import Bucket
 from tests.support.servers import Received, Server, refused_port
 
@@ -29,7 +29,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 def call(
     name: str, server: Server, script: str, method: str = "GET", policy: Layer | None = None, **options: Any
-) -> tuple[Seen, list[Received]]:
+) -> tuple[HttpResult, list[Received]]:
     """Make one call, and return its result and the received requests."""
     url = server.url(script)
     with client(name, policy or httpware()) as http:
@@ -218,7 +218,7 @@ def test_hw_err_01_decoding(name: str, server: Server) -> None:
     assert len(server.ledger(url)) == 2  # one request of each client: it is not retried
 
 
-def get(http: Client, url: str, limit: float | None) -> Seen:
+def get(http: Client, url: str, limit: float | None) -> HttpResult:
     return http.get(url) if limit is None else http.get(url, timeout=limit)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redouble import CircuitBreaker, Layer, Reason, Retry
-from tests.support.http.clients import CLIENTS, Seen, client
+from tests.support.http.clients import CLIENTS, HttpResult, client
 from tests.support.servers import Received, Server, pattern
 
 SILENCE = 0.2  # the read timeout of the client, in seconds
@@ -35,7 +35,7 @@ def policy(**options: Any) -> Retry:
 
 def streamed(
     name: str, server: Server, script: str, layer: Layer | None = None, method: str = "GET", **options: Any
-) -> tuple[Seen, list[Received]]:
+) -> tuple[HttpResult, list[Received]]:
     """Iterate over the body of a response, and return the result and the received requests."""
     url = server.url(script)
     with client(name, layer or policy(), **options.pop("of_client", {})) as http:
@@ -43,11 +43,11 @@ def streamed(
     return seen, server.ledger(url)
 
 
-def events(seen: Seen) -> int:
+def events(seen: HttpResult) -> int:
     return b"".join(seen.pieces).count(b"\n\n")
 
 
-def check_committed(seen: Seen, received: list[Received], attempts: int = 1) -> None:
+def check_committed(seen: HttpResult, received: list[Received], attempts: int = 1) -> None:
     assert seen.error is not None
     assert seen.pieces
     assert (seen.report().reason, seen.report().attempts) == (Reason.committed, attempts)

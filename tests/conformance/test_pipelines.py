@@ -83,8 +83,8 @@ def test_an_order_can_be_built_and_is_checked(order: Order) -> None:
     pipeline = order.make()
     drawn = pipeline.explain().replace("└─", "").splitlines()
     assert [line.split()[0] for line in drawn[: len(pipeline.layers)]] == order.names.split()
-    said = pipeline.check()
-    assert [objection.partition(":")[0] for objection in said] == order.objections
+    warnings = pipeline.check()
+    assert [objection.partition(":")[0] for objection in warnings] == order.objections
 
 
 @every_order
@@ -108,7 +108,7 @@ def test_pipeline_orders_failsafe_go_docs_the_fallback_is_last(colour: str) -> N
 def test_pipeline_kevlar_validation_retry_and_fallback_deviates(colour: str) -> None:
     """pipeline.kevlar_validation: a retry that sees no errors; Kevlar rejects it, here `check` warns."""
     pipeline = retry() | Fallback(value="instead", on=ScriptedError)
-    assert [said.partition(",")[0] for said in pipeline.check()] == ["Fallback inside Retry"]
+    assert [warning.partition(",")[0] for warning in pipeline.check()] == ["Fallback inside Retry"]
     assert (retry() | Fallback(value="instead", on=KeyError)).check() == []
     script = Script(ScriptedError)
     assert in_colour(colour, pipeline(script), pipeline(script.aio)) == "instead"
@@ -117,6 +117,6 @@ def test_pipeline_kevlar_validation_retry_and_fallback_deviates(colour: str) -> 
 @pytest.mark.parametrize("layer", [CircuitBreaker(), Bulkhead(3)], ids=["breaker", "bulkhead"])
 def test_pipeline_kevlar_validation_the_same_layer_twice_deviates(layer: Layer) -> None:
     """pipeline.kevlar_validation: it would count each call twice; Kevlar rejects it, here `check` warns."""
-    assert any("twice" in said for said in (layer | layer).check())
-    assert any("twice" in said for said in (layer | Timeout(2) | layer).check())
+    assert any("twice" in warning for warning in (layer | layer).check())
+    assert any("twice" in warning for warning in (layer | Timeout(2) | layer).check())
     assert (CircuitBreaker() | CircuitBreaker()).check() == []

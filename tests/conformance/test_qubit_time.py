@@ -88,7 +88,7 @@ def test_a_policy_keeps_no_state_between_calls(threads: int) -> None:
 
 def test_q_v01_the_fields_of_an_event() -> None:
     """Q-V01: attempts count from 1, fields that do not apply are None, and the elapsed time is zero."""
-    told = drive("sync", flow("Q-V01", fail(), attempts=2, expected={})).told
+    told = drive("sync", flow("Q-V01", fail(), attempts=2, expected={})).events
     said = [(event.attempt, event.elapsed, event.attempt_elapsed, event.delay, event.hint) for event in told]
     first = [(1, 0, None, None, None), (1, 0, 0, None, None), (1, 0, 0, 0, None)]
     second = [(2, 0, None, None, None), (2, 0, 0, None, None), (2, 0, 0, None, None)]

@@ -37,8 +37,8 @@ def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def document(attempts: int, version: str) -> dict[str, Any]:
-    said = {"attempts": attempts, "on": "LookupError", "backoff": [0] * 9, "labels": {"version": version}}
-    return {"policies": {"users": said}}
+    policy = {"attempts": attempts, "on": "LookupError", "backoff": [0] * 9, "labels": {"version": version}}
+    return {"policies": {"users": policy}}
 
 
 class Caller:

@@ -58,8 +58,8 @@ class Server:
             yield piece
 
     def policy(self, **options: Any) -> Retry:
-        said: dict[str, Any] = {"on": Exception, "attempts": 4, "backoff": [0] * 9, "clock": self.clock}
-        return Retry(**said | options)
+        found: dict[str, Any] = {"on": Exception, "attempts": 4, "backoff": [0] * 9, "clock": self.clock}
+        return Retry(**found | options)
 
 
 class Watching(Gate):
@@ -149,9 +149,9 @@ def test_stream_commit_points_first_item(colour: str, inside: bool) -> None:
     assert server.requests == 2
     assert watching.seen[-1] is RESET
     assert len(watching.seen) == (2 if inside else 1)
-    said = report(RESET)
-    assert said is not None
-    assert (said.reason, said.attempts) == ("committed", 2)
+    found = report(RESET)
+    assert found is not None
+    assert (found.reason, found.attempts) == ("committed", 2)
 
 
 @EVERY_COLOUR

@@ -76,8 +76,8 @@ def test_a_worker_that_cannot_start(colour: str, row: Flow) -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        pytest.param(Step("completed", stops="when told"), id="N-17.2"),
-        pytest.param(Step(error="late", stops="when told"), id="N-17.3"),
+        pytest.param(Step("completed", stops="when cancelled"), id="N-17.2"),
+        pytest.param(Step(error="late", stops="when cancelled"), id="N-17.3"),
         pytest.param(STUCK, id="N-18.3-deviates"),
     ],
 )
@@ -100,7 +100,7 @@ def test_cancelling_the_caller_cancels_the_worker(colour: str, step: Step) -> No
         assert asyncio.run(main()) == "cancelled"
     else:
         assert trio.run(main) == "cancelled"
-    assert (operation.calls, operation.told, seen) == (1, [True], [])
+    assert (operation.calls, operation.was_cancelled, seen) == (1, [True], [])
 
 
 async def cancelled_while(operation: Operation, policy: Retry) -> str:
@@ -118,11 +118,11 @@ async def cancelled_while(operation: Operation, policy: Retry) -> str:
     if under_trio():
         async with trio.open_nursery() as nursery:
             nursery.start_soon(inside)
-            await trio.to_thread.run_sync(operation.begun.wait)
+            await trio.to_thread.run_sync(operation.started.wait)
             nursery.cancel_scope.cancel()
     else:
         task = asyncio.ensure_future(inside())
-        await asyncio.to_thread(operation.begun.wait)
+        await asyncio.to_thread(operation.started.wait)
         task.cancel()
         await asyncio.wait([task])
     return ended[0]

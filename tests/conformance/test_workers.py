@@ -115,7 +115,7 @@ FLOWS = [
     ),
     worked(
         "Q-W06",
-        Step(error="cancelled", takes=1 * MS, stops="when told"),
+        Step(error="cancelled", takes=1 * MS, stops="when cancelled"),
         attempts=3,
         attempt_timeout=5 * MS,
         grace=60,
@@ -163,7 +163,7 @@ def test_one_call(colour: str, row: Flow) -> None:
 @pytest.mark.parametrize("colour", WORKERS)
 def test_q_w07_a_cancelled_attempt_is_retried(colour: str) -> None:
     """Q-W07: the number of attempts is not compared, because a thread may start too slowly."""
-    script = [Step(error="cancelled", stops="when told"), ok("done")]
+    script = [Step(error="cancelled", stops="when cancelled"), ok("done")]
     row = limited(
         "", *script, attempts=None, total=60, attempt_timeout=50 * MS, worker=Worker(grace=60), expected={}
     )

@@ -14,11 +14,11 @@ from redouble.types import Event as PolicyEvent
 from tests.support.call_shapes import SHAPES, Shape
 from tests.support.drivers.stuck_operations import SOON
 from tests.support.drivers.worker_attempts import (
-    AT_ONCE,
-    BESIDE,
     LONG,
-    STUCK,
-    Stuck,
+    NO_GRACE,
+    OVERLAPPING,
+    STILL_RUNNING,
+    StuckAttempt,
     outcome_of,
     until_cancelled,
 )
@@ -104,21 +104,21 @@ def test_a_timeout_error_of_the_operation_is_no_limit() -> None:
 @CALLS
 @pytest.mark.parametrize("wrap", [False, True])
 def test_no_second_attempt_beside_a_worker_that_does_not_stop(shape: Shape, wrap: bool) -> None:
-    policy = Retry(attempt_timeout=SOON, worker=AT_ONCE, wrap=wrap, backoff=[0] * 9)
-    with Stuck() as stuck, pytest.raises(errors.WorkerStillRunning, match="still running") as caught:
+    policy = Retry(attempt_timeout=SOON, worker=NO_GRACE, wrap=wrap, backoff=[0] * 9)
+    with StuckAttempt() as stuck, pytest.raises(errors.WorkerStillRunning, match="still running") as caught:
         shape(policy, stuck)
     assert stuck.called(1)
     assert isinstance(caught.value, TimeoutError)
     assert isinstance(caught.value.__cause__, errors.AttemptTimeout)
     reported = report(caught.value)
     assert reported is not None
-    assert (reported.reason, reported.limit, reported.workers_left) == (STUCK, "attempt", 1)
+    assert (reported.reason, reported.limit, reported.workers_left) == (STILL_RUNNING, "attempt", 1)
     assert (reported.attempts, len(reported.history), reported.history[0].kind) == (1, 1, "timeout")
 
 
 def test_overlap_allows_attempts_beside_a_stuck_worker() -> None:
-    policy = Retry(attempt_timeout=SOON, worker=BESIDE, backoff=[0] * 9, attempts=3)
-    with Stuck() as stuck:
+    policy = Retry(attempt_timeout=SOON, worker=OVERLAPPING, backoff=[0] * 9, attempts=3)
+    with StuckAttempt() as stuck:
         outcome = outcome_of(policy, stuck)
     assert isinstance(outcome.error, errors.AttemptTimeout)
     assert (outcome.report.workers_left, outcome.report.reason) == (3, Reason.attempts)
@@ -134,10 +134,10 @@ def test_a_late_result_is_dropped() -> None:
             returned.set()
         return result
 
-    policy = Retry(attempt_timeout=SOON, worker=BESIDE, backoff=[0] * 99, attempts=99)
-    with Stuck("in time") as stuck:
+    policy = Retry(attempt_timeout=SOON, worker=OVERLAPPING, backoff=[0] * 99, attempts=99)
+    with StuckAttempt("in time") as stuck:
         outcome = outcome_of(policy, work)
-        stuck.go.set()
+        stuck.released.set()
         assert returned.wait(LONG)
     assert outcome.unwrap() == "in time"
     reported = outcome.report
@@ -148,22 +148,22 @@ def test_a_late_result_is_dropped() -> None:
 @pytest.mark.parametrize(
     ("options", "raises", "reason", "limit"),
     [
-        ({"attempt_timeout": SOON}, errors.WorkerStillRunning, STUCK, "attempt"),
+        ({"attempt_timeout": SOON}, errors.WorkerStillRunning, STILL_RUNNING, "attempt"),
         ({"attempt_timeout": SOON, "attempts": 1}, errors.AttemptTimeout, "attempts", "attempt"),
         ({"attempt_timeout": SOON, "on": always(False)}, errors.AttemptTimeout, "stopped", "attempt"),
         ({"timeout": SOON}, errors.DeadlineExceeded, "timeout", "total"),
         ({"work_timeout": SOON}, errors.DeadlineExceeded, "work_timeout", "work"),
         ({"timeout": SOON, "attempt_timeout": LONG}, errors.DeadlineExceeded, "timeout", "total"),
-        ({"timeout": LONG, "attempt_timeout": SOON}, errors.WorkerStillRunning, STUCK, "attempt"),
+        ({"timeout": LONG, "attempt_timeout": SOON}, errors.WorkerStillRunning, STILL_RUNNING, "attempt"),
         ({"timeout": SOON, "attempt_timeout": SOON}, errors.AttemptTimeout, "timeout", "attempt"),
-        ({"timeout": SOON, "worker": BESIDE}, errors.DeadlineExceeded, "timeout", "total"),
+        ({"timeout": SOON, "worker": OVERLAPPING}, errors.DeadlineExceeded, "timeout", "total"),
     ],
 )
 def test_the_limit_that_ended_the_call_is_reported(
     options: dict[str, Any], raises: type[Exception], reason: str, limit: str
 ) -> None:
-    given: dict[str, Any] = {"worker": AT_ONCE, "backoff": [0] * 9, "on": Exception, **options}
-    with virtual_time(), Stuck() as stuck:
+    given: dict[str, Any] = {"worker": NO_GRACE, "backoff": [0] * 9, "on": Exception, **options}
+    with virtual_time(), StuckAttempt() as stuck:
         outcome = outcome_of(Retry(**given), stuck)
     assert type(outcome.error) is raises
     seen = outcome.report
@@ -172,14 +172,14 @@ def test_the_limit_that_ended_the_call_is_reported(
 
 
 def test_a_deadline_ends_the_call() -> None:
-    with virtual_time(), redouble.deadline(SOON), Stuck() as stuck:
-        outcome = outcome_of(Retry(worker=AT_ONCE), stuck)
+    with virtual_time(), redouble.deadline(SOON), StuckAttempt() as stuck:
+        outcome = outcome_of(Retry(worker=NO_GRACE), stuck)
     assert isinstance(outcome.error, errors.DeadlineExceeded)
     assert (outcome.report.limit, outcome.report.workers_left) == ("deadline", 1)
 
 
 def test_an_accepted_timeout_is_a_success() -> None:
-    with Stuck() as stuck:
-        outcome = outcome_of(Retry(attempt_timeout=SOON, worker=AT_ONCE, on=always(Verdict.accept())), stuck)
+    with StuckAttempt() as stuck:
+        outcome = outcome_of(Retry(attempt_timeout=SOON, worker=NO_GRACE, on=always(Verdict.accept())), stuck)
     assert (outcome.ok, type(outcome.error)) == (True, errors.AttemptTimeout)
     assert outcome.report.workers_left == 1

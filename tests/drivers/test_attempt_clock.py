@@ -16,7 +16,14 @@ from redouble._drivers.workers.threads import ThreadJob
 from redouble.testing import virtual_time
 from tests.support.call_shapes import ASYNC_SHAPES, SHAPES
 from tests.support.drivers.stuck_operations import SOON
-from tests.support.drivers.worker_attempts import AT_ONCE, BESIDE, LONG, Stuck, outcome_of, until_cancelled
+from tests.support.drivers.worker_attempts import (
+    LONG,
+    NO_GRACE,
+    OVERLAPPING,
+    StuckAttempt,
+    outcome_of,
+    until_cancelled,
+)
 from tests.support.fakes import Boom, Virtual
 
 # -------------------------------------------------------------------------------- the clock
@@ -29,7 +36,7 @@ def test_the_virtual_clock_advances_exactly_to_the_limit() -> None:
         backoff=[3600, 7200],
         give_up_after=None,
     )
-    with virtual_time() as clock, Stuck() as stuck:
+    with virtual_time() as clock, StuckAttempt() as stuck:
         outcome = outcome_of(policy, stuck)
         assert clock.now() == pytest.approx(10800 + 3 * 3 * SOON, abs=1e-9)
         assert clock.delays == [3600, 7200]
@@ -64,8 +71,8 @@ def test_virtual_sleeps_of_a_worker_count_for_its_limit(
 
 
 def test_with_a_custom_clock_the_wait_for_a_worker_is_real() -> None:
-    with Stuck() as stuck:
-        outcome = outcome_of(Retry(attempt_timeout=SOON, worker=AT_ONCE, clock=Virtual()), stuck)
+    with StuckAttempt() as stuck:
+        outcome = outcome_of(Retry(attempt_timeout=SOON, worker=NO_GRACE, clock=Virtual()), stuck)
     assert type(outcome.error) is errors.WorkerStillRunning
     assert outcome.report.elapsed == 0
 
@@ -117,8 +124,8 @@ def test_inner_policies_begin_nothing_on_an_abandoned_worker(shape: str) -> None
             seen.append(error.report and error.report.limit)
         went_on.set()
 
-    with Stuck() as stuck:
-        outcome = outcome_of(Retry(attempt_timeout=SOON, worker=AT_ONCE), work)
+    with StuckAttempt() as stuck:
+        outcome = outcome_of(Retry(attempt_timeout=SOON, worker=NO_GRACE), work)
     assert type(outcome.error) is errors.WorkerStillRunning
     assert went_on.wait(LONG)
     assert (calls, seen) == ([], ["deadline"])
@@ -128,8 +135,8 @@ def test_an_inner_limit_is_at_most_the_time_left() -> None:
     seen: list[object] = []
 
     def work() -> None:
-        with Stuck() as stuck, pytest.raises(errors.AttemptTimeout) as caught:
-            redouble.Timeout(1, worker=BESIDE)(stuck)()
+        with StuckAttempt() as stuck, pytest.raises(errors.AttemptTimeout) as caught:
+            redouble.Timeout(1, worker=OVERLAPPING)(stuck)()
         seen.append(caught.value.limit)
 
     outcome_of(Retry(attempt_timeout=SOON, attempts=1, worker=Worker(grace=LONG)), work)
@@ -178,8 +185,8 @@ def test_async_calls_on_a_worker_are_cancelled_with_its_attempt(shape: str) -> N
 
 def test_cancellation_does_not_affect_other_jobs() -> None:
     """Neither the next job on the same thread, nor concurrent jobs."""
-    with Stuck() as stuck:
-        outcome_of(Retry(attempt_timeout=SOON, worker=AT_ONCE), stuck)
+    with StuckAttempt() as stuck:
+        outcome_of(Retry(attempt_timeout=SOON, worker=NO_GRACE), stuck)
         assert Retry(worker=Worker()).call(cancelled) is False
     assert not any(Retry(worker=Worker()).call(cancelled) for _ in range(9))
 

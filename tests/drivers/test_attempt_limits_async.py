@@ -19,16 +19,16 @@ from tests.support.drivers.limited_calls import (
     LIMIT_NAMES,
     LONG,
     SHAPES,
-    Seen,
+    LimitedCall,
+    call_in_virtual_time,
     policy_of,
-    seen,
     working,
 )
 from tests.support.fakes import Boom, always
 from tests.support.fakes import options as defaults
-from tests.support.virtual_time import in_virtual_time, unwaiting
+from tests.support.virtual_time import in_virtual_time, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 
 # ------------------------------------------------------------------------------ timeout
@@ -36,26 +36,28 @@ pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
 @COLOURS
 @SHAPES
-@pytest.mark.parametrize("heard", [True, False])
-def test_the_timeout_cancels_the_first_attempt(colour: str, shape: AsyncShape, heard: bool) -> None:
-    call = seen(colour, shape, working((LONG, "never")), heard=heard, timeout=2)
+@pytest.mark.parametrize("observed", [True, False])
+def test_the_timeout_cancels_the_first_attempt(colour: str, shape: AsyncShape, observed: bool) -> None:
+    call = call_in_virtual_time(colour, shape, working((LONG, "never")), observed=observed, timeout=2)
     error = call.error
     assert type(error) is errors.DeadlineExceeded
     assert call.took == 2
     assert (error.last, error.__cause__, error.reason) == (None, None, "timeout")
     assert (call.report.attempts, call.report.elapsed, call.report.limit) == (1, 2, "total")
-    assert call.told == (["failure 1 total", "give_up 1 total"] if heard else [])
+    assert call.event_texts == (["failure 1 total", "give_up 1 total"] if observed else [])
 
 
 @COLOURS
 @SHAPES
-@pytest.mark.parametrize("heard", [True, False])
+@pytest.mark.parametrize("observed", [True, False])
 @pytest.mark.parametrize("wrap", [False, True])
-def test_the_timeout_cancels_a_later_attempt(colour: str, shape: AsyncShape, heard: bool, wrap: bool) -> None:
+def test_the_timeout_cancels_a_later_attempt(
+    colour: str, shape: AsyncShape, observed: bool, wrap: bool
+) -> None:
     """The error is raised from the last failure, with the whole report."""
     boom = Boom("refused")
     work = working((0.5, OSError()), (0.5, boom), (LONG, "never"))
-    call = seen(colour, shape, work, heard=heard, wrap=wrap, timeout=4)
+    call = call_in_virtual_time(colour, shape, work, observed=observed, wrap=wrap, timeout=4)
     error = call.error
     assert type(error) is errors.DeadlineExceeded
     assert call.took == 4
@@ -76,7 +78,7 @@ def test_the_timeout_cancels_a_later_attempt(colour: str, shape: AsyncShape, hea
 def test_no_delay_begins_that_could_not_end_in_time(colour: str, shape: AsyncShape) -> None:
     """The call ends at once instead."""
     boom = Boom()
-    call = seen(colour, shape, working((0.4, boom)), timeout=1, backoff=[2] * 9)
+    call = call_in_virtual_time(colour, shape, working((0.4, boom)), timeout=1, backoff=[2] * 9)
     assert (call.error, call.took) == (boom, 0.4)
     assert (call.report.reason, call.report.limit) == ("timeout", "total")
 
@@ -89,7 +91,9 @@ def test_nothing_is_cancelled_after_success(colour: str, shape: AsyncShape) -> N
         await backend().sleep(LONG)
         return value
 
-    call = seen(colour, patient, working((0.5, Boom()), (0.25, "done")), timeout=2, attempt_timeout=0.75)
+    call = call_in_virtual_time(
+        colour, patient, working((0.5, Boom()), (0.25, "done")), timeout=2, attempt_timeout=0.75
+    )
     assert (call.value, call.error, call.took) == ("done", None, 1.75 + LONG)
 
 
@@ -121,9 +125,11 @@ def test_no_attempt_begins_if_an_observer_used_up_the_time(colour: str, shape: A
 @SHAPES
 @pytest.mark.parametrize("on", [KeyError, TimeoutError, errors.AttemptTimeout, always(None)])
 def test_an_attempt_that_is_too_slow_is_a_failure(colour: str, shape: AsyncShape, on: Any) -> None:
-    call = seen(colour, shape, working((LONG, "never"), (0.5, "done")), attempt_timeout=2, on=on)
+    call = call_in_virtual_time(
+        colour, shape, working((LONG, "never"), (0.5, "done")), attempt_timeout=2, on=on
+    )
     assert (call.value, call.took) == ("done", 3.5)
-    assert call.told == ["failure 1 attempt", "retry 1 attempt", "success 2"]
+    assert call.event_texts == ["failure 1 attempt", "retry 1 attempt", "success 2"]
     failure = call.events[0]
     assert (failure.kind, failure.elapsed, failure.reason) == ("timeout", 2, None)
     assert isinstance(failure.error, errors.AttemptTimeout)
@@ -132,13 +138,13 @@ def test_an_attempt_that_is_too_slow_is_a_failure(colour: str, shape: AsyncShape
 
 @COLOURS
 @SHAPES
-@pytest.mark.parametrize("heard", [True, False])
+@pytest.mark.parametrize("observed", [True, False])
 @pytest.mark.parametrize("wrap", [False, True])
 def test_a_call_whose_attempts_are_all_too_slow_is_given_up(
-    colour: str, shape: AsyncShape, heard: bool, wrap: bool
+    colour: str, shape: AsyncShape, observed: bool, wrap: bool
 ) -> None:
     work, limits = working((LONG, "never")), defaults(attempts=2, attempt_timeout=2)
-    call = seen(colour, shape, work, heard=heard, wrap=wrap, **limits)
+    call = call_in_virtual_time(colour, shape, work, observed=observed, wrap=wrap, **limits)
     assert type(call.error) is (errors.AttemptsExhausted if wrap else errors.AttemptTimeout)
     assert call.took == 5
     assert isinstance(call.error.__cause__, errors.AttemptTimeout) is wrap
@@ -148,7 +154,7 @@ def test_a_call_whose_attempts_are_all_too_slow_is_given_up(
 @COLOURS
 @SHAPES
 def test_a_rule_may_stop_at_a_slow_attempt(colour: str, shape: AsyncShape) -> None:
-    call = seen(colour, shape, working((LONG, "never")), attempt_timeout=2, on=always(False))
+    call = call_in_virtual_time(colour, shape, working((LONG, "never")), attempt_timeout=2, on=always(False))
     assert type(call.error) is errors.AttemptTimeout
     assert (call.took, call.report.reason, call.report.limit) == (2, "stopped", "attempt")
 
@@ -157,7 +163,9 @@ def test_a_rule_may_stop_at_a_slow_attempt(colour: str, shape: AsyncShape) -> No
 @SHAPES
 def test_the_work_timeout_does_not_count_delays(colour: str, shape: AsyncShape) -> None:
     boom = Boom()
-    call = seen(colour, shape, working((0.5, boom), (LONG, "never")), work_timeout=2, backoff=[60] * 9)
+    call = call_in_virtual_time(
+        colour, shape, working((0.5, boom), (LONG, "never")), work_timeout=2, backoff=[60] * 9
+    )
     error = call.error
     assert type(error) is errors.DeadlineExceeded
     assert call.took == 0.5 + 60 + 1.5
@@ -172,21 +180,23 @@ def test_a_deadline_is_a_limit_of_the_call(colour: str, shape: AsyncShape) -> No
         with deadline(3):
             return await shape(policy, work)
 
-    call = seen(colour, under, working((0.5, Boom()), (LONG, "never")), timeout=4, attempt_timeout=2)
+    call = call_in_virtual_time(
+        colour, under, working((0.5, Boom()), (LONG, "never")), timeout=4, attempt_timeout=2
+    )
     assert type(call.error) is errors.DeadlineExceeded
     assert (call.took, call.report.reason, call.report.limit) == (3, "timeout", "deadline")
 
 
 @COLOURS
 @SHAPES
-@pytest.mark.parametrize("heard", [True, False])
+@pytest.mark.parametrize("observed", [True, False])
 @pytest.mark.parametrize("other", ["timeout", "work_timeout"])
 def test_on_a_tie_the_attempt_timeout_is_reported(
-    colour: str, shape: AsyncShape, heard: bool, other: str
+    colour: str, shape: AsyncShape, observed: bool, other: str
 ) -> None:
     """Its error is raised, because no time is left for another attempt."""
     limits: dict[str, Any] = {"attempt_timeout": 2, other: 2}
-    call = seen(colour, shape, working((LONG, "never")), heard=heard, **limits)
+    call = call_in_virtual_time(colour, shape, working((LONG, "never")), observed=observed, **limits)
     assert type(call.error) is errors.AttemptTimeout
     assert (call.took, call.report.reason, call.report.limit) == (2, other, "attempt")
 
@@ -201,10 +211,10 @@ def test_a_timeout_error_of_the_operation_is_no_limit(colour: str, shape: AsyncS
     """It is retried like any error, and raised unchanged."""
     own = TimeoutError("the server took too long")
     given: dict[str, Any] = {"attempts": 2, limit: 9}
-    call = seen(colour, shape, working((0.5, own)), **given)
+    call = call_in_virtual_time(colour, shape, working((0.5, own)), **given)
     assert (call.error, call.took) == (own, 2)
     assert (call.report.reason, call.report.limit) == ("attempts", None)
-    assert call.told == ["failure 1", "retry 1", "failure 2", "give_up 2"]
+    assert call.event_texts == ["failure 1", "retry 1", "failure 2", "give_up 2"]
 
 
 @COLOURS
@@ -220,11 +230,11 @@ def test_the_shorter_of_two_nested_limits_applies(colour: str, shape: AsyncShape
             with trio.fail_after(1):
                 await trio.sleep(LONG)
 
-    call = seen(colour, shape, impatient, attempts=2, attempt_timeout=2, timeout=3.5)
+    call = call_in_virtual_time(colour, shape, impatient, attempts=2, attempt_timeout=2, timeout=3.5)
     assert isinstance(call.error, TimeoutError | trio.TooSlowError)
     assert not isinstance(call.error, errors.RedoubleError)
     assert (call.took, call.report.reason, call.report.limit) == (3, "attempts", None)
-    call = seen(colour, shape, impatient, attempts=2, attempt_timeout=0.5)
+    call = call_in_virtual_time(colour, shape, impatient, attempts=2, attempt_timeout=0.5)
     assert type(call.error) is errors.AttemptTimeout
     assert call.took == 2
 
@@ -233,16 +243,16 @@ def test_the_shorter_of_two_nested_limits_applies(colour: str, shape: AsyncShape
 @SHAPES
 @pytest.mark.parametrize("limit", ["timeout", "attempt_timeout", "work_timeout"])
 def test_nested_equal_limits_report_the_outer_one_only(colour: str, shape: AsyncShape, limit: str) -> None:
-    inner = Seen()
+    inner = LimitedCall()
     same: dict[str, Any] = {limit: 2}
 
     async def work() -> object:
-        return await shape(policy_of(inner, heard=True, **same), working((LONG, "never")))
+        return await shape(policy_of(inner, observed=True, **same), working((LONG, "never")))
 
-    call = seen(colour, shape, work, attempts=1, **same)
+    call = call_in_virtual_time(colour, shape, work, attempts=1, **same)
     assert (call.took, call.report.limit) == (2, LIMIT_NAMES[limit])
-    assert inner.told == []
-    assert call.told == [f"failure 1 {LIMIT_NAMES[limit]}", f"give_up 1 {LIMIT_NAMES[limit]}"]
+    assert inner.event_texts == []
+    assert call.event_texts == [f"failure 1 {LIMIT_NAMES[limit]}", f"give_up 1 {LIMIT_NAMES[limit]}"]
 
 
 @COLOURS
@@ -259,7 +269,9 @@ def test_nothing_keeps_an_error_alive(colour: str, shape: AsyncShape, limits: di
 
     gc.disable()
     try:
-        error: Any = seen(colour, dropped, working((LONG, "never")), heard=False, attempts=2, **limits).value
+        error: Any = call_in_virtual_time(
+            colour, dropped, working((LONG, "never")), observed=False, attempts=2, **limits
+        ).value
         assert error() is None
     finally:
         gc.enable()

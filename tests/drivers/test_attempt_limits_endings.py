@@ -12,11 +12,11 @@ import trio
 from redouble import Retry, deadline, errors
 from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock
-from tests.support.drivers.limited_calls import LONG, Seen, policy_of
+from tests.support.drivers.limited_calls import LONG, LimitedCall, policy_of
 from tests.support.fakes import Boom
-from tests.support.virtual_time import in_virtual_time, unwaiting
+from tests.support.virtual_time import in_virtual_time, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 COLOURS = pytest.mark.parametrize("colour", ["asyncio", "trio"])
 LIMITS = pytest.mark.parametrize(
@@ -27,7 +27,7 @@ LIMITS = pytest.mark.parametrize(
 
 
 def some(**options: Any) -> Retry:
-    return policy_of(Seen(), heard=False, **options)
+    return policy_of(LimitedCall(), observed=False, **options)
 
 
 async def slowly(first: float, second: float = LONG, ended: list[str] | None = None) -> AsyncIterator[str]:

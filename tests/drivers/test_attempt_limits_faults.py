@@ -12,12 +12,19 @@ from redouble import Retry, errors
 from redouble.testing import VirtualClock
 from redouble.types import Event
 from tests.support.call_shapes import EVERY_ASYNC_SHAPE, AsyncShape, AsyncWork
-from tests.support.drivers.limited_calls import LONG, SHAPES, really, seen, swallowing, working
+from tests.support.drivers.limited_calls import (
+    LONG,
+    SHAPES,
+    call_in_real_time,
+    call_in_virtual_time,
+    swallowing,
+    working,
+)
 from tests.support.drivers.scripted_calls import Drive
 from tests.support.fakes import ASYNC, Boom, Call, Script, Virtual, fail, ok
-from tests.support.virtual_time import in_virtual_time, unwaiting
+from tests.support.virtual_time import in_virtual_time, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 TINY = 0.01  # really waited for
 HOUR = 3600.0
@@ -27,15 +34,19 @@ HOUR = 3600.0
 
 @SHAPES
 @pytest.mark.parametrize("colour", ASYNC)
-@pytest.mark.parametrize("heard", [True, False])
-def test_limits_hold_in_real_time(colour: str, shape: AsyncShape, heard: bool) -> None:
-    call = really(colour, shape, working((LONG, "never")), heard=heard, timeout=TINY)
+@pytest.mark.parametrize("observed", [True, False])
+def test_limits_hold_in_real_time(colour: str, shape: AsyncShape, observed: bool) -> None:
+    call = call_in_real_time(colour, shape, working((LONG, "never")), observed=observed, timeout=TINY)
     assert type(call.error) is errors.DeadlineExceeded
     assert call.took >= TINY
     assert call.report.limit == "total"
-    call = really(colour, shape, working((LONG, "never"), (0, "done")), heard=heard, attempt_timeout=TINY)
+    call = call_in_real_time(
+        colour, shape, working((LONG, "never"), (0, "done")), observed=observed, attempt_timeout=TINY
+    )
     assert (call.value, call.error) == ("done", None)
-    call = really(colour, shape, swallowing(Boom()), heard=heard, attempt_timeout=TINY, attempts=2)
+    call = call_in_real_time(
+        colour, shape, swallowing(Boom()), observed=observed, attempt_timeout=TINY, attempts=2
+    )
     assert isinstance(call.error, Boom)
     assert (call.report.attempts, call.report.limit) == (2, None)
 
@@ -78,7 +89,7 @@ def test_the_tasks_of_an_attempt_are_cancelled_with_it(colour: str, shape: Async
         finally:
             ended.append("child")
 
-    call = seen(colour, shape, grouped(colour, child, child), timeout=2)
+    call = call_in_virtual_time(colour, shape, grouped(colour, child, child), timeout=2)
     assert type(call.error) is errors.DeadlineExceeded
     assert (call.took, ended) == (2, ["child"] * 2)
 
@@ -88,10 +99,10 @@ def test_the_tasks_of_an_attempt_are_cancelled_with_it(colour: str, shape: Async
 def test_a_task_that_fails_while_it_is_cancelled(colour: str, shape: AsyncShape) -> None:
     """Its error is the failure of the attempt: it is retried, and raised in the end."""
     work = grouped(colour, swallowing(Boom("child")), working((LONG, "never")))
-    call = seen(colour, shape, work, attempt_timeout=2, attempts=2)
+    call = call_in_virtual_time(colour, shape, work, attempt_timeout=2, attempts=2)
     assert is_group_of_boom(call.error)
     assert (call.took, call.report.attempts, call.report.reason) == (5, 2, "attempts")
-    assert call.told == ["failure 1", "retry 1", "failure 2", "give_up 2"]
+    assert call.event_texts == ["failure 1", "retry 1", "failure 2", "give_up 2"]
 
 
 def is_group_of_boom(error: object) -> bool:
@@ -104,7 +115,7 @@ def is_group_of_boom(error: object) -> bool:
 @SHAPES
 def test_a_task_that_fails_is_a_failure_of_the_attempt(colour: str, shape: AsyncShape) -> None:
     work = grouped(colour, working((1, Boom("child"))), working((LONG, "never")))
-    call = seen(colour, shape, work, attempt_timeout=2, attempts=2)
+    call = call_in_virtual_time(colour, shape, work, attempt_timeout=2, attempts=2)
     assert is_group_of_boom(call.error)
     assert (call.took, call.report.attempts, call.report.reason) == (3, 2, "attempts")
 
@@ -119,9 +130,9 @@ def test_a_task_that_fails_at_the_moment_of_the_limit(colour: str, shape: AsyncS
     async def work() -> object:
         return await works.pop(0)()
 
-    call = seen(colour, shape, work, attempt_timeout=2)
+    call = call_in_virtual_time(colour, shape, work, attempt_timeout=2)
     assert (call.value, call.took) == ("done", 4)
-    assert call.told[-1] == "success 2"
+    assert call.event_texts[-1] == "success 2"
 
 
 @COLOURS
@@ -131,9 +142,11 @@ def test_calls_in_the_tasks_of_an_attempt_have_limits_of_their_own(colour: str) 
     async def child() -> object:
         return await inner.call(working((LONG, "never"), (0.25, "done")))
 
-    call = seen(colour, around, grouped(colour, *[child] * 9), attempt_timeout=2)
+    call = call_in_virtual_time(colour, around, grouped(colour, *[child] * 9), attempt_timeout=2)
     assert (call.value, call.took) == ("done", 1.75)
-    call = seen(colour, around, grouped(colour, *[child] * 9), attempt_timeout=1.6, attempts=1)
+    call = call_in_virtual_time(
+        colour, around, grouped(colour, *[child] * 9), attempt_timeout=1.6, attempts=1
+    )
     assert type(call.error) is errors.AttemptTimeout
     assert call.took == 1.6
 

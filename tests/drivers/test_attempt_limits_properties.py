@@ -17,9 +17,9 @@ from redouble.testing import VirtualClock
 from tests.support.call_shapes import EVERY_ASYNC_SHAPE, AsyncShape, AsyncWork
 from tests.support.drivers.limited_calls import working
 from tests.support.fakes import Boom
-from tests.support.virtual_time import in_virtual_time, unwaiting
+from tests.support.virtual_time import in_virtual_time, no_real_waits
 
-pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(unwaiting.__name__)]
+pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(no_real_waits.__name__)]
 
 # Limits and delays are whole seconds, and attempts take a little more than that: so no attempt ends at the
 # very moment of a limit, where either may win.

@@ -20,23 +20,23 @@ from tests.support.drivers.limited_calls import (
     LIMIT_NAMES,
     LONG,
     SHAPES,
-    Seen,
+    LimitedCall,
+    call_in_virtual_time,
     policy_of,
-    seen,
     swallowing,
     working,
 )
 from tests.support.fakes import Boom
-from tests.support.virtual_time import in_virtual_time, unwaiting
+from tests.support.virtual_time import in_virtual_time, no_real_waits
 
-pytestmark = [pytest.mark.stress, pytest.mark.usefixtures(unwaiting.__name__)]
+pytestmark = [pytest.mark.stress, pytest.mark.usefixtures(no_real_waits.__name__)]
 
 SWALLOWED = [name for name in EVERY_ASYNC_SHAPE if name != "enter"]
 LIMITS = pytest.mark.parametrize("limit", ["timeout", "attempt_timeout", "work_timeout"])
 
 
 def some(**options: Any) -> Retry:
-    return policy_of(Seen(), heard=False, **options)
+    return policy_of(LimitedCall(), observed=False, **options)
 
 
 # ------------------------------------------------ operations that catch their cancellation
@@ -49,9 +49,9 @@ def test_an_operation_that_catches_the_cancellation_and_returns_is_late(
     colour: str, limit: str, shape: str
 ) -> None:
     limits: dict[str, Any] = {limit: 2}
-    call = seen(colour, EVERY_ASYNC_SHAPE[shape], swallowing("late"), **limits)
+    call = call_in_virtual_time(colour, EVERY_ASYNC_SHAPE[shape], swallowing("late"), **limits)
     assert (call.value, call.took) == ("late", 2)
-    assert call.told == [f"success 1 {LIMIT_NAMES[limit]}"]
+    assert call.event_texts == [f"success 1 {LIMIT_NAMES[limit]}"]
 
 
 @COLOURS
@@ -62,22 +62,26 @@ def test_a_late_success_is_marked_in_the_report(colour: str) -> None:
 
         return await policy.run(coloured)
 
-    late: Any = seen(colour, outcome, swallowing("late"), timeout=2).value
+    late: Any = call_in_virtual_time(colour, outcome, swallowing("late"), timeout=2).value
     assert (late.ok, late.value, late.report.limit, late.report.late) == (True, "late", "total", True)
-    timely: Any = seen(colour, outcome, working((1, "done")), timeout=2).value
+    timely: Any = call_in_virtual_time(colour, outcome, working((1, "done")), timeout=2).value
     assert (timely.ok, timely.report.limit, timely.report.late) == (True, None, False)
-    again: Any = seen(colour, outcome, working((LONG, ""), (1, "done")), attempt_timeout=2).value
+    again: Any = call_in_virtual_time(
+        colour, outcome, working((LONG, ""), (1, "done")), attempt_timeout=2
+    ).value
     assert (again.ok, again.report.limit, again.report.late) == (True, None, False)
 
 
 def test_asyncio_cancels_an_operation_that_continues_once_only() -> None:
-    call = seen("asyncio", EVERY_ASYNC_SHAPE["call"], swallowing("late", waits=LONG), timeout=2)
+    call = call_in_virtual_time(
+        "asyncio", EVERY_ASYNC_SHAPE["call"], swallowing("late", waits=LONG), timeout=2
+    )
     assert (call.value, call.took) == ("late", 2 + LONG)
 
 
 @pytest.mark.parametrize("shape", EVERY_ASYNC_SHAPE)
 def test_trio_cancels_an_operation_that_continues_again(shape: str) -> None:
-    call = seen("trio", EVERY_ASYNC_SHAPE[shape], swallowing("late", waits=LONG), timeout=2)
+    call = call_in_virtual_time("trio", EVERY_ASYNC_SHAPE[shape], swallowing("late", waits=LONG), timeout=2)
     assert type(call.error) is errors.DeadlineExceeded
     assert call.took == 2
 
@@ -85,10 +89,10 @@ def test_trio_cancels_an_operation_that_continues_again(shape: str) -> None:
 @COLOURS
 def test_a_manager_that_is_entered_late(colour: str) -> None:
     """On asyncio it stays entered. Trio would cancel the body, so there it is exited again."""
-    call = seen(colour, EVERY_ASYNC_SHAPE["enter"], swallowing("late"), timeout=2)
+    call = call_in_virtual_time(colour, EVERY_ASYNC_SHAPE["enter"], swallowing("late"), timeout=2)
     assert call.took == 2
     if colour == "asyncio":
-        assert (call.value, call.told) == ("late", ["success 1 total"])
+        assert (call.value, call.event_texts) == ("late", ["success 1 total"])
     else:
         assert type(call.error) is errors.DeadlineExceeded
 
@@ -100,7 +104,7 @@ def test_an_error_raised_on_cancellation_is_the_failure_of_the_attempt(
 ) -> None:
     """It is retried like any other failure."""
     boom = Boom("while cleaning up")
-    call = seen(colour, shape, swallowing(boom), attempt_timeout=2, attempts=2)
+    call = call_in_virtual_time(colour, shape, swallowing(boom), attempt_timeout=2, attempts=2)
     assert (call.error, call.took) == (boom, 5)
     assert (call.report.attempts, call.report.reason, call.report.limit) == (2, "attempts", None)
 
@@ -109,7 +113,7 @@ def test_an_error_raised_on_cancellation_is_the_failure_of_the_attempt(
 @SHAPES
 def test_an_error_raised_on_cancellation_by_the_timeout_ends_the_call(colour: str, shape: AsyncShape) -> None:
     boom = Boom("while cleaning up")
-    call = seen(colour, shape, swallowing(boom), timeout=2)
+    call = call_in_virtual_time(colour, shape, swallowing(boom), timeout=2)
     assert (call.error, call.took) == (boom, 2)
     assert (call.report.attempts, call.report.reason, call.report.limit) == (1, "timeout", "total")
 

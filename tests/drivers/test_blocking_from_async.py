@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from redouble import Retry, report
-from tests.support.drivers.blocking_calls import beside, failure, turns_until
+from tests.support.drivers.blocking_calls import failure, run_beside, turns_until
 from tests.support.fakes import ASYNC, Boom, Panic, Virtual, run_async
 from tests.support.workers.threads import VAR, idle
 
@@ -45,7 +45,7 @@ def test_the_loop_runs_while_the_function_blocks(colour: str) -> None:
             go.set()
             await turns_until(lambda: bool(seen))
 
-        await beside(colour, call, other)
+        await run_beside(colour, call, other)
         assert seen == ["xxx"]
 
     run_async(colour, main)

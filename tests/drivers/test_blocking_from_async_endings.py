@@ -16,9 +16,16 @@ import redouble
 from redouble import Reason, Retry, Worker, errors, remaining, report
 from redouble._drivers.workers import threads as _threads
 from redouble.types import Event as PolicyEvent
-from tests.support.drivers.blocking_calls import beside, failure, turns_until
+from tests.support.drivers.blocking_calls import failure, run_beside, turns_until
 from tests.support.drivers.stuck_operations import SOON
-from tests.support.drivers.worker_attempts import AT_ONCE, BESIDE, LONG, STUCK, Stuck, until_cancelled
+from tests.support.drivers.worker_attempts import (
+    LONG,
+    NO_GRACE,
+    OVERLAPPING,
+    STILL_RUNNING,
+    StuckAttempt,
+    until_cancelled,
+)
 from tests.support.fakes import ASYNC, Boom, always, run_async
 from tests.support.virtual_time import at
 from tests.support.workers.threads import idle
@@ -35,25 +42,25 @@ CLOSED = pytest.mark.parametrize("colour", [colour for colour in ASYNC if colour
 @pytest.mark.parametrize(
     ("options", "raises", "reason", "limit"),
     [
-        ({"attempt_timeout": SOON}, errors.WorkerStillRunning, STUCK, "attempt"),
-        ({"attempt_timeout": SOON, "wrap": True}, errors.WorkerStillRunning, STUCK, "attempt"),
+        ({"attempt_timeout": SOON}, errors.WorkerStillRunning, STILL_RUNNING, "attempt"),
+        ({"attempt_timeout": SOON, "wrap": True}, errors.WorkerStillRunning, STILL_RUNNING, "attempt"),
         ({"attempt_timeout": SOON, "attempts": 1}, errors.AttemptTimeout, "attempts", "attempt"),
         ({"attempt_timeout": SOON, "on": always(False)}, errors.AttemptTimeout, "stopped", "attempt"),
         ({"timeout": SOON}, errors.DeadlineExceeded, "timeout", "total"),
         ({"work_timeout": SOON}, errors.DeadlineExceeded, "work_timeout", "work"),
-        ({"timeout": LONG, "attempt_timeout": SOON}, errors.WorkerStillRunning, STUCK, "attempt"),
+        ({"timeout": LONG, "attempt_timeout": SOON}, errors.WorkerStillRunning, STILL_RUNNING, "attempt"),
     ],
 )
 def test_the_limit_that_ended_the_call_is_reported(
     colour: str, options: dict[str, Any], raises: type[Exception], reason: str, limit: str
 ) -> None:
     """In virtual time, so that no time passes before the attempt begins; waiting for it takes real time."""
-    policy = Retry(worker=AT_ONCE, backoff=[0] * 9, **options)
+    policy = Retry(worker=NO_GRACE, backoff=[0] * 9, **options)
 
     async def waiting(_: object) -> None:
         await policy.acall(stuck)
 
-    with Stuck() as stuck, pytest.raises(raises) as caught:
+    with StuckAttempt() as stuck, pytest.raises(raises) as caught:
         at(f"{colour} inside", lambda _: None, waiting)
     reported = report(caught.value)
     assert reported is not None
@@ -65,10 +72,10 @@ def test_the_limit_that_ended_the_call_is_reported(
 def test_a_deadline_ends_the_call(colour: str) -> None:
     async def main() -> object:
         with redouble.deadline(SOON), pytest.raises(errors.DeadlineExceeded) as caught:
-            await Retry(worker=AT_ONCE).acall(stuck)
+            await Retry(worker=NO_GRACE).acall(stuck)
         return caught.value.report and caught.value.report.limit
 
-    with Stuck() as stuck:
+    with StuckAttempt() as stuck:
         assert run_async(colour, main) == "deadline"
 
 
@@ -101,9 +108,9 @@ def test_an_attempt_that_is_too_slow_is_cancelled_and_retried(colour: str) -> No
 def test_overlap_allows_attempts_beside_a_stuck_worker(colour: str) -> None:
     events: list[PolicyEvent] = []
     policy = Retry(
-        attempt_timeout=SOON, worker=BESIDE, backoff=[0] * 99, attempts=99, on_success=events.append
+        attempt_timeout=SOON, worker=OVERLAPPING, backoff=[0] * 99, attempts=99, on_success=events.append
     )
-    with Stuck("in time") as stuck:
+    with StuckAttempt("in time") as stuck:
         assert run_async(colour, lambda: policy.acall(stuck)) == "in time"
     assert len(events) == 1
     assert events[0].attempt > 1
@@ -123,7 +130,7 @@ def test_cancellation_of_the_caller_cancels_the_worker(colour: str, grace: bool)
         until_cancelled()
         stopped.set()
         if grace:
-            stuck.go.wait()
+            stuck.released.wait()
 
     def never(what: object) -> bool:
         raise AssertionError(f"{what!r} was judged, or emitted")
@@ -142,8 +149,8 @@ def test_cancellation_of_the_caller_cancels_the_worker(colour: str, grace: bool)
 
     limits: dict[str, Any] = {"attempt_timeout": SOON} if grace else {}
     policy = Retry(on=never, on_failure=never, on_give_up=never, worker=Worker(grace=LONG), **limits)
-    with Stuck() as stuck:
-        run_async(colour, lambda: beside(colour, call, other))
+    with StuckAttempt() as stuck:
+        run_async(colour, lambda: run_beside(colour, call, other))
         assert stopped.wait(LONG)
     assert seen == ["cancelled"]
 
@@ -171,11 +178,11 @@ def test_a_worker_that_outlives_its_loop_is_parked(colour: str, broken: list[obj
     def work() -> None:
         threads.append(current_thread())
         begun.set()
-        stuck.go.wait()
+        stuck.released.wait()
 
-    with Stuck() as stuck:
+    with StuckAttempt() as stuck:
         call = partial(Retry().acall, work)
-        run_async(colour, lambda: beside(colour, call, lambda: turns_until(begun.is_set)))
+        run_async(colour, lambda: run_beside(colour, call, lambda: turns_until(begun.is_set)))
     assert is_reusable(threads)
     assert broken == []
 
@@ -199,7 +206,7 @@ def test_a_worker_is_parked_after_its_loop_was_closed(
     def work() -> None:
         threads.append(current_thread())
         begun.set()
-        stuck.go.wait()
+        stuck.released.wait()
         if error is not None:
             raise error
 
@@ -208,7 +215,7 @@ def test_a_worker_is_parked_after_its_loop_was_closed(
         await turns_until(begun.is_set)
 
     calls: list[asyncio.Future[None]] = []
-    with Stuck() as stuck:
+    with StuckAttempt() as stuck:
         loop = new_loop(colour)
         loop.set_exception_handler(lambda loop, context: None)  # it reports that a task was left pending
         loop.run_until_complete(main())
@@ -221,9 +228,9 @@ def test_a_worker_is_parked_after_its_loop_was_closed(
 
 @LOOPS
 def test_a_stuck_worker_counts_for_its_own_call_only(colour: str) -> None:
-    with Stuck() as stuck:
+    with StuckAttempt() as stuck:
         for _ in range(2):
-            error = failure(colour, Retry(attempt_timeout=SOON, worker=AT_ONCE), stuck)
+            error = failure(colour, Retry(attempt_timeout=SOON, worker=NO_GRACE), stuck)
             reported = report(error)
             assert reported is not None
             assert (reported.reason, reported.workers_left) == (Reason.worker_still_running, 1)

@@ -10,14 +10,14 @@ from redouble import SYSTEM, Retry, Worker, errors
 from redouble._drivers.workers import threads as _threads
 from redouble._runtime.backend import backend
 from redouble.testing import Script, VirtualClock, ok
-from tests.support.drivers.blocking_calls import beside, turns_until
+from tests.support.drivers.blocking_calls import run_beside, turns_until
 from tests.support.drivers.stuck_operations import SOON
-from tests.support.drivers.worker_attempts import AT_ONCE, LONG, Stuck, until_cancelled
+from tests.support.drivers.worker_attempts import LONG, NO_GRACE, StuckAttempt, until_cancelled
 from tests.support.runtime.tasks import together
-from tests.support.virtual_time import WHERE, in_virtual_time, unwaiting
+from tests.support.virtual_time import WHERE, in_virtual_time, no_real_waits
 from tests.support.workers.threads import idle
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__, idle.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__, idle.__name__)
 
 HOUR = 3600.0
 
@@ -48,7 +48,7 @@ def test_virtual_time_does_not_advance_while_a_worker_runs(place: str) -> None:
 
         def work() -> None:
             begun.set()
-            stuck.go.wait()
+            stuck.released.wait()
 
         async def call() -> None:
             await Retry(attempt_timeout=HOUR).acall(work)
@@ -59,14 +59,14 @@ def test_virtual_time_does_not_advance_while_a_worker_runs(place: str) -> None:
             await turns_until(begun.is_set)
             for _ in range(99):
                 await backend().sleep(0)
-            stuck.go.set()
+            stuck.released.set()
 
         async def sleeper() -> None:
             await turns_until(begun.is_set)
             await SYSTEM.asleep(HOUR)
             order.append("slept")
 
-        with Stuck() as stuck:
+        with StuckAttempt() as stuck:
             await together(place, call, other, sleeper)
         return order, moments[0] < HOUR
 
@@ -90,9 +90,9 @@ def test_virtual_time_advances_again_however_the_worker_ends(
             if how == "stops in time":
                 until_cancelled()
             if how in ("is stuck", "is cancelled"):
-                stuck.go.wait()
+                stuck.released.wait()
 
-        with Stuck() as stuck:
+        with StuckAttempt() as stuck:
             match how:
                 case "succeeds":
                     await Retry().acall(work)
@@ -105,9 +105,9 @@ def test_virtual_time_advances_again_however_the_worker_ends(
                         await Retry(attempt_timeout=SOON, attempts=1, worker=worker).acall(work)
                 case "is stuck":
                     with pytest.raises(errors.WorkerStillRunning):
-                        await Retry(attempt_timeout=SOON, worker=AT_ONCE).acall(work)
+                        await Retry(attempt_timeout=SOON, worker=NO_GRACE).acall(work)
                 case "is cancelled":
-                    await beside(
+                    await run_beside(
                         place.split(maxsplit=1)[0],
                         lambda: Retry().acall(work),
                         lambda: turns_until(begun.is_set),
@@ -155,7 +155,7 @@ def test_virtual_time_stands_until_the_last_worker_has_ended(place: str) -> None
         ended: list[str] = []
 
         def work() -> None:
-            stuck.go.wait()
+            stuck.released.wait()
 
         async def first() -> None:
             await Retry().acall(int)
@@ -169,9 +169,9 @@ def test_virtual_time_stands_until_the_last_worker_has_ended(place: str) -> None
             await turns_until(lambda: "first" in ended)
             for _ in range(99):
                 await backend().sleep(0)
-            stuck.go.set()
+            stuck.released.set()
 
-        with Stuck() as stuck:
+        with StuckAttempt() as stuck:
             await together(place, first, second, other)
         return clock.now() < HOUR and ended == ["first", "second"]
 

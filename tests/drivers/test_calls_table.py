@@ -41,7 +41,7 @@ def fails(event: Event, clock: Virtual) -> None:
 @pytest.mark.parametrize(
     ("script", "options", "expected"),
     [
-        ([ok("done")], {}, Call("done", attempts=1, sleeps=[], told="before_attempt:1 success:1")),
+        ([ok("done")], {}, Call("done", attempts=1, sleeps=[], events="before_attempt:1 success:1")),
         ([ok(None)], {}, Call(None, attempts=1)),
         (
             ["fail", "fail", ok("done")],
@@ -50,7 +50,7 @@ def fails(event: Event, clock: Virtual) -> None:
                 "done",
                 attempts=3,
                 sleeps=[1, 2],
-                told=f"{RETRIED} failure:2 retry:2 before_attempt:3 success:3",
+                events=f"{RETRIED} failure:2 retry:2 before_attempt:3 success:3",
             ),
         ),
         (
@@ -60,7 +60,7 @@ def fails(event: Event, clock: Virtual) -> None:
                 raises=Boom,
                 attempts=2,
                 reason="attempts",
-                told=f"{RETRIED} failure:2 give_up:2",
+                events=f"{RETRIED} failure:2 give_up:2",
             ),
         ),
         (["fail"], {}, Call(raises=Boom, attempts=4, reason="attempts")),
@@ -87,7 +87,7 @@ def fails(event: Event, clock: Virtual) -> None:
                 attempts=0,
                 reason="timeout",
                 limit="give_up_after",
-                told="give_up:0",
+                events="give_up:0",
             ),
         ),
         ([ok(1)], {"timeout": 0}, Call(raises=errors.DeadlineExceeded, attempts=0, reason="timeout")),
@@ -111,7 +111,7 @@ def fails(event: Event, clock: Virtual) -> None:
         (
             ["fail", GONE],
             {"on": [Boom, always(Verdict.accept())], "wrap": True},
-            Call(raises=LookupError, attempts=2, told=f"{RETRIED} success:2"),
+            Call(raises=LookupError, attempts=2, events=f"{RETRIED} success:2"),
         ),
         # wrap
         ([ok(1)], {"wrap": True}, Call(1, attempts=1)),
@@ -127,7 +127,10 @@ def fails(event: Event, clock: Virtual) -> None:
         (["fail", ok(1)], {"on": always(7)}, Call(1, sleeps=[7])),
         (["fail"], {"on": always(70)}, Call(raises=Boom, reason="timeout", sleeps=[])),
         # a BaseException is raised unchanged, in the first attempt and later, whatever `on` is
-        *(([crash], {}, Call(raises=type(crash), attempts=1, told="before_attempt:1")) for crash in CRASHES),
+        *(
+            ([crash], {}, Call(raises=type(crash), attempts=1, events="before_attempt:1"))
+            for crash in CRASHES
+        ),
         *((["fail", crash], {}, Call(raises=type(crash), attempts=2)) for crash in CRASHES),
         # a rule that raises
         (["fail"], {"on": _broken}, Call(raises=ZeroDivisionError, attempts=1, reason="stopped")),
@@ -150,7 +153,7 @@ def test_one_call(drive: Drive, script: Any, options: dict[str, Any], expected: 
 
 
 @pytest.mark.parametrize(
-    ("hook", "told", "attempts", "sleeps"),
+    ("hook", "events", "attempts", "sleeps"),
     [
         ("before_attempt", f"{RETRIED} give_up:1", 1, [1]),
         ("on_failure", f"{RETRIED} failure:2 give_up:2", 2, [1]),
@@ -159,11 +162,11 @@ def test_one_call(drive: Drive, script: Any, options: dict[str, Any], expected: 
 )
 @pytest.mark.parametrize("limit", ["timeout", "give_up_after"])
 def test_the_time_of_observers_counts_for_limits(
-    drive: Drive, limit: str, hook: str, told: str, attempts: int, sleeps: list[float]
+    drive: Drive, limit: str, hook: str, events: str, attempts: int, sleeps: list[float]
 ) -> None:
     """A retry that was emitted does not begin if an observer has used up the time."""
     given = {limit: 30, hook: takes(99, attempt=2), "backoff": [1] * 9}
-    expected = Call(raises=Boom, reason="timeout", attempts=attempts, sleeps=sleeps, told=told)
+    expected = Call(raises=Boom, reason="timeout", attempts=attempts, sleeps=sleeps, events=events)
     assert expected == drive(["fail"], silent=False, **given)
 
 

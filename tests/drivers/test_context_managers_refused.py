@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.drivers.context_managers import Place, entered
+from tests.support.drivers.context_managers import ConnectionFactory, entered
 from tests.support.fakes import ASYNC, SYNC
 
 
@@ -43,24 +43,24 @@ def test_enter_refuses_what_is_no_context_manager(
 ) -> None:
     for colour in colours:
         with pytest.raises(TypeError, match=message):
-            entered(colour, Place().policy.enter(make), pytest.fail)
+            entered(colour, ConnectionFactory().policy.enter(make), pytest.fail)
 
 
 def test_a_coroutine_function_in_a_blocking_with_is_refused() -> None:
     """Without a warning about a coroutine that was never awaited."""
-    place = Place()
-    entrance: Any = place.policy.enter(place.aconnect)
-    with pytest.raises(TypeError, match="made 'coroutine', which has no __enter__"), entrance:
+    factory = ConnectionFactory()
+    manager: Any = factory.policy.enter(factory.aconnect)
+    with pytest.raises(TypeError, match="made 'coroutine', which has no __enter__"), manager:
         pytest.fail("entered")
 
 
 def test_until_is_refused_by_enter() -> None:
-    place = Place(until=bool)
-    with pytest.raises(TypeError, match=r"until= judges a result, and Place\.connect gives none"):
-        place.policy.enter(place.connect)
+    factory = ConnectionFactory(until=bool)
+    with pytest.raises(TypeError, match=r"until= judges a result, and ConnectionFactory\.connect has none"):
+        factory.policy.enter(factory.connect)
 
 
 def test_an_existing_context_manager_is_refused() -> None:
-    place = Place()
+    factory = ConnectionFactory()
     with pytest.raises(TypeError, match="callable"):
-        place.policy.enter(place.connect())  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
+        factory.policy.enter(factory.connect())  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]

@@ -153,7 +153,7 @@ def test_workers_and_attempt_timeouts_are_refused_for_blocks_and_streams(
 ) -> None:
     use, what = BLOCKS[shape]
     fix = r"leave it out of this policy, or put the work into a function for policy\.call\(fn, \.\.\.\)"
-    message = rf"^{named}= is for whole calls, and {what} goes on in the thread that began it: {fix}$"
+    message = rf"^{named}= is for whole calls, and {what} runs in the thread that started it: {fix}$"
     if ambience:
         with deadline(60), pytest.raises(TypeError, match=message):
             use(Retry(**options))

@@ -12,8 +12,6 @@ import pytest
 
 from redouble._failures.retry_after import retry_after, should_retry
 
-ENDLESS = repeat(("a", "b"))
-
 
 class Joined(dict[str, str]):
     """Headers like those of httpx: repeated ones are joined, except in ``multi_items``."""

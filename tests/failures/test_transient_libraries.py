@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from redouble import Kind, Verdict, transient
-from tests.support.failures.library_errors import alike, named
+from tests.support.failures.library_errors import class_named, error_named
 
 UNSENT = Verdict.retry(kind=Kind.network, sent=False, reason="network")
 NETWORK = Verdict.retry(kind=Kind.network, reason="network")
@@ -48,12 +48,12 @@ def after(verdict: Verdict, seconds: float) -> Verdict:
 
 
 def httpx_error(status: object, **headers: str) -> Exception:
-    return alike("httpx.HTTPStatusError", response=Thing(status_code=status, headers=headers))
+    return error_named("httpx.HTTPStatusError", response=Thing(status_code=status, headers=headers))
 
 
 def aiohttp_error(status: object, **headers: str) -> Exception:
     name = "aiohttp.client_exceptions.ClientResponseError"
-    return alike(name, status=status, headers=headers or None)
+    return error_named(name, status=status, headers=headers or None)
 
 
 @pytest.mark.parametrize("made", [httpx_error, aiohttp_error])
@@ -80,15 +80,15 @@ class Falsy(Thing):
 
 def test_a_falsy_response_is_read() -> None:
     answer = Falsy(status_code=503, headers={"Retry-After": "1"})
-    assert transient(alike("requests.exceptions.HTTPError", response=answer)) == after(HTTP_5XX, 1)
-    assert transient(alike("requests.exceptions.HTTPError", response=None)) is None
+    assert transient(error_named("requests.exceptions.HTTPError", response=answer)) == after(HTTP_5XX, 1)
+    assert transient(error_named("requests.exceptions.HTTPError", response=None)) is None
 
 
 def test_an_error_status_of_a_proxy_is_unsent() -> None:
     name = "aiohttp.client_exceptions.ClientHttpProxyError"
-    found = transient(alike(name, status=503, headers={"retry-after": "4"}))
+    found = transient(error_named(name, status=503, headers={"retry-after": "4"}))
     assert found == Verdict.retry(kind=Kind.server, after=4, sent=False, reason="http_5xx")
-    assert transient(alike(name, status=407, headers={})) is None
+    assert transient(error_named(name, status=407, headers={})) is None
 
 
 # -------------------------------------------------------------------- original errors
@@ -115,73 +115,76 @@ CONNECTING = [
 @pytest.mark.parametrize(("cause", "expected"), CONNECTING, ids=repr)
 def test_connection_errors_are_unsent(cause: Exception, expected: Verdict | None) -> None:
     """Some of their causes are permanent."""
-    inner = alike("httpcore.ConnectError", cause)
-    assert transient(caused(alike("httpx.ConnectError", "no"), inner)) == expected
-    assert transient(caused(alike("httpx2.ConnectError", "no"), inner)) == expected
-    assert transient(caused(alike("urllib3.exceptions.NewConnectionError", "no"), cause)) == expected
-    aiohttp = alike("aiohttp.client_exceptions.ClientConnectorError", "key", cause)
+    inner = error_named("httpcore.ConnectError", cause)
+    assert transient(caused(error_named("httpx.ConnectError", "no"), inner)) == expected
+    assert transient(caused(error_named("httpx2.ConnectError", "no"), inner)) == expected
+    assert transient(caused(error_named("urllib3.exceptions.NewConnectionError", "no"), cause)) == expected
+    aiohttp = error_named("aiohttp.client_exceptions.ClientConnectorError", "key", cause)
     assert transient(aiohttp) == expected
-    botocore = alike("botocore.exceptions.EndpointConnectionError", kwargs={"error": caused(inner, cause)})
+    botocore = error_named(
+        "botocore.exceptions.EndpointConnectionError", kwargs={"error": caused(inner, cause)}
+    )
     assert transient(botocore) == expected
-    assert transient(alike("httpx.ConnectError")) == UNSENT
+    assert transient(error_named("httpx.ConnectError")) == UNSENT
 
 
 def test_the_context_of_an_error_is_ignored() -> None:
     """An unknown host was being handled when the connection was refused: that context is not the cause."""
-    error = alike("httpx.ConnectError", "refused")
+    error = error_named("httpx.ConnectError", "refused")
     error.__context__ = NO_HOST
     assert transient(error) == UNSENT
 
 
 def test_errors_that_contain_another_error() -> None:
-    refused = caused(alike("urllib3.exceptions.NewConnectionError", "no"), REFUSED)
-    gave_up = alike("urllib3.exceptions.MaxRetryError", "too often", reason=refused)
+    refused = caused(error_named("urllib3.exceptions.NewConnectionError", "no"), REFUSED)
+    gave_up = error_named("urllib3.exceptions.MaxRetryError", "too often", reason=refused)
     assert transient(gave_up) == UNSENT
-    assert transient(alike("requests.exceptions.ConnectionError", gave_up, base=OSError)) == UNSENT
-    assert transient(alike("requests.exceptions.ConnectionError", "gone", base=OSError)) == NETWORK
-    too_many = alike("urllib3.exceptions.ResponseError", "too many 503 error responses")
-    gave_up = alike("urllib3.exceptions.MaxRetryError", "too often", reason=too_many)
+    assert transient(error_named("requests.exceptions.ConnectionError", gave_up, base=OSError)) == UNSENT
+    assert transient(error_named("requests.exceptions.ConnectionError", "gone", base=OSError)) == NETWORK
+    too_many = error_named("urllib3.exceptions.ResponseError", "too many 503 error responses")
+    gave_up = error_named("urllib3.exceptions.MaxRetryError", "too often", reason=too_many)
     assert transient(gave_up) is None
-    assert transient(alike("requests.exceptions.ConnectionError", gave_up, base=OSError)) is None
-    assert transient(alike("urllib3.exceptions.ProxyError", "no", original_error=REFUSED)) == UNSENT
+    assert transient(error_named("requests.exceptions.ConnectionError", gave_up, base=OSError)) is None
+    assert transient(error_named("urllib3.exceptions.ProxyError", "no", original_error=REFUSED)) == UNSENT
     tunnel = OSError("Tunnel connection failed: 407 Proxy Authentication Required")
-    assert transient(alike("urllib3.exceptions.ProxyError", "no", original_error=tunnel)) is None
-    assert transient(alike("urllib3.exceptions.SSLError", BAD_CERTIFICATE)) is None
-    assert transient(alike("urllib3.exceptions.SSLError", CUT_TLS)) == NETWORK
-    assert transient(alike("requests.exceptions.SSLError", CUT_TLS, base=OSError)) == NETWORK
+    assert transient(error_named("urllib3.exceptions.ProxyError", "no", original_error=tunnel)) is None
+    assert transient(error_named("urllib3.exceptions.SSLError", BAD_CERTIFICATE)) is None
+    assert transient(error_named("urllib3.exceptions.SSLError", CUT_TLS)) == NETWORK
+    assert transient(error_named("requests.exceptions.SSLError", CUT_TLS, base=OSError)) == NETWORK
     assert (
-        transient(alike("botocore.exceptions.HTTPClientError", kwargs={"error": TimeoutError()})) == TIMEOUT
+        transient(error_named("botocore.exceptions.HTTPClientError", kwargs={"error": TimeoutError()}))
+        == TIMEOUT
     )
-    assert transient(alike("botocore.exceptions.HTTPClientError", kwargs={"error": KeyError()})) is None
+    assert transient(error_named("botocore.exceptions.HTTPClientError", kwargs={"error": KeyError()})) is None
 
 
 @pytest.mark.parametrize("library", ["openai", "anthropic"])
 def test_connection_errors_of_language_models(library: str) -> None:
     connection, timeout = f"{library}.APIConnectionError", f"{library}.APITimeoutError"
-    read = alike("httpx2.ReadTimeout")
-    assert transient(caused(alike(connection, "no"), alike("httpx.ConnectError"))) == UNSENT
-    assert transient(caused(alike(connection, "no"), alike("httpx.LocalProtocolError"))) is None
-    assert transient(alike(connection, "no")) == NETWORK
-    assert transient(caused(alike(timeout, "slow"), read)) == transient(read)
-    assert transient(caused(alike(timeout, "slow"), ValueError())) == TIMEOUT
-    assert transient(alike(timeout, "slow")) == TIMEOUT
+    read = error_named("httpx2.ReadTimeout")
+    assert transient(caused(error_named(connection, "no"), error_named("httpx.ConnectError"))) == UNSENT
+    assert transient(caused(error_named(connection, "no"), error_named("httpx.LocalProtocolError"))) is None
+    assert transient(error_named(connection, "no")) == NETWORK
+    assert transient(caused(error_named(timeout, "slow"), read)) == transient(read)
+    assert transient(caused(error_named(timeout, "slow"), ValueError())) == TIMEOUT
+    assert transient(error_named(timeout, "slow")) == TIMEOUT
 
 
 def test_a_cycle_of_errors_ends() -> None:
-    one, other = alike("urllib3.exceptions.MaxRetryError"), alike("urllib3.exceptions.ProxyError")
+    one, other = error_named("urllib3.exceptions.MaxRetryError"), error_named("urllib3.exceptions.ProxyError")
     one.reason, other.original_error = other, one  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
     assert transient(one) is None
-    cyclic = alike("sqlalchemy.exc.DBAPIError")
-    cyclic = alike("sqlalchemy.exc.StatementError", orig=cyclic)
+    cyclic = error_named("sqlalchemy.exc.DBAPIError")
+    cyclic = error_named("sqlalchemy.exc.StatementError", orig=cyclic)
     cyclic.orig = cyclic  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
     assert transient(cyclic) is None
-    connecting = alike("httpx.ConnectError")
+    connecting = error_named("httpx.ConnectError")
     connecting.__cause__ = connecting
     assert transient(connecting) == UNSENT
 
 
 def test_an_inner_base_exception_is_not_transient() -> None:
-    assert transient(alike("sqlalchemy.exc.DBAPIError", orig=KeyboardInterrupt())) is None
+    assert transient(error_named("sqlalchemy.exc.DBAPIError", orig=KeyboardInterrupt())) is None
 
 
 # ------------------------------------------------------------------------- OSErrors
@@ -189,9 +192,9 @@ def test_an_inner_base_exception_is_not_transient() -> None:
 
 def test_an_error_of_sending_by_errno() -> None:
     name = "aiohttp.client_exceptions.ClientOSError"
-    assert transient(alike(name, errno.EPIPE, "broken pipe", base=OSError)) == NETWORK
-    assert transient(alike(name, errno.ENOENT, "a file that was to be sent", base=OSError)) is None
-    assert transient(alike(name, base=OSError)) == NETWORK
+    assert transient(error_named(name, errno.EPIPE, "broken pipe", base=OSError)) == NETWORK
+    assert transient(error_named(name, errno.ENOENT, "a file that was to be sent", base=OSError)) is None
+    assert transient(error_named(name, base=OSError)) == NETWORK
 
 
 @pytest.mark.parametrize(
@@ -242,7 +245,7 @@ def test_errors_of_several_addresses_of_anyio() -> None:
 def test_errors_of_language_models(
     library: str, status: int, headers: dict[str, str], words: dict[str, Any], expected: Verdict | None
 ) -> None:
-    error = alike(f"{library}.APIError", status_code=status, response=Thing(headers=headers), **words)
+    error = error_named(f"{library}.APIError", status_code=status, response=Thing(headers=headers), **words)
     assert transient(error) == expected
 
 
@@ -264,37 +267,37 @@ def test_errors_of_language_models(
 )
 def test_texts_of_libpq(text: str, expected: Verdict | None) -> None:
     for name in ("psycopg.OperationalError", "psycopg2.OperationalError"):
-        assert transient(alike(name, text)) == expected
+        assert transient(error_named(name, text)) == expected
 
 
 @pytest.mark.parametrize(("code", "expected"), [("40001", CONFLICT), ("53300", FULL), ("42601", None)])
 def test_sqlstates(code: str, expected: Verdict | None) -> None:
     for error in (
-        alike("psycopg.OperationalError", "Connection refused", sqlstate=code),
-        alike("psycopg2.OperationalError", "Connection refused", pgcode=code),
-        alike("psycopg.InternalError", base=named("psycopg.Error"), sqlstate=code),
-        alike("asyncpg.exceptions._base.PostgresError", sqlstate=code),
-        alike("sqlalchemy.dialects.postgresql.asyncpg.AsyncAdapt_asyncpg_dbapi.Error", sqlstate=code),
+        error_named("psycopg.OperationalError", "Connection refused", sqlstate=code),
+        error_named("psycopg2.OperationalError", "Connection refused", pgcode=code),
+        error_named("psycopg.InternalError", base=class_named("psycopg.Error"), sqlstate=code),
+        error_named("asyncpg.exceptions._base.PostgresError", sqlstate=code),
+        error_named("sqlalchemy.dialects.postgresql.asyncpg.AsyncAdapt_asyncpg_dbapi.Error", sqlstate=code),
     ):
         assert transient(error) == expected
-        assert transient(alike("sqlalchemy.exc.StatementError", orig=error)) == expected
-    assert transient(alike("psycopg.Error")) is None
+        assert transient(error_named("sqlalchemy.exc.StatementError", orig=error)) == expected
+    assert transient(error_named("psycopg.Error")) is None
 
 
 def test_mysql() -> None:
     for name in ("pymysql.err.MySQLError", "MySQLdb._exceptions.MySQLError"):
-        assert transient(alike(name, 1213, "Deadlock found")) == CONFLICT
-        assert transient(alike(name, 2013, "Lost connection")) == NETWORK
-        assert transient(alike(name, 1045, "Access denied")) is None
-        assert transient(alike(name)) is None
+        assert transient(error_named(name, 1213, "Deadlock found")) == CONFLICT
+        assert transient(error_named(name, 2013, "Lost connection")) == NETWORK
+        assert transient(error_named(name, 1045, "Access denied")) is None
+        assert transient(error_named(name)) is None
 
 
 def test_sqlalchemy_invalidated_connections() -> None:
     name = "sqlalchemy.exc.StatementError"
-    assert transient(alike(name, orig=ValueError(), connection_invalidated=True)) == NETWORK
-    assert transient(alike(name, orig=REFUSED, connection_invalidated=True)) == UNSENT
-    assert transient(alike(name, orig=ValueError(), connection_invalidated=False)) is None
-    assert transient(alike(name, orig=None)) is None
+    assert transient(error_named(name, orig=ValueError(), connection_invalidated=True)) == NETWORK
+    assert transient(error_named(name, orig=REFUSED, connection_invalidated=True)) == UNSENT
+    assert transient(error_named(name, orig=ValueError(), connection_invalidated=False)) is None
+    assert transient(error_named(name, orig=None)) is None
 
 
 @pytest.mark.parametrize(
@@ -309,23 +312,24 @@ def test_sqlalchemy_invalidated_connections() -> None:
     ],
 )
 def test_redis(text: str, expected: Verdict | None) -> None:
-    connection = named("redis.exceptions.ConnectionError")
+    connection = class_named("redis.exceptions.ConnectionError")
     assert transient(connection(text)) == expected
-    assert transient(named("redis.exceptions.AuthenticationError", connection)(text)) is None
+    assert transient(class_named("redis.exceptions.AuthenticationError", connection)(text)) is None
 
 
 def test_redis_timeouts() -> None:
     assert (
-        transient(alike("redis.exceptions.TimeoutError", "Timeout connecting to server")) == CONNECT_TIMEOUT
+        transient(error_named("redis.exceptions.TimeoutError", "Timeout connecting to server"))
+        == CONNECT_TIMEOUT
     )
-    assert transient(alike("redis.exceptions.TimeoutError", "Timeout reading from socket")) == TIMEOUT
+    assert transient(error_named("redis.exceptions.TimeoutError", "Timeout reading from socket")) == TIMEOUT
 
 
 # ---------------------------------------------------------------------- gRPC, AWS, Kafka
 
 
 def grpc_error(code: str, details: str | None = "so it is", metadata: Any = None) -> Exception:
-    return alike(
+    return error_named(
         "grpc.RpcError",
         code=lambda: Thing(name=code),
         details=lambda: details,
@@ -346,7 +350,7 @@ def grpc_error(code: str, details: str | None = "so it is", metadata: Any = None
         (grpc_error("ABORTED", metadata=(("grpc-retry-pushback-ms", "soon"),)), None),
         (grpc_error("INTERNAL", metadata=(("grpc-retry-pushback-ms", "250"),)), None),
         (grpc_error("CANCELLED"), None),
-        (alike("grpc.RpcError"), None),
+        (error_named("grpc.RpcError"), None),
     ],
 )
 def test_grpc(error: Exception, expected: Verdict | None) -> None:
@@ -355,7 +359,7 @@ def test_grpc(error: Exception, expected: Verdict | None) -> None:
 
 def aws_error(code: str, status: int | None, **headers: str) -> Exception:
     metadata = None if status is None else {"HTTPStatusCode": status, "HTTPHeaders": headers}
-    return alike(
+    return error_named(
         "botocore.exceptions.ClientError", response={"Error": {"Code": code}, "ResponseMetadata": metadata}
     )
 
@@ -370,7 +374,7 @@ def aws_error(code: str, status: int | None, **headers: str) -> Exception:
         (aws_error("Whatever", 429, **{"retry-after": "2"}), after(RATE_LIMIT, 2)),
         (aws_error("AccessDenied", 403), None),
         (aws_error("Whatever", 501), None),
-        (alike("botocore.exceptions.ClientError", response={}), None),
+        (error_named("botocore.exceptions.ClientError", response={}), None),
     ],
 )
 def test_aws(error: Exception, expected: Verdict | None) -> None:
@@ -379,14 +383,14 @@ def test_aws(error: Exception, expected: Verdict | None) -> None:
 
 def test_kafka() -> None:
     for library in ("kafka", "aiokafka"):
-        assert transient(alike(f"{library}.errors.KafkaError", retriable=True)) == BUSY
-        assert transient(alike(f"{library}.errors.KafkaError", retriable=False)) is None
-        assert transient(alike(f"{library}.errors.Cancelled", retriable=True)) is None
+        assert transient(error_named(f"{library}.errors.KafkaError", retriable=True)) == BUSY
+        assert transient(error_named(f"{library}.errors.KafkaError", retriable=False)) is None
+        assert transient(error_named(f"{library}.errors.Cancelled", retriable=True)) is None
 
 
 def confluent(name: str, *, fatal: bool = False, retriable: bool = False) -> Exception:
     inside = Thing(name=lambda: name, fatal=lambda: fatal, retriable=lambda: retriable)
-    return alike("cimpl.KafkaException", inside)
+    return error_named("cimpl.KafkaException", inside)
 
 
 def test_confluent_kafka() -> None:

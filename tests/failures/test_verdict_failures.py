@@ -161,7 +161,7 @@ def test_only_errors_of_the_other_side_count(on: Any) -> None:
     [
         ((), ValueError, r"Gate on=\(\) is empty, so nothing would count: name an exception type"),
         ([], ValueError, r"Gate on=\[\] is empty"),
-        (5, TypeError, "Gate on=5: write an exception type or a rule, or name the number"),
+        (5, TypeError, "Gate on=5: write an exception type or a rule, or pass the number"),
         (0.5, TypeError, "Gate on=0.5: write"),
         (int, TypeError, "on=<class 'int'> is not an exception type"),
         (KeyboardInterrupt, ValueError, "on=KeyboardInterrupt"),

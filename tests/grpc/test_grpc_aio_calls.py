@@ -91,9 +91,9 @@ def test_the_call_object_of_a_fallback(remote: Server, shape: str) -> None:
         assert await read(call, shape) == b"x"
         assert (await call.code(), await call.details()) == (grpc.StatusCode.OK, "")
         assert not await call.debug_error_string()
-        said = [await call.initial_metadata(), await call.trailing_metadata()]
+        sent = [await call.initial_metadata(), await call.trailing_metadata()]
         # In the first of these gRPC wraps a plain response in a call of its own, which returns None.
-        assert said == [None if shape == "unary" else grpc.aio.Metadata()] * 2
+        assert sent == [None if shape == "unary" else grpc.aio.Metadata()] * 2
         assert (call.done(), call.cancelled(), call.cancel()) == (True, False, False)
 
     value = b"x" if shape in ONE else [b"x"]

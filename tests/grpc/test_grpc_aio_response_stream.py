@@ -12,7 +12,7 @@ import pytest
 from redouble import Bulkhead, CircuitBreaker, Fallback, Layer
 from redouble.errors import CircuitOpen
 from tests.support.grpc.calls import achannel_of, request_of, retry, stub_of, until
-from tests.support.grpc.interceptors import bystanders
+from tests.support.grpc.interceptors import delegating_interceptors
 from tests.support.grpc.server import Call, Server
 
 STREAMS = pytest.mark.parametrize("shape", ["down", "both"])
@@ -31,7 +31,7 @@ def handed(remote: Server, shape: str, script: str, talk: Talk, policy: Layer | 
             return kept.result()
 
         known, metadata = remote.script(script)
-        async with achannel_of(remote, policy or retry(), before=bystanders(keeps)) as channel:
+        async with achannel_of(remote, policy or retry(), before=delegating_interceptors(keeps)) as channel:
             call = stub_of(channel, shape)(request_of(shape), metadata=metadata)
             await talk(await kept, known)
             del call

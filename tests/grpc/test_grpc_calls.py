@@ -7,7 +7,7 @@ import pytest
 
 from redouble import Retry
 from redouble.testing import virtual_time
-from tests.support.grpc.calls import ALL, attempts, dial, retry, seen_of
+from tests.support.grpc.calls import ALL, make_call, previous_attempts, retry, summary_of
 from tests.support.grpc.server import Server
 
 
@@ -41,8 +41,8 @@ def test_attempts_result_and_reason_of_a_call(
     options: dict[str, object],
     expected: tuple[bytes, str, int, str | None],
 ) -> None:
-    seen = dial(remote, colour, shape, script, retry(**options))
-    assert seen_of(seen) == expected
+    seen = make_call(remote, colour, shape, script, retry(**options))
+    assert summary_of(seen) == expected
 
 
 AGAIN = ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "ABORTED", "DEADLINE_EXCEEDED")
@@ -52,14 +52,16 @@ AGAIN = ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "ABORTED", "DEADLINE_EXCEEDED")
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] != "thread"])
 def test_codes_of_the_default_policy(remote: Server, colour: str, shape: str, code: str) -> None:
     with virtual_time():
-        seen = dial(remote, colour, shape, f"{code}, a OK")
-    assert seen_of(seen) == ((b"a", "OK", 2, None) if code in AGAIN else (b"", code, 1, "stopped"))
+        seen = make_call(remote, colour, shape, f"{code}, a OK")
+    assert summary_of(seen) == ((b"a", "OK", 2, None) if code in AGAIN else (b"", code, 1, "stopped"))
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 def test_each_attempt_sends_the_number_of_earlier_ones(remote: Server, colour: str, shape: str) -> None:
-    seen = dial(remote, colour, shape, "UNAVAILABLE, UNAVAILABLE, OK", retry(), metadata=(("own", "word"),))
-    assert attempts(seen) == [None, "1", "2"]
+    seen = make_call(
+        remote, colour, shape, "UNAVAILABLE, UNAVAILABLE, OK", retry(), metadata=(("own", "word"),)
+    )
+    assert previous_attempts(seen) == [None, "1", "2"]
     assert [attempt.metadata["own"] for attempt in seen.attempts] == ["word"] * 3
     whole = [b"one", b"two"] if shape in ("up", "both") else [b"one"]
     assert [attempt.requests for attempt in seen.attempts] == [whole] * 3
@@ -67,7 +69,7 @@ def test_each_attempt_sends_the_number_of_earlier_ones(remote: Server, colour: s
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 def test_the_error_is_the_one_of_the_last_attempt(remote: Server, colour: str, shape: str) -> None:
-    seen = dial(remote, colour, shape, "UNAVAILABLE, ABORTED", retry(attempts=2))
+    seen = make_call(remote, colour, shape, "UNAVAILABLE, ABORTED", retry(attempts=2))
     assert seen.error.details() == "as the script says"
     (note,) = seen.error.__notes__
     assert note.startswith("redouble: gave up after 2 attempts in")
@@ -77,5 +79,7 @@ def test_the_error_is_the_one_of_the_last_attempt(remote: Server, colour: str, s
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 def test_the_report_has_name_and_labels_of_the_policy(remote: Server, colour: str, shape: str) -> None:
-    seen = dial(remote, colour, shape, "UNAVAILABLE", Retry(attempts=1, name="echo", labels={"team": "a"}))
+    seen = make_call(
+        remote, colour, shape, "UNAVAILABLE", Retry(attempts=1, name="echo", labels={"team": "a"})
+    )
     assert (seen.report.name, seen.report.labels) == ("echo", {"team": "a"})

@@ -74,7 +74,7 @@ def test_cancelling_during_an_attempt_ends_it(remote: Server, colour: str, shape
     until(lambda: known.attempts)
     assert call.cancel()
     reader.join()
-    assert known.attempts[0].cut.wait(FOREVER)
+    assert known.attempts[0].ended.wait(FOREVER)
     assert_cancelled(colour, call, reader.error)
     assert len(known.attempts) == 1
 
@@ -172,7 +172,7 @@ def test_cancelling_a_stream_after_its_first_message(remote: Server, shape: str)
         next(call)
     assert call.code() is grpc.StatusCode.CANCELLED
     assert report_of(caught.value).reason == "committed"
-    assert known.attempts[0].cut.wait(FOREVER)
+    assert known.attempts[0].ended.wait(FOREVER)
 
 
 @pytest.mark.parametrize("when", ["during an attempt", "during a delay"])
@@ -200,7 +200,7 @@ def test_cancelling_an_async_call_or_its_task(remote: Server, shape: str, how: s
             assert await call.code() is grpc.StatusCode.CANCELLED
             assert await call.details() == "Locally cancelled by application!"
             assert (call.cancelled(), call.done(), call.cancel()) == (True, True, False)
-            await asyncio.to_thread(known.attempts[0].cut.wait, FOREVER)
+            await asyncio.to_thread(known.attempts[0].ended.wait, FOREVER)
             assert len(known.attempts) == 1
 
     asyncio.run(main())
@@ -218,7 +218,7 @@ def test_cancelling_an_async_stream_after_its_first_message(remote: Server, shap
                 await call.read()
             assert await call.code() is grpc.StatusCode.CANCELLED
             assert call.cancelled()
-            await asyncio.to_thread(known.attempts[0].cut.wait, FOREVER)
+            await asyncio.to_thread(known.attempts[0].ended.wait, FOREVER)
 
     asyncio.run(main())
 

@@ -23,12 +23,12 @@ STREAMS = pytest.mark.parametrize("shape", ["down", "both"])
 
 
 def begun(
-    remote: Server, colour: str, shape: str, script: str, policy: Layer, **said: Any
+    remote: Server, colour: str, shape: str, script: str, policy: Layer, **options: Any
 ) -> tuple[Any, Call]:
     call, metadata = remote.script(script)
     stub = stub_of(channel_of(remote, policy), shape)
     make = stub.future if colour == "future" else stub
-    return make(request_of(shape), metadata=metadata, **said), call
+    return make(request_of(shape), metadata=metadata, **options), call
 
 
 def read(colour: str, call: Any) -> None:
@@ -165,7 +165,7 @@ def test_a_callback_runs_at_the_end_of_a_stream(remote: Server, shape: str) -> N
     assert call.add_callback(over.set)
     assert next(call) == b"a"
     assert not over.is_set()
-    known.attempts[0].cut.set()
+    known.attempts[0].ended.set()
     assert list(call) == []
     assert over.wait(FOREVER)
 
@@ -201,7 +201,7 @@ def test_reading_after_the_deadline_cancels_the_running_attempt(remote: Server, 
     until(lambda: known.attempts)
     with redouble.deadline(0), pytest.raises(redouble.errors.DeadlineExceeded):
         next(call)
-    assert known.attempts[0].cut.wait(FOREVER)
+    assert known.attempts[0].ended.wait(FOREVER)
 
 
 class Watched:

@@ -24,7 +24,7 @@ from tests.support.grpc.calls import (
     SHAPES,
     achannel_of,
     channel_of,
-    dial,
+    make_call,
     report_of,
     request_of,
     retry,
@@ -76,7 +76,7 @@ def test_an_unreferenced_stream_is_cancelled(remote: Server, shape: str, read: i
         next(stream)
     del stream
     gc.collect()
-    assert known.attempts[0].cut.wait(FOREVER)
+    assert known.attempts[0].ended.wait(FOREVER)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -142,10 +142,10 @@ def never_retrieved(main: Callable[[], Coroutine[Any, Any, None]]) -> list[Any]:
     """Run ``main``, and return asyncio's messages about errors that were never retrieved."""
     trouble: list[dict[str, Any]] = []
     with asyncio.Runner() as runner:
-        runner.get_loop().set_exception_handler(lambda _, said: trouble.append(said))
+        runner.get_loop().set_exception_handler(lambda _, context: trouble.append(context))
         runner.run(main())
         gc.collect()
-    return [said for said in trouble if "never retrieved" in said["message"]]
+    return [context for context in trouble if "never retrieved" in context["message"]]
 
 
 # ------------------------------------------------------------------ closed channels
@@ -202,8 +202,8 @@ def test_closing_an_async_channel_during_a_delay_cancels_the_call(remote: Server
 @pytest.mark.parametrize("shape", SHAPES)
 def test_blocking_code_inside_a_running_loop(remote: Server, shape: str) -> None:
     async def main() -> None:
-        seen = dial(remote, "sync", shape, "UNAVAILABLE, a OK", retry())
-        assert (seen.got, len(seen.attempts)) == ([b"a"], 2)
+        seen = make_call(remote, "sync", shape, "UNAVAILABLE, a OK", retry())
+        assert (seen.messages, len(seen.attempts)) == ([b"a"], 2)
 
     asyncio.run(main())
 
@@ -211,5 +211,5 @@ def test_blocking_code_inside_a_running_loop(remote: Server, shape: str) -> None
 def test_no_thread_is_left_behind_by_streams(remote: Server) -> None:
     policy = Bulkhead(4) | retry(attempt_timeout=FOREVER, attempts=2)
     for script in ("a b OK", "UNAVAILABLE", "NOT_FOUND"):
-        dial(remote, "sync", "down", script, policy)
+        make_call(remote, "sync", "down", script, policy)
     until(lambda: not [thread for thread in enumerate_threads() if type(thread).__name__ == "Timer"])

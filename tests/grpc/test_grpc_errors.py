@@ -13,8 +13,8 @@ import redouble.grpc
 from redouble import Layer, errors
 from redouble._engine.report import stamp_of
 from redouble.grpc._finished_call import KINDS, SYNC
-from tests.support.grpc.calls import ALL, ONE, base, dial, report_of, retry, stub_of
-from tests.support.grpc.interceptors import Bystander
+from tests.support.grpc.calls import ALL, ONE, make_call, report_of, retry, shared_channel, stub_of
+from tests.support.grpc.interceptors import DelegatingInterceptor
 from tests.support.grpc.server import Server
 
 CODE = grpc.StatusCode
@@ -23,7 +23,7 @@ UNARY = [(colour, shape) for colour, shape in ALL if shape in ONE]
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 def test_an_error_that_wraps_the_last_one_has_its_code(remote: Server, colour: str, shape: str) -> None:
-    seen = dial(remote, colour, shape, "head @7 UNAVAILABLE", retry(attempts=2, wrap=True))
+    seen = make_call(remote, colour, shape, "head @7 UNAVAILABLE", retry(attempts=2, wrap=True))
     error = seen.error
     faces = errors.AttemptsExhausted, grpc.RpcError, grpc.aio.AioRpcError
     assert [isinstance(error, face) for face in faces] == [True, True, colour == "aio"]
@@ -41,7 +41,7 @@ def test_an_error_that_wraps_the_last_one_has_its_code(remote: Server, colour: s
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 def test_a_pickled_error_is_an_error_of_redouble_alone(remote: Server, colour: str, shape: str) -> None:
-    seen = dial(remote, colour, shape, "UNAVAILABLE", retry(attempts=2, wrap=True))
+    seen = make_call(remote, colour, shape, "UNAVAILABLE", retry(attempts=2, wrap=True))
     copy = pickle.loads(pickle.dumps(seen.error))
     assert type(copy) is errors.AttemptsExhausted
     assert str(copy) == str(seen.error)
@@ -51,7 +51,7 @@ def test_a_pickled_error_is_an_error_of_redouble_alone(remote: Server, colour: s
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 def test_a_call_without_time_has_the_code_deadline_exceeded(remote: Server, colour: str, shape: str) -> None:
     """No attempt was made, so its metadata are empty."""
-    error = dial(remote, colour, shape, "a OK", retry(), timeout=0).error
+    error = make_call(remote, colour, shape, "a OK", retry(), timeout=0).error
     assert issubclass(type(error), errors.DeadlineExceeded)
     assert (error.code(), dict(error.initial_metadata()), dict(error.trailing_metadata())) == (
         CODE.DEADLINE_EXCEEDED,
@@ -62,9 +62,9 @@ def test_a_call_without_time_has_the_code_deadline_exceeded(remote: Server, colo
 
 @pytest.mark.parametrize(("colour", "shape"), UNARY)
 def test_until_may_reject_a_response(remote: Server, colour: str, shape: str) -> None:
-    seen = dial(remote, colour, shape, "a OK, b OK, c OK", retry(until=b"b".__eq__))
-    assert (seen.got, len(seen.attempts)) == ([b"b"], 2)
-    seen = dial(remote, colour, shape, "a OK", retry(attempts=3, until=b"b".__eq__))
+    seen = make_call(remote, colour, shape, "a OK, b OK, c OK", retry(until=b"b".__eq__))
+    assert (seen.messages, len(seen.attempts)) == ([b"b"], 2)
+    seen = make_call(remote, colour, shape, "a OK", retry(attempts=3, until=b"b".__eq__))
     assert isinstance(seen.error, errors.NotAccepted)
     assert (seen.code, seen.reason, len(seen.attempts)) == ("UNKNOWN", "attempts", 3)
 
@@ -76,7 +76,7 @@ def test_an_error_of_a_rule_is_raised_unchanged(remote: Server, colour: str, sha
     def rule(_: Exception) -> bool:
         raise ZeroDivisionError
 
-    seen = dial(remote, colour, shape, "UNAVAILABLE", retry(on=rule))
+    seen = make_call(remote, colour, shape, "UNAVAILABLE", retry(on=rule))
     assert type(seen.error) is ZeroDivisionError
     assert isinstance(seen.error.__context__, grpc.RpcError)
 
@@ -119,8 +119,8 @@ def test_a_layer_that_ignores_the_veto_gets_an_error(
     remote: Server, colour: str, shape: str, script: str, expected: tuple[bytes, int, str | None]
 ) -> None:
     layer = Twice()
-    seen = dial(remote, colour, shape, script, layer)
-    assert (b"".join(seen.got), len(seen.attempts), seen.reason) == expected
+    seen = make_call(remote, colour, shape, script, layer)
+    assert (b"".join(seen.messages), len(seen.attempts), seen.reason) == expected
     assert report_of(layer.first).reason == "stopped"
     assert pickle.loads(pickle.dumps(stamp_of(layer.first))).reason == "stopped"
     if seen.error is not None:
@@ -147,12 +147,12 @@ def test_an_error_that_cannot_be_stamped_is_guarded(remote: Server) -> None:
     """It comes from another interceptor; the veto applies when the next attempt begins."""
     calls: list[object] = []
 
-    def fails(*said: object) -> object:
-        calls.append(said)
+    def fails(*arguments: object) -> object:
+        calls.append(arguments)
         raise Bare
 
     ours = redouble.grpc.interceptors(retry(on=Exception, attempts=3))
-    channel = grpc.intercept_channel(base(remote.target), *ours, Bystander(fails))
+    channel = grpc.intercept_channel(shared_channel(remote.target), *ours, DelegatingInterceptor(fails))
     with pytest.raises(Bare):
         stub_of(channel, "unary")(b"one")
     assert len(calls) == 3

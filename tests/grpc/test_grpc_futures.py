@@ -19,11 +19,11 @@ FOREVER = 3600.0
 
 
 def begun(
-    remote: Server, shape: str, script: str, policy: Layer | None = None, **said: Any
+    remote: Server, shape: str, script: str, policy: Layer | None = None, **options: Any
 ) -> tuple[Any, Call]:
     known, metadata = remote.script(script)
     stub = stub_of(channel_of(remote, retry() if policy is None else policy), shape)
-    return stub.future(request_of(shape), metadata=metadata, **said), known
+    return stub.future(request_of(shape), metadata=metadata, **options), known
 
 
 @UP
@@ -69,7 +69,7 @@ def test_the_methods_of_a_running_future(remote: Server, shape: str) -> None:
         True,
     )
     until(lambda: known.attempts)
-    known.attempts[0].cut.set()
+    known.attempts[0].ended.set()
     assert future.result() == b"ok"
 
 
@@ -88,7 +88,7 @@ def test_each_callback_is_called_once(remote: Server, shape: str) -> None:
     assert future.add_callback(recorder("callback"))
     assert future.add_callback(over.set)
     until(lambda: known.attempts)
-    known.attempts[0].cut.set()
+    known.attempts[0].ended.set()
     assert over.wait(FOREVER)
     assert [name for name, _ in called] == ["done", "callback"]
     assert get_ident() not in [ident for _, ident in called]
@@ -128,7 +128,7 @@ def test_a_future_keeps_the_deadline_of_its_context(remote: Server, shape: str) 
     with redouble.deadline(60):
         future, known = begun(remote, shape, "a OK")
     assert future.result() == b"a"
-    assert known.attempts[0].left < 61
+    assert known.attempts[0].time_remaining < 61
 
 
 class Ended(BaseException):
@@ -147,5 +147,5 @@ class Ends(Layer):
 
 def test_a_base_exception_in_the_thread_fails_the_future(remote: Server) -> None:
     future, _ = begun(remote, "unary", "a OK", Ends())
-    with pytest.raises(redouble.errors.Stopped, match="was ended"):
+    with pytest.raises(redouble.errors.Stopped, match="ended without a result"):
         future.result()

@@ -10,7 +10,7 @@ import pytest
 
 import redouble.grpc
 from redouble import Retry
-from tests.support.grpc.calls import achannel_of, base, channel_of, retry, stub_of
+from tests.support.grpc.calls import achannel_of, channel_of, retry, shared_channel, stub_of
 from tests.support.grpc.server import Server
 
 ONE_MESSAGE = pytest.mark.parametrize("message", [b"12", bytearray(b"12"), "12"])
@@ -78,7 +78,7 @@ def test_interceptors_of_the_other_colour_raise(remote: Server) -> None:
     other: Any = redouble.grpc.aio_interceptors()
     for wrong in ([blocking], other):
         with pytest.raises(TypeError, match=r"^interceptor must be grpc\.UnaryUnaryClientInterceptor or"):
-            grpc.intercept_channel(base(remote.target), *wrong)
+            grpc.intercept_channel(shared_channel(remote.target), *wrong)
     says = r"^Interceptor <redouble\.grpc\.interceptors\(\) for grpc, not grpc\.aio> must be UnaryUnary"
     with pytest.raises(ValueError, match=says):
         asyncio.run(opened(remote, blocking))

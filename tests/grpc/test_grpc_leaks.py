@@ -10,7 +10,16 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.support.grpc.calls import ALL, base, channel_of, dial, report_of, request_of, retry, stub_of
+from tests.support.grpc.calls import (
+    ALL,
+    channel_of,
+    make_call,
+    report_of,
+    request_of,
+    retry,
+    shared_channel,
+    stub_of,
+)
 from tests.support.grpc.server import Server
 
 
@@ -26,7 +35,7 @@ def another() -> Generator[tuple[Server, Any]]:
         yield remote, running
     finally:
         running.stop(None).wait()
-        base.cache_clear()
+        shared_channel.cache_clear()
         pool.shutdown()
 
 
@@ -44,14 +53,14 @@ def test_a_server_that_stops_during_a_stream_ends_it(shape: str) -> None:
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 def test_a_refused_connection_is_retried(colour: str, shape: str) -> None:
-    seen = dial(Server("127.0.0.1:1"), colour, shape, "a OK", retry(attempts=2))
+    seen = make_call(Server("127.0.0.1:1"), colour, shape, "a OK", retry(attempts=2))
     assert (seen.code, seen.reason, seen.report.attempts) == ("UNAVAILABLE", "attempts", 2)
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 def test_waiting_for_a_server_ends_at_the_deadline(colour: str, shape: str) -> None:
     """With ``wait_for_ready`` there is one attempt, which lasts until then."""
-    seen = dial(
+    seen = make_call(
         Server("127.0.0.1:1"), colour, shape, "a OK", retry(attempts=9), wait_for_ready=True, timeout=0.1
     )
-    assert (seen.code, seen.report.attempts, seen.got) == ("DEADLINE_EXCEEDED", 1, [])
+    assert (seen.code, seen.report.attempts, seen.messages) == ("DEADLINE_EXCEEDED", 1, [])

@@ -18,14 +18,14 @@ from tests.support.grpc.calls import (
     ONE,
     SHAPES,
     achannel_of,
-    base,
     report_of,
     request_of,
     retry,
+    shared_channel,
     stub_of,
     until,
 )
-from tests.support.grpc.interceptors import Bystander, bystanders
+from tests.support.grpc.interceptors import DelegatingInterceptor, delegating_interceptors
 from tests.support.grpc.server import Server
 
 
@@ -44,30 +44,37 @@ class Adding:
         self.name = name
         self.calls: list[Any] = []
 
-    def details(self, said: Any) -> Details:
-        return Details(said.method, said.timeout, [*(said.metadata or ()), ("by", self.name)])
+    def details(self, call_details: Any) -> Details:
+        return Details(
+            call_details.method, call_details.timeout, [*(call_details.metadata or ()), ("by", self.name)]
+        )
 
-    def does(self, continuation: Any, said: Any, request: Any) -> Any:
-        self.calls.append(continuation(self.details(said), request))
+    def does(self, continuation: Any, call_details: Any, request: Any) -> Any:
+        self.calls.append(continuation(self.details(call_details), request))
         return self.calls[-1]
 
-    async def adoes(self, continuation: Any, said: Any, request: Any) -> Any:
-        details = said._replace(metadata=self.details(said).metadata)
+    async def adoes(self, continuation: Any, call_details: Any, request: Any) -> Any:
+        details = call_details._replace(metadata=self.details(call_details).metadata)
         self.calls.append(await continuation(details, request))
         return self.calls[-1]
 
 
 def stub_between(remote: Server, shape: str, before: Adding, behind: Adding) -> Any:
     ours = redouble.grpc.interceptors(retry(attempts=3))
-    channel = base(remote.target)
+    channel = shared_channel(remote.target)
     return stub_of(
-        grpc.intercept_channel(channel, Bystander(before.does), *ours, Bystander(behind.does)), shape
+        grpc.intercept_channel(
+            channel, DelegatingInterceptor(before.does), *ours, DelegatingInterceptor(behind.does)
+        ),
+        shape,
     )
 
 
 def stub_before(remote: Server, shape: str, behind: Any, **options: Any) -> Any:
     ours = redouble.grpc.interceptors(retry(**options))
-    return stub_of(grpc.intercept_channel(base(remote.target), *ours, Bystander(behind)), shape)
+    return stub_of(
+        grpc.intercept_channel(shared_channel(remote.target), *ours, DelegatingInterceptor(behind)), shape
+    )
 
 
 def read(call: Any, shape: str) -> Any:
@@ -116,7 +123,10 @@ def test_interceptors_before_and_behind_in_async_code(remote: Server, shape: str
     async def main() -> None:
         before, behind = Adding("before"), Adding("behind")
         known, metadata = remote.script(script)
-        others = {"before": bystanders(before.adoes), "behind": bystanders(behind.adoes)}
+        others = {
+            "before": delegating_interceptors(before.adoes),
+            "after": delegating_interceptors(behind.adoes),
+        }
         async with achannel_of(remote, retry(attempts=3), **others) as channel:
             call = stub_of(channel, shape)(request_of(shape), metadata=metadata)
             if script == "UNAVAILABLE":
@@ -137,7 +147,7 @@ def test_interceptors_before_and_behind_in_async_code(remote: Server, shape: str
 def test_attempts_of_two_redouble_interceptors_multiply(remote: Server, shape: str) -> None:
     known, metadata = remote.script("UNAVAILABLE")
     twice, thrice = (redouble.grpc.interceptors(retry(attempts=count)) for count in (2, 3))
-    stub = stub_of(grpc.intercept_channel(base(remote.target), *thrice, *twice), shape)
+    stub = stub_of(grpc.intercept_channel(shared_channel(remote.target), *thrice, *twice), shape)
     with pytest.raises(grpc.RpcError):
         read(stub(request_of(shape), metadata=metadata), shape)
     # The inner one receives the requests as an iterator, which cannot be resent.
@@ -155,9 +165,9 @@ def test_an_interceptor_behind_may_return_a_plain_iterator(remote: Server) -> No
 def test_an_rpc_that_an_interceptor_starts_too_late_is_cancelled(remote: Server) -> None:
     """The attempt has timed out before the interceptor starts the RPC."""
 
-    def does(continuation: Any, said: Any, request: Any) -> Any:
+    def does(continuation: Any, call_details: Any, request: Any) -> Any:
         until(lambda: not any(isinstance(thread, Timer) for thread in enumerate_threads()))
-        calls.append(continuation(said, request))
+        calls.append(continuation(call_details, request))
         return calls[0]
 
     calls: list[Any] = []
@@ -166,7 +176,7 @@ def test_an_rpc_that_an_interceptor_starts_too_late_is_cancelled(remote: Server)
         attempt_timeout=0.01, attempts=1
     )  # a gate, so that no attempt starts before the stream is read
     channel = grpc.intercept_channel(
-        base(remote.target), *redouble.grpc.interceptors(policy), Bystander(does)
+        shared_channel(remote.target), *redouble.grpc.interceptors(policy), DelegatingInterceptor(does)
     )
     with pytest.raises(errors.AttemptTimeout):
         next(stub_of(channel, "down")(b"one", metadata=metadata))
@@ -209,10 +219,10 @@ def test_initial_metadata_of_a_failed_attempt_come_from_the_next_one(remote: Ser
             over.wait()
             return (("head", "old"),)
 
-    def does(continuation: Any, said: Any, request: Any) -> Any:
+    def does(continuation: Any, call_details: Any, request: Any) -> Any:
         if not asked.is_set():
             return Headed()
-        call = continuation(said, request)
+        call = continuation(call_details, request)
         over.set()
         return call
 

@@ -32,11 +32,11 @@ from tests.support.grpc.calls import (
     SHAPES,
     achannel_of,
     channel_of,
-    dial,
+    make_call,
     request_of,
     retry,
-    seen_of,
     stub_of,
+    summary_of,
 )
 from tests.support.grpc.server import Server
 
@@ -60,15 +60,15 @@ def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 def test_any_layer_or_pipeline_is_accepted(remote: Server, colour: str, shape: str, policy: Layer) -> None:
-    assert seen_of(dial(remote, colour, shape, "UNAVAILABLE, a OK", policy))[:3] == (b"a", "OK", 2)
-    seen = dial(remote, colour, shape, "UNAVAILABLE", policy)
+    assert summary_of(make_call(remote, colour, shape, "UNAVAILABLE, a OK", policy))[:3] == (b"a", "OK", 2)
+    seen = make_call(remote, colour, shape, "UNAVAILABLE", policy)
     assert (seen.code, len(seen.attempts), seen.error.details()) == ("UNAVAILABLE", 2, "as the script says")
 
 
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[1] in ONE])
 def test_the_value_of_a_fallback_is_the_response(remote: Server, colour: str, shape: str) -> None:
     policy = Fallback(value=b"x", on=grpc.RpcError) | retry(attempts=2)
-    assert seen_of(dial(remote, colour, shape, "UNAVAILABLE", policy)) == (b"x", "OK", 2, None)
+    assert summary_of(make_call(remote, colour, shape, "UNAVAILABLE", policy)) == (b"x", "OK", 2, None)
 
 
 @pytest.mark.parametrize("shape", ONE)
@@ -107,16 +107,16 @@ def test_the_call_object_is_that_of_the_last_attempt(remote: Server, shape: str)
 def test_an_open_breaker_rejects_before_anything_is_sent(remote: Server, colour: str, shape: str) -> None:
     breaker = CircuitBreaker(failures=2)
     policy = breaker | retry(attempts=1)
-    assert dial(remote, colour, shape, "UNAVAILABLE", policy).code == "UNAVAILABLE"
-    assert dial(remote, colour, shape, "UNAVAILABLE", policy).code == "UNAVAILABLE"
-    seen = dial(remote, colour, shape, "a OK", policy)
+    assert make_call(remote, colour, shape, "UNAVAILABLE", policy).code == "UNAVAILABLE"
+    assert make_call(remote, colour, shape, "UNAVAILABLE", policy).code == "UNAVAILABLE"
+    seen = make_call(remote, colour, shape, "a OK", policy)
     assert (type(seen.error), seen.attempts) == (CircuitOpen, [])
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 def test_a_breaker_inside_admits_each_attempt(remote: Server, colour: str, shape: str) -> None:
     breaker = CircuitBreaker(failures=2)
-    seen = dial(remote, colour, shape, "UNAVAILABLE", retry(attempts=3) | breaker)
+    seen = make_call(remote, colour, shape, "UNAVAILABLE", retry(attempts=3) | breaker)
     assert (type(seen.error), len(seen.attempts)) == (CircuitOpen, 2)
 
 
@@ -124,9 +124,9 @@ def test_a_breaker_inside_admits_each_attempt(remote: Server, colour: str, shape
 def test_a_bulkhead_gets_its_slot_back_after_each_call(remote: Server, colour: str, shape: str) -> None:
     bulkhead = Bulkhead(1, wait=0)
     for script in ("a OK", "NOT_FOUND", "a OK"):
-        dial(remote, colour, shape, script, bulkhead | retry())
+        make_call(remote, colour, shape, script, bulkhead | retry())
     with bulkhead:
-        assert type(dial(remote, colour, shape, "a OK", bulkhead | retry()).error) is BulkheadFull
+        assert type(make_call(remote, colour, shape, "a OK", bulkhead | retry()).error) is BulkheadFull
 
 
 # -------------------------------------------------------------------------- throttling
@@ -136,11 +136,19 @@ def test_a_bulkhead_gets_its_slot_back_after_each_call(remote: Server, colour: s
 def test_tokens_are_shared_by_all_calls_of_a_policy(remote: Server, colour: str, shape: str) -> None:
     bucket = TokenBucket.grpc(4, 0.5)
     policy = retry(budget=bucket)
-    assert seen_of(dial(remote, colour, shape, "UNAVAILABLE, a OK", policy)) == (b"a", "OK", 2, None)
+    assert summary_of(make_call(remote, colour, shape, "UNAVAILABLE, a OK", policy)) == (b"a", "OK", 2, None)
     assert bucket.snapshot()["tokens"] == 3.5
-    assert seen_of(dial(remote, colour, shape, "NOT_FOUND", policy))[1:] == ("NOT_FOUND", 1, "stopped")
+    assert summary_of(make_call(remote, colour, shape, "NOT_FOUND", policy))[1:] == (
+        "NOT_FOUND",
+        1,
+        "stopped",
+    )
     assert bucket.snapshot()["tokens"] == 3.5
-    assert seen_of(dial(remote, colour, shape, "UNAVAILABLE", policy))[1:] == ("UNAVAILABLE", 2, "budget")
+    assert summary_of(make_call(remote, colour, shape, "UNAVAILABLE", policy))[1:] == (
+        "UNAVAILABLE",
+        2,
+        "budget",
+    )
     assert bucket.snapshot()["tokens"] == 1.5
 
 
@@ -164,7 +172,7 @@ def load(**options: object) -> None:
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 def test_a_policy_may_be_given_by_name(remote: Server, colour: str, shape: str) -> None:
     load(attempts=2)
-    seen = dial(remote, colour, shape, "UNAVAILABLE", policies("orders"))
+    seen = make_call(remote, colour, shape, "UNAVAILABLE", policies("orders"))
     assert (seen.code, len(seen.attempts), seen.report.name) == ("UNAVAILABLE", 2, "orders")
 
 
@@ -233,9 +241,9 @@ def test_a_wrong_policy_raises_at_once(make: Any, policy: Any, error: type[Excep
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] in ("sync", "aio")])
 def test_no_retries_and_attempts_of_the_testing_module_apply(remote: Server, colour: str, shape: str) -> None:
     with no_retries():
-        assert len(dial(remote, colour, shape, "UNAVAILABLE", retry()).attempts) == 1
+        assert len(make_call(remote, colour, shape, "UNAVAILABLE", retry()).attempts) == 1
     with attempts(2):
-        assert len(dial(remote, colour, shape, "UNAVAILABLE", retry()).attempts) == 2
+        assert len(make_call(remote, colour, shape, "UNAVAILABLE", retry()).attempts) == 2
 
 
 def test_the_cancellable_clock_is_the_system_clock() -> None:

@@ -12,8 +12,8 @@ import grpc
 import pytest
 
 import redouble.grpc
-from tests.support.grpc.calls import ALL, achannel_of, base, dial, retry, seen_of, stub_of
-from tests.support.grpc.interceptors import Bystander, bystanders
+from tests.support.grpc.calls import ALL, achannel_of, make_call, retry, shared_channel, stub_of, summary_of
+from tests.support.grpc.interceptors import DelegatingInterceptor, delegating_interceptors
 from tests.support.grpc.server import Server
 
 UP = [(colour, shape) for colour, shape in ALL if shape in ("up", "both")]
@@ -56,16 +56,16 @@ async def aonce() -> AsyncIterator[bytes]:
 )
 @pytest.mark.parametrize(("colour", "shape"), UP)
 def test_iterable_requests_are_resent(remote: Server, colour: str, shape: str, requests: Any) -> None:
-    seen = dial(remote, colour, shape, "UNAVAILABLE, UNAVAILABLE, a OK", retry(), requests=requests)
-    assert seen_of(seen) == (b"a", "OK", 3, None)
+    seen = make_call(remote, colour, shape, "UNAVAILABLE, UNAVAILABLE, a OK", retry(), requests=requests)
+    assert summary_of(seen) == (b"a", "OK", 3, None)
     assert [attempt.requests for attempt in seen.attempts] == [WHOLE] * 3
 
 
 @pytest.mark.parametrize(("colour", "shape"), AIO)
 def test_async_iterable_requests_are_resent(remote: Server, colour: str, shape: str) -> None:
     requests: Any = AsyncReiterable()
-    seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", retry(), requests=requests)
-    assert seen_of(seen) == (b"a", "OK", 2, None)
+    seen = make_call(remote, colour, shape, "UNAVAILABLE, a OK", retry(), requests=requests)
+    assert summary_of(seen) == (b"a", "OK", 2, None)
     assert [attempt.requests for attempt in seen.attempts] == [WHOLE] * 2
 
 
@@ -76,28 +76,28 @@ def test_an_iterator_that_was_read_is_not_resent(
     remote: Server, colour: str, shape: str, make: Callable[[], Any], on: Any
 ) -> None:
     policy = retry() if on is None else retry(on=on)
-    seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", policy, requests=make())
-    assert seen_of(seen) == (b"", "UNAVAILABLE", 1, "not_replayable")
-    seen = dial(remote, colour, shape, "a OK", policy, requests=make())
-    assert seen_of(seen) == (b"a", "OK", 1, None)
+    seen = make_call(remote, colour, shape, "UNAVAILABLE, a OK", policy, requests=make())
+    assert summary_of(seen) == (b"", "UNAVAILABLE", 1, "not_replayable")
+    seen = make_call(remote, colour, shape, "a OK", policy, requests=make())
+    assert summary_of(seen) == (b"a", "OK", 1, None)
     assert seen.attempts[0].requests == WHOLE
 
 
 @pytest.mark.parametrize(("colour", "shape"), AIO)
 def test_an_async_generator_that_was_read_is_not_resent(remote: Server, colour: str, shape: str) -> None:
     requests: Any = aonce()
-    seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", retry(), requests=requests)
-    assert seen_of(seen) == (b"", "UNAVAILABLE", 1, "not_replayable")
+    seen = make_call(remote, colour, shape, "UNAVAILABLE, a OK", retry(), requests=requests)
+    assert summary_of(seen) == (b"", "UNAVAILABLE", 1, "not_replayable")
     requests = aonce()
-    seen = dial(remote, colour, shape, "a OK", retry(), requests=requests)
-    assert (seen.got, seen.attempts[0].requests) == ([b"a"], WHOLE)
+    seen = make_call(remote, colour, shape, "a OK", retry(), requests=requests)
+    assert (seen.messages, seen.attempts[0].requests) == ([b"a"], WHOLE)
 
 
 @pytest.mark.parametrize(("colour", "shape"), UP)
 def test_an_empty_iterator_can_be_resent(remote: Server, colour: str, shape: str) -> None:
     requests: Iterator[bytes] = iter(())
-    seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", retry(), requests=requests)
-    assert seen_of(seen) == (b"a", "OK", 2, None)
+    seen = make_call(remote, colour, shape, "UNAVAILABLE, a OK", retry(), requests=requests)
+    assert summary_of(seen) == (b"a", "OK", 2, None)
 
 
 # ------------------------------------------------- items read after their attempt failed
@@ -115,8 +115,8 @@ def test_an_item_read_after_the_failure_goes_to_the_next_attempt(
         yield from WHOLE
 
     policy = retry(on_retry=setter_of(failed))
-    seen = dial(remote, colour, shape, "deaf UNAVAILABLE, a OK", policy, requests=slow())
-    assert seen_of(seen) == (b"a", "OK", 2, None)
+    seen = make_call(remote, colour, shape, "deaf UNAVAILABLE, a OK", policy, requests=slow())
+    assert summary_of(seen) == (b"a", "OK", 2, None)
     assert seen.attempts[1].requests == WHOLE
 
 
@@ -133,8 +133,8 @@ def test_an_item_read_after_the_failure_goes_to_the_next_async_attempt(
 
     requests: Any = slow()
     policy = retry(on_retry=setter_of(failed))
-    seen = dial(remote, colour, shape, "deaf UNAVAILABLE, a OK", policy, requests=requests)
-    assert seen_of(seen) == (b"a", "OK", 2, None)
+    seen = make_call(remote, colour, shape, "deaf UNAVAILABLE, a OK", policy, requests=requests)
+    assert summary_of(seen) == (b"a", "OK", 2, None)
     assert seen.attempts[1].requests == WHOLE
 
 
@@ -143,12 +143,12 @@ def test_a_late_read_of_a_failed_attempt_gets_no_item(remote: Server, shape: str
     """After an attempt has ended gRPC may read on; the requests are left for the next attempt."""
     iterators: list[Any] = []
 
-    def does(continuation: Any, said: Any, requests: Any) -> Any:
+    def does(continuation: Any, call_details: Any, requests: Any) -> Any:
         iterators.append(requests)
-        return continuation(said, iter(()))  # leaves the requests unread
+        return continuation(call_details, iter(()))  # leaves the requests unread
 
     ours = redouble.grpc.interceptors(retry())
-    channel = grpc.intercept_channel(base(remote.target), *ours, Bystander(does))
+    channel = grpc.intercept_channel(shared_channel(remote.target), *ours, DelegatingInterceptor(does))
     _, metadata = remote.script("deaf UNAVAILABLE, a OK")
     answer = stub_of(channel, shape)(once(), metadata=metadata)
     assert answer == b"a" if shape == "up" else list(answer) == [b"a"]
@@ -161,15 +161,15 @@ def test_a_late_read_of_a_failed_attempt_gets_no_item(remote: Server, shape: str
 def test_a_late_async_read_of_a_failed_attempt_gets_no_item(remote: Server, shape: str) -> None:
     iterators: list[Any] = []
 
-    async def does(continuation: Any, said: Any, requests: Any) -> Any:
+    async def does(continuation: Any, call_details: Any, requests: Any) -> Any:
         if iterators:
             assert [request async for request in iterators[0]] == []
         iterators.append(requests)
-        return await continuation(said, iter(()) if len(iterators) == 1 else requests)
+        return await continuation(call_details, iter(()) if len(iterators) == 1 else requests)
 
     async def main() -> None:
         known, metadata = remote.script("deaf UNAVAILABLE, a OK")
-        async with achannel_of(remote, retry(), behind=bystanders(does)) as channel:
+        async with achannel_of(remote, retry(), after=delegating_interceptors(does)) as channel:
             call = stub_of(channel, shape)(aonce(), metadata=metadata)
             assert await (call if shape == "up" else call.read()) == b"a"
         assert known.attempts[1].requests == WHOLE
@@ -189,8 +189,8 @@ def test_an_error_while_iterating_the_requests_fails_the_call(
         yield from WHOLE[:good]
         raise OSError("the disk")
 
-    seen = dial(remote, colour, shape, "a OK", retry(on=Exception), requests=failing())
-    assert seen_of(seen)[0::3] == (b"", "not_replayable")
+    seen = make_call(remote, colour, shape, "a OK", retry(on=Exception), requests=failing())
+    assert summary_of(seen)[0::3] == (b"", "not_replayable")
     assert (seen.code, seen.error.details()) == ("UNKNOWN", "Exception iterating requests!")
 
 
@@ -206,8 +206,8 @@ def test_an_error_after_the_failed_attempt_fails_the_next_one(
         raise OSError("the disk")
 
     policy = retry(on=Exception, on_retry=setter_of(failed))
-    seen = dial(remote, colour, shape, "deaf UNAVAILABLE, a OK", policy, requests=failing())
-    assert (seen.got, seen.code, seen.reason) == ([], "UNKNOWN", "not_replayable")
+    seen = make_call(remote, colour, shape, "deaf UNAVAILABLE, a OK", policy, requests=failing())
+    assert (seen.messages, seen.code, seen.reason) == ([], "UNKNOWN", "not_replayable")
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -248,7 +248,11 @@ def test_requests_that_are_not_iterable_are_refused_by_grpc(remote: Server, colo
     requests: Any = 5
     if colour == "aio":
         with pytest.raises(asyncio.CancelledError):
-            dial(remote, colour, shape, "a OK", retry(), requests=requests)
+            make_call(remote, colour, shape, "a OK", retry(), requests=requests)
     else:
-        seen = dial(remote, colour, shape, "a OK", retry(), requests=requests)
-        assert (seen.got, seen.code, seen.error.details()) == ([], "UNKNOWN", "Exception iterating requests!")
+        seen = make_call(remote, colour, shape, "a OK", retry(), requests=requests)
+        assert (seen.messages, seen.code, seen.error.details()) == (
+            [],
+            "UNKNOWN",
+            "Exception iterating requests!",
+        )

@@ -13,12 +13,12 @@ from tests.support.grpc.calls import (
     STREAMS,
     achannel_of,
     channel_of,
-    dial,
+    make_call,
     report_of,
     request_of,
     retry,
-    seen_of,
     stub_of,
+    summary_of,
     until,
 )
 from tests.support.grpc.server import Server
@@ -40,13 +40,13 @@ from tests.support.grpc.server import Server
 def test_a_stream_is_retried_until_its_first_message(
     remote: Server, colour: str, shape: str, script: str, expected: tuple[bytes, str, int, str | None]
 ) -> None:
-    seen = dial(remote, colour, shape, script, retry(on=Exception))
-    assert seen_of(seen) == expected
+    seen = make_call(remote, colour, shape, script, retry(on=Exception))
+    assert summary_of(seen) == expected
 
 
 @pytest.mark.parametrize(("colour", "shape"), STREAMS)
 def test_the_error_that_breaks_a_stream_has_a_report(remote: Server, colour: str, shape: str) -> None:
-    seen = dial(remote, colour, shape, "UNAVAILABLE, a INTERNAL", retry(labels={"team": "a"}))
+    seen = make_call(remote, colour, shape, "UNAVAILABLE, a INTERNAL", retry(labels={"team": "a"}))
     assert (seen.report.attempts, seen.report.labels) == (2, {"team": "a"})
     assert seen.report.name == f"test.Echo/{shape.title()}"
     (note,) = seen.error.__notes__
@@ -58,7 +58,7 @@ def test_a_stream_whose_metadata_were_read_is_not_retried(remote: Server, shape:
     call, metadata = remote.script("head hang UNAVAILABLE, a OK")
     stream = stub_of(channel_of(remote, retry()), shape)(request_of(shape), metadata=metadata)
     assert stream.initial_metadata() == (("head", "1"),)
-    call.attempts[0].cut.set()
+    call.attempts[0].ended.set()
     with pytest.raises(grpc.RpcError) as caught:
         next(stream)
     report = report_of(caught.value)
@@ -75,7 +75,7 @@ def test_an_async_stream_whose_metadata_were_read_is_not_retried(remote: Server,
         async with achannel_of(remote, retry()) as channel:
             stream = stub_of(channel, shape)(request_of(shape), metadata=metadata)
             assert dict(await stream.initial_metadata()) == {"head": "1"}
-            call.attempts[0].cut.set()
+            call.attempts[0].ended.set()
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await stream.read()
             report = report_of(caught.value)
@@ -88,7 +88,7 @@ def test_an_async_stream_whose_metadata_were_read_is_not_retried(remote: Server,
 def test_reading_empty_metadata_does_not_commit_a_stream(remote: Server) -> None:
     call, metadata = remote.script("UNAVAILABLE, head a OK")
     stream = stub_of(channel_of(remote, retry()), "down")(b"one", metadata=metadata)
-    until(lambda: call.attempts and call.attempts[0].cut.is_set())
+    until(lambda: call.attempts and call.attempts[0].ended.is_set())
     assert stream.is_active()
     assert stream.initial_metadata() in (
         (),
@@ -131,12 +131,12 @@ def test_a_stream_behind_a_bulkhead_is_retried(remote: Server) -> None:
 @pytest.mark.parametrize(("colour", "shape"), STREAMS)
 def test_a_fallback_replaces_a_stream(remote: Server, colour: str, shape: str) -> None:
     policy = Fallback(value=[b"x", b"y"], on=grpc.RpcError) | retry(attempts=2)
-    assert seen_of(dial(remote, colour, shape, "UNAVAILABLE", policy)) == (b"x y", "OK", 2, None)
+    assert summary_of(make_call(remote, colour, shape, "UNAVAILABLE", policy)) == (b"x y", "OK", 2, None)
 
 
 @pytest.mark.parametrize(("colour", "shape"), STREAMS)
 def test_until_with_a_stream_raises(remote: Server, colour: str, shape: str) -> None:
-    seen = dial(remote, colour, shape, "a OK", retry(until=bool))
+    seen = make_call(remote, colour, shape, "a OK", retry(until=bool))
     assert isinstance(seen.error, TypeError)
     assert "until= judges one response" in str(seen.error)
 

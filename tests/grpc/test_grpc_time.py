@@ -24,17 +24,17 @@ from tests.support.grpc.calls import (
     ONE,
     SHAPES,
     STREAMS,
-    base,
     channel_of,
-    dial,
+    make_call,
     report_of,
     request_of,
     retry,
-    seen_of,
+    shared_channel,
     stub_of,
+    summary_of,
     until,
 )
-from tests.support.grpc.interceptors import Bystander
+from tests.support.grpc.interceptors import DelegatingInterceptor
 from tests.support.grpc.server import Server
 
 SHORT = 0.15  # seconds
@@ -56,17 +56,17 @@ LIMITS: dict[str, tuple[Layer, dict[str, Any]]] = {
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] != "thread"])
 def test_a_limit_ends_an_attempt_that_hangs(remote: Server, colour: str, shape: str, limit: str) -> None:
     policy, options = LIMITS[limit]
-    seen = dial(remote, colour, shape, "hang OK", policy, **options)
+    seen = make_call(remote, colour, shape, "hang OK", policy, **options)
     assert isinstance(seen.error, grpc.RpcError)
-    assert (seen.got, seen.code, seen.report.attempts) == ([], "DEADLINE_EXCEEDED", 1)
-    assert all(attempt.cut.wait(LONG) for attempt in seen.attempts)  # the server sees the cancellation
+    assert (seen.messages, seen.code, seen.report.attempts) == ([], "DEADLINE_EXCEEDED", 1)
+    assert all(attempt.ended.wait(LONG) for attempt in seen.attempts)  # the server sees the cancellation
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 def test_each_attempt_gets_the_time_left(remote: Server, colour: str, shape: str) -> None:
-    seen = dial(remote, colour, shape, "UNAVAILABLE, UNAVAILABLE, a OK", retry(), timeout=LONG)
+    seen = make_call(remote, colour, shape, "UNAVAILABLE, UNAVAILABLE, a OK", retry(), timeout=LONG)
     assert seen.code == "OK"
-    assert all(LONG / 2 < attempt.left < LONG + 1 for attempt in seen.attempts)
+    assert all(LONG / 2 < attempt.time_remaining < LONG + 1 for attempt in seen.attempts)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -74,58 +74,58 @@ def test_delays_count_for_the_timeout_of_the_call(remote: Server, shape: str) ->
     """In blocking code: an event loop in virtual time would not wait for a real server."""
     with virtual_time():
         policy = retry(backoff=[10, 20, 15], give_up_after=None)
-        seen = dial(remote, "sync", shape, "UNAVAILABLE", policy, timeout=40)
+        seen = make_call(remote, "sync", shape, "UNAVAILABLE", policy, timeout=40)
         assert (seen.code, seen.reason, seen.report.limit) == ("UNAVAILABLE", "timeout", "deadline")
-    assert [attempt.left for attempt in seen.attempts] == pytest.approx([40, 30, 10], abs=5)
+    assert [attempt.time_remaining for attempt in seen.attempts] == pytest.approx([40, 30, 10], abs=5)
 
 
 @pytest.mark.quiet
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_delay_shortens_the_next_async_attempt(remote: Server, shape: str) -> None:
     """In async code, in real time; gRPC sends such timeouts in tenths of a second, rounded up."""
-    seen = dial(remote, "aio", shape, "UNAVAILABLE, a OK", retry(backoff=[0.3]), timeout=9)
-    first, second = (attempt.left for attempt in seen.attempts)
+    seen = make_call(remote, "aio", shape, "UNAVAILABLE, a OK", retry(backoff=[0.3]), timeout=9)
+    first, second = (attempt.time_remaining for attempt in seen.attempts)
     assert first - second > 0.1  # even on a busy machine
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 def test_limits_of_a_policy_are_limits_of_each_attempt(remote: Server, colour: str, shape: str) -> None:
     policy = Timeout(50) | retry(attempt_timeout=20)
-    seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", policy)
+    seen = make_call(remote, colour, shape, "UNAVAILABLE, a OK", policy)
     assert seen.code == "OK"
     # The limit of a stream ends at its first message, so it is not passed to gRPC.
-    assert all((attempt.left < 21) is (shape in ONE) for attempt in seen.attempts)
+    assert all((attempt.time_remaining < 21) is (shape in ONE) for attempt in seen.attempts)
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 def test_a_delay_that_does_not_fit_ends_the_call(remote: Server, colour: str, shape: str) -> None:
-    seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", retry(backoff=[LONG]), timeout=LONG / 4)
-    assert seen_of(seen) == (b"", "UNAVAILABLE", 1, "timeout")
+    seen = make_call(remote, colour, shape, "UNAVAILABLE, a OK", retry(backoff=[LONG]), timeout=LONG / 4)
+    assert summary_of(seen) == (b"", "UNAVAILABLE", 1, "timeout")
     assert seen.report.limit == "deadline"
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 def test_an_outer_deadline_applies_to_each_attempt(remote: Server, colour: str, shape: str) -> None:
     with redouble.deadline(LONG):
-        seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", retry())
-    within = [attempt.left < LONG + 1 for attempt in seen.attempts]
+        seen = make_call(remote, colour, shape, "UNAVAILABLE, a OK", retry())
+    within = [attempt.time_remaining < LONG + 1 for attempt in seen.attempts]
     assert within == [colour != "thread"] * 2  # a thread has its own context
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 def test_no_attempt_is_made_after_the_deadline(remote: Server, colour: str, shape: str) -> None:
-    seen = dial(remote, colour, shape, "a OK", retry(), timeout=0)
+    seen = make_call(remote, colour, shape, "a OK", retry(), timeout=0)
     assert isinstance(seen.error, grpc.RpcError)
     assert isinstance(seen.error, redouble.errors.DeadlineExceeded)
-    assert (seen.got, seen.code, seen.attempts, seen.reason) == ([], "DEADLINE_EXCEEDED", [], "timeout")
+    assert (seen.messages, seen.code, seen.attempts, seen.reason) == ([], "DEADLINE_EXCEEDED", [], "timeout")
 
 
 @pytest.mark.quiet
 @pytest.mark.parametrize(("colour", "shape"), STREAMS)
 def test_an_attempt_without_a_message_in_time_is_retried(remote: Server, colour: str, shape: str) -> None:
-    seen = dial(remote, colour, shape, "hang OK, a OK", retry(attempt_timeout=SHORT, attempts=9))
-    assert (seen.got, seen.code) == ([b"a"], "OK")
-    assert all(attempt.cut.wait(LONG) for attempt in seen.attempts)
+    seen = make_call(remote, colour, shape, "hang OK, a OK", retry(attempt_timeout=SHORT, attempts=9))
+    assert (seen.messages, seen.code) == ([b"a"], "OK")
+    assert all(attempt.ended.wait(LONG) for attempt in seen.attempts)
 
 
 def test_limits_of_a_policy_end_at_the_first_message(remote: Server) -> None:
@@ -133,17 +133,17 @@ def test_limits_of_a_policy_end_at_the_first_message(remote: Server) -> None:
     policy = retry(attempt_timeout=LONG / 2, timeout=LONG)
     stream = stub_of(channel_of(remote, policy), "down")(b"one", metadata=metadata)
     assert next(stream) == b"a"
-    assert call.attempts[0].left > LONG * 2  # no limit was passed to gRPC
+    assert call.attempts[0].time_remaining > LONG * 2  # no limit was passed to gRPC
     until(lambda: not any(isinstance(thread, Timer) for thread in enumerate_threads()))
-    call.attempts[0].cut.set()
+    call.attempts[0].ended.set()
     assert list(stream) == [b"b"]
 
 
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] != "thread"])
 def test_the_delay_is_exactly_the_pushback(remote: Server, colour: str, shape: str) -> None:
     with virtual_time() as clock:
-        seen = dial(remote, colour, shape, "@123 UNAVAILABLE, @4567000 ABORTED, a OK", presets.grpc())
-        assert seen_of(seen) == (b"a", "OK", 3, None)
+        seen = make_call(remote, colour, shape, "@123 UNAVAILABLE, @4567000 ABORTED, a OK", presets.grpc())
+        assert summary_of(seen) == (b"a", "OK", 3, None)
         assert clock.delays == [0.123, 4567.0]
 
 
@@ -183,16 +183,16 @@ def test_a_pushback_applies_with_any_rule(
 ) -> None:
     with virtual_time() as clock:
         policy = Retry(on=on, hints=hints, backoff=[1, 1, 1], give_up_after=None)
-        seen = dial(remote, colour, shape, "@400 INTERNAL, @500 INTERNAL, a OK", policy)
-        assert seen_of(seen) == (b"a", "OK", 3, None)
+        seen = make_call(remote, colour, shape, "@400 INTERNAL, @500 INTERNAL, a OK", policy)
+        assert summary_of(seen) == (b"a", "OK", 3, None)
         assert clock.delays == delays
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 @pytest.mark.parametrize("on", [OSError, never])
 def test_a_pushback_causes_no_retry(remote: Server, colour: str, shape: str, on: On) -> None:
-    seen = dial(remote, colour, shape, "@400 UNAVAILABLE, a OK", retry(on=on))
-    assert seen_of(seen) == (b"", "UNAVAILABLE", 1, "stopped")
+    seen = make_call(remote, colour, shape, "@400 UNAVAILABLE, a OK", retry(on=on))
+    assert summary_of(seen) == (b"", "UNAVAILABLE", 1, "stopped")
 
 
 @pytest.mark.parametrize("policy", [retry(timeout=30), Timeout(30) | retry()])
@@ -234,7 +234,9 @@ def test_no_attempt_follows_one_that_used_up_the_deadline(remote: Server, shape:
         raise Late
 
     ours = redouble.grpc.interceptors(retry(on=Exception, give_up_after=None))
-    stub = stub_of(grpc.intercept_channel(base(remote.target), *ours, Bystander(late)), shape)
+    stub = stub_of(
+        grpc.intercept_channel(shared_channel(remote.target), *ours, DelegatingInterceptor(late)), shape
+    )
     with virtual_time() as clock, pytest.raises(Late) as caught:
         stub(request_of(shape), timeout=LONG)
     assert (report_of(caught.value).reason, len(calls)) == ("timeout", 1)
@@ -249,14 +251,14 @@ def test_the_timeout_error_says_how_long_it_waited(classes: ErrorClasses, second
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] != "thread"])
 def test_delays_are_those_of_the_policy(remote: Server, colour: str, shape: str) -> None:
     with virtual_time() as clock:
-        seen = dial(remote, colour, shape, "UNAVAILABLE", Retry(backoff=[1, 2, 3], give_up_after=None))
+        seen = make_call(remote, colour, shape, "UNAVAILABLE", Retry(backoff=[1, 2, 3], give_up_after=None))
         assert clock.delays == [1, 2, 3]
         assert [record.delay for record in seen.report.history] == [1, 2, 3, None]
 
 
 @pytest.mark.quiet
 def test_a_deadline_applies_to_a_policy_of_gates_alone(remote: Server) -> None:
-    seen = dial(remote, "sync", "unary", "hang OK", Pipeline(Timeout(SHORT)))
+    seen = make_call(remote, "sync", "unary", "hang OK", Pipeline(Timeout(SHORT)))
     report = report_of(seen.error)
     assert (seen.code, report.reason, report.attempts) == ("DEADLINE_EXCEEDED", "stopped", 1)
 

@@ -25,11 +25,11 @@ from redouble import (
 )
 from redouble.grpc._service_config import ServiceConfig, service_config
 from tests.support.fakes import Virtual
-from tests.support.grpc.policies import NATIVE, native
+from tests.support.grpc.policies import NATIVE_BACKOFF, native
 
 TRANSIENT = ["DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED", "UNAVAILABLE"]
 ONE_KIND = "gRPC has one kind of budget, TokenBucket.grpc(tokens=10, ratio=0.1)"
-SOFT = "give_up_after=3: gRPC begins attempts until the time of the call is up"
+SOFT = "give_up_after=3: gRPC starts attempts until the call times out"
 ROUNDED = "gRPC takes whole tokens and a ratio in thousandths"
 
 
@@ -77,9 +77,9 @@ def test_the_options_of_a_channel_have_no_timeout() -> None:
         (native(attempts=5), 5, []),
         (native(attempts=6), 5, ["attempts=6: gRPC makes at most 5"]),
         (native(attempts=None, give_up_after=3), 5, ["attempts=None: gRPC makes at most 5", SOFT]),
-        (native(attempts=9, backoff=NATIVE.take(2)), 3, []),
-        (native(attempts=9, backoff=NATIVE.take(4)), 5, []),
-        (native(attempts=9, backoff=NATIVE.take(5)), 5, ["attempts=9: gRPC makes at most 5"]),
+        (native(attempts=9, backoff=NATIVE_BACKOFF.take(2)), 3, []),
+        (native(attempts=9, backoff=NATIVE_BACKOFF.take(4)), 5, []),
+        (native(attempts=9, backoff=NATIVE_BACKOFF.take(5)), 5, ["attempts=9: gRPC makes at most 5"]),
     ],
 )
 def test_attempts_are_exported_up_to_five(policy: Retry, attempts: int, lost: list[str]) -> None:
@@ -93,7 +93,7 @@ def test_attempts_are_exported_up_to_five(policy: Retry, attempts: int, lost: li
     [
         native(attempts=1, budget=RetryBudget(), random=random.Random(1)),
         native(backoff=[]),
-        native(backoff=NATIVE.take(0)),
+        native(backoff=NATIVE_BACKOFF.take(0)),
     ],
 )
 def test_a_single_attempt_has_no_retry_policy(policy: Retry) -> None:
@@ -122,7 +122,7 @@ def test_the_timeout_of_the_call_is_exported(policy: Layer, timeout: str) -> Non
     config = service_config(policy)
     assert config.mapping["methodConfig"][0]["timeout"] == timeout
     (lost,) = config.lost
-    assert re.fullmatch(r"timeout=(\S+): grpcio ends calls .*; pass timeout=\1 with calls", lost)
+    assert re.fullmatch(r"timeout=(\S+): grpcio ends calls .*; pass timeout=\1 with each call", lost)
 
 
 def test_without_a_limit_there_is_no_timeout() -> None:
@@ -170,9 +170,9 @@ def shown(event: object) -> None: ...
 @pytest.mark.parametrize(
     ("options", "lost"),
     [
-        ({"give_up_after": 30}, "give_up_after=30: gRPC begins attempts until the time of the call is up"),
-        ({"attempt_timeout": 2}, "attempt_timeout=2: gRPC limits the whole call, and no attempt"),
-        ({"work_timeout": 2}, "work_timeout=2: gRPC counts the delays too, so only timeout= is for it"),
+        ({"give_up_after": 30}, "give_up_after=30: gRPC starts attempts until the call times out"),
+        ({"attempt_timeout": 2}, "attempt_timeout=2: gRPC limits the whole call, not each attempt"),
+        ({"work_timeout": 2}, "work_timeout=2: gRPC's limit includes the delays; write timeout="),
         (
             {"hints": Hints(spread=0)},
             "hints: mode='at_least'; gRPC waits as long as the server asks, instead of its own delay",
@@ -183,19 +183,22 @@ def shown(event: object) -> None: ...
         ),
         (
             {"hints": Hints("instead", longest=5, spread=0)},
-            "hints: longest=5; gRPC waits however long it is asked to",
+            "hints: longest=5; gRPC waits as long as the server asks",
         ),
         (
             {"hints": Hints("instead", over=1.5, spread=0)},
             "hints: over=1.5; gRPC obeys every requested delay",
         ),
-        ({"hints": Hints("instead")}, "hints: spread=0.1; gRPC adds nothing to what it is asked for"),
+        ({"hints": Hints("instead")}, "hints: spread=0.1; gRPC adds nothing to a requested delay"),
         ({"random": random.Random(1)}, "random: gRPC has its own random source"),
         ({"clock": Virtual()}, "clock: gRPC uses the system clock"),
-        ({"until": bool}, "until=bool: gRPC looks at no results"),
-        ({"wrap": True}, "wrap=True: what comes out is the RpcError itself"),
-        ({"name": "orders"}, "name, labels: what gRPC does is in no event, metric or report of ours"),
-        ({"labels": {"a": "b"}}, "name, labels: what gRPC does is in no event, metric or report of ours"),
+        ({"until": bool}, "until=bool: gRPC does not inspect results"),
+        ({"wrap": True}, "wrap=True: gRPC raises the RpcError itself"),
+        ({"name": "orders"}, "name, labels: gRPC's retries appear in no event, metric or report of redouble"),
+        (
+            {"labels": {"a": "b"}},
+            "name, labels: gRPC's retries appear in no event, metric or report of redouble",
+        ),
         *(
             ({hook: shown}, f"{hook}: gRPC calls no observers")
             for hook in ("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up")
@@ -215,11 +218,11 @@ def test_other_layers_are_lost() -> None:
     inner = Retry(attempts=2, backoff=[1], give_up_after=None)
     pipeline = Bulkhead(3) | native() | CircuitBreaker() | Timeout(2) | inner | Hedge(0.1)
     assert service_config(pipeline).lost == (
-        "Bulkhead (3 at once, others wait up to 1 s): a service config knows no such layer",
-        "CircuitBreaker (opens after 5 failures in a row, for 30 s): a service config knows no such layer",
-        "Timeout (at most 2 s) for each attempt: gRPC limits the whole call, and no attempt",
+        "Bulkhead (3 at once, others wait up to 1 s): a service config has no such layer",
+        "CircuitBreaker (opens after 5 failures in a row, for 30 s): a service config has no such layer",
+        "Timeout (at most 2 s) for each attempt: gRPC limits the whole call, not each attempt",
         "Retry (up to 2 attempts, delays of 1 s in all) inside a Retry: the outer one is exported",
-        f"Hedge ({Hedge(0.1).describe()}): a service config knows no such layer",
+        f"Hedge ({Hedge(0.1).describe()}): a service config has no such layer",
     )
 
 
@@ -228,4 +231,4 @@ class Silent(Layer):
 
 
 def test_a_user_defined_layer_is_lost() -> None:
-    assert service_config(Silent() | native()).lost == ("Silent: a service config knows no such layer",)
+    assert service_config(Silent() | native()).lost == ("Silent: a service config has no such layer",)

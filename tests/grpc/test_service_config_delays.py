@@ -12,7 +12,7 @@ from redouble import Backoff, Kind, Verdict
 from redouble.errors import Rejected
 from redouble.grpc._service_config import ServiceConfig, service_config
 from redouble.types import Answer, Ended
-from tests.support.grpc.policies import NATIVE, native
+from tests.support.grpc.policies import NATIVE_BACKOFF, native
 
 TWO = Backoff.constant(2).jitter(0.2)
 
@@ -44,7 +44,7 @@ def written(config: ServiceConfig) -> tuple[str, str, float]:
         (Backoff.of([0.1, 0.3, 0.3]).jitter(0.2), ("0.1s", "0.3s", 3)),
         (Backoff.of([0.1]).jitter(0.2), ("0.1s", "0.1s", 1)),
         (Backoff.fibonacci(1).jitter(0.2).take(2), ("1s", "1s", 1)),
-        ({None: NATIVE, Kind.throttled: NATIVE}, ("0.1s", "1s", 2)),
+        ({None: NATIVE_BACKOFF, Kind.throttled: NATIVE_BACKOFF}, ("0.1s", "1s", 2)),
     ],
 )
 def test_backoffs_that_grpc_can_express_are_exact(backoff: Any, delays: tuple[str, str, float]) -> None:
@@ -114,14 +114,20 @@ def test_other_backoffs_are_approximated_and_lost(
 @pytest.mark.parametrize(
     ("backoff", "initial", "whose"),
     [
-        ({Kind.throttled: Backoff.constant(9), None: NATIVE}, "0.1s", "all others"),
-        ({Kind.timeout: TWO, **{kind: NATIVE for kind in Kind if kind != "timeout"}}, "2s", "timeout"),
+        ({Kind.throttled: Backoff.constant(9), None: NATIVE_BACKOFF}, "0.1s", "all others"),
+        (
+            {Kind.timeout: TWO, **{kind: NATIVE_BACKOFF for kind in Kind if kind != "timeout"}},
+            "2s",
+            "timeout",
+        ),
     ],
 )
 def test_of_backoffs_by_kind_one_is_exported(backoff: Any, initial: str, whose: str) -> None:
     config = service_config(native(backoff=backoff))
     assert written(config)[0] == initial
-    assert config.lost == (f"backoff: each kind of failure has its own; gRPC has one, here that of {whose}",)
+    assert config.lost == (
+        f"backoff: each kind of failure has its own; gRPC has one for all, that of {whose}",
+    )
 
 
 class Growing:
@@ -143,7 +149,7 @@ def test_a_user_defined_iterable_is_read_once(*, by_kind: bool) -> None:
     )
     assert written(config) == ("0.1s", "0.2s", 2)
     assert own.times == 1
-    assert config.lost == ("backoff: it is an iterable of your own; here are the delays that it gave once",)
+    assert config.lost == ("backoff: it is an iterable of your own; gRPC has the delays of one iteration",)
 
 
 # ------------------------------------------------------------------------------- codes
@@ -196,22 +202,22 @@ class Early:
         (
             pausing,
             ["UNKNOWN", "ABORTED"],
-            ["on, about ABORTED: the rule asks for a delay of its own; gRPC takes none but a server's"],
+            ["on, about ABORTED: the rule returns a delay; gRPC obeys only delays of the server"],
         ),
         (
             waiting,
             ["UNAVAILABLE"],
-            ["on, about NOT_FOUND: the rule takes it for a success; gRPC never does"],
+            ["on, about NOT_FOUND: the rule accepts it as a success; gRPC fails the call"],
         ),
         (
             Early(),
             ["DATA_LOSS"],
-            ["on, about DATA_LOSS: the rule answers by the attempt; gRPC retries it each time"],
+            ["on, about DATA_LOSS: the rule's answer depends on the attempt; gRPC retries it each time"],
         ),
         (
             Rejected,
             None,
-            ["on: it retries none of gRPC's status codes; name those that are worth it: codes=[...]"],
+            ["on: it retries none of gRPC's status codes; write those to retry: codes=[...]"],
         ),
     ],
 )

@@ -91,12 +91,20 @@ def test_a_wrong_policy_raises(policy: Any, message: str) -> None:
         (5, TypeError, r"methods=5: write a list of texts"),
         ({"service": "a.Orders"}, TypeError, r"methods=\{'service': 'a\.Orders'\}: write a list of texts"),
         ([{"service": "a.B"}], TypeError, r"methods: \{'service': 'a\.B'\} is no text: write 'package\.Ser"),
-        ([], ValueError, r"methods=\[\] is empty, so it would be for no method: write None for all of them"),
+        (
+            [],
+            ValueError,
+            r"methods=\[\] is empty, so it would apply to no method: write None for all methods",
+        ),
         ([5], TypeError, r"methods: 5 is no text: write 'package\.Service' or 'package\.Service/Method'"),
         (["/a.B/C"], ValueError, r"methods: '/a\.B/C' begins with a slash: write 'a\.B/C'"),
         (["/a.B/"], ValueError, r"methods: '/a\.B/' begins with a slash: write 'a\.B'"),
         *(
-            ([wrong], ValueError, r"methods: '.*' is the name of no service or method: write 'package\.Serv")
+            (
+                [wrong],
+                ValueError,
+                r"methods: '.*' is not the name of a service or method: write 'package\.Serv",
+            )
             for wrong in ("", "a.B/", "a.B/C/D", "a.B C", "a.B/*", "a.B\n")
         ),
     ],

@@ -59,7 +59,6 @@ def broken(error: Exception) -> bool:
     raise LookupError(error)
 
 
-MODES = st.sampled_from(["at_least", "instead", "ignore"])
 LIMITS = st.none() | SECONDS
 POLICIES = st.builds(
     Retry,

@@ -15,15 +15,15 @@ from redouble._engine.report import stamp_of
 from redouble.http._request_body import classify_body
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.fakes import Ledger, Virtual
-from tests.support.http.exchanges import LOST, POLICY, error_texts, report_of
-from tests.support.http.offline_clients import Client, Refused, retrying
+from tests.support.http.exchanges import CONNECTION_LOST, POLICY, error_texts, report_of
+from tests.support.http.offline_clients import Client, StatusError, retrying
 
 NONE = Pipeline()
 
 
 def test_a_broken_body_is_a_failed_attempt(colour: str) -> None:
     client = Client(POLICY, 503, 200, colour=colour)
-    again = client.request(broken=[LOST("cut")])
+    again = client.request(broken=[CONNECTION_LOST("cut")])
     call_report = report_of(again)
     assert (again.status, len(client.sent), call_report.attempts, call_report.reason) == (200, 3, 3, None)
     assert error_texts(call_report) == ["503 no", "cut", None]
@@ -31,18 +31,18 @@ def test_a_broken_body_is_a_failed_attempt(colour: str) -> None:
 
 def test_a_call_with_a_time_limit_restarts(colour: str) -> None:
     client = Client(retrying(on=Exception, timeout=60), 200, colour=colour)
-    assert report_of(client.request(broken=[LOST("cut")])).attempts == 2
+    assert report_of(client.request(broken=[CONNECTION_LOST("cut")])).attempts == 2
 
 
 def test_restarts_count_as_attempts(colour: str) -> None:
     client = Client(POLICY, 200, colour=colour)
-    answer = client.request(broken=[LOST("cut 1"), LOST("cut 2")])
+    answer = client.request(broken=[CONNECTION_LOST("cut 1"), CONNECTION_LOST("cut 2")])
     assert (len(client.sent), report_of(answer).attempts, report_of(answer).reason) == (3, 3, None)
     assert error_texts(report_of(answer)) == ["cut 1", "cut 2", None]
     client.sent.clear()
-    last = LOST("cut at last")
-    with pytest.raises(LOST) as caught:
-        client.request(broken=[LOST("cut 1"), LOST("cut 2"), last])
+    last = CONNECTION_LOST("cut at last")
+    with pytest.raises(CONNECTION_LOST) as caught:
+        client.request(broken=[CONNECTION_LOST("cut 1"), CONNECTION_LOST("cut 2"), last])
     assert caught.value is last
     call_report = report_of(last)
     assert (len(client.sent), call_report.attempts, call_report.reason) == (3, 3, "attempts")
@@ -51,9 +51,9 @@ def test_restarts_count_as_attempts(colour: str) -> None:
 
 
 def test_a_restart_may_fail_with_another_error(colour: str) -> None:
-    client = Client(POLICY, 200, 503, LOST("lost"), colour=colour)
-    with pytest.raises(LOST, match="lost") as caught:
-        client.request(broken=[LOST("cut")])
+    client = Client(POLICY, 200, 503, CONNECTION_LOST("lost"), colour=colour)
+    with pytest.raises(CONNECTION_LOST, match="lost") as caught:
+        client.request(broken=[CONNECTION_LOST("cut")])
     call_report = report_of(caught.value)
     assert (len(client.sent), call_report.attempts, call_report.reason) == (3, 3, "attempts")
     assert error_texts(call_report) == ["cut", "503 no", "lost"]
@@ -66,8 +66,8 @@ def test_a_broken_body_does_not_restart_a_request_that_may_not_be_resent(
     colour: str, method: str, body: Any, reason: str
 ) -> None:
     client = Client(POLICY, 200, colour=colour)
-    broken = LOST("cut")
-    with pytest.raises(LOST) as caught:
+    broken = CONNECTION_LOST("cut")
+    with pytest.raises(CONNECTION_LOST) as caught:
         client.request(method, classify_body(body), broken=[broken])
     assert caught.value is broken
     call_report = report_of(broken)
@@ -76,17 +76,17 @@ def test_a_broken_body_does_not_restart_a_request_that_may_not_be_resent(
 
 def test_without_a_policy_the_error_of_a_body_is_raised(colour: str) -> None:
     client = Client(NONE, 200, colour=colour)
-    broken = LOST("cut")
-    with pytest.raises(LOST) as caught:
+    broken = CONNECTION_LOST("cut")
+    with pytest.raises(CONNECTION_LOST) as caught:
         client.request(broken=[broken])
     assert caught.value is broken
     assert len(client.sent) == 1
 
 
 def test_a_rule_may_refuse_to_retry_a_broken_body(colour: str) -> None:
-    client = Client(retrying(on=Refused), 503, 200, colour=colour)
-    broken = LOST("cut")
-    with pytest.raises(LOST) as caught:
+    client = Client(retrying(on=StatusError), 503, 200, colour=colour)
+    broken = CONNECTION_LOST("cut")
+    with pytest.raises(CONNECTION_LOST) as caught:
         client.request(broken=[broken])
     assert (caught.value, len(client.sent), report_of(broken).reason) == (broken, 2, "stopped")
 
@@ -95,7 +95,7 @@ class Slow(list[Exception]):
     """Errors of bodies, each of which breaks after ``takes`` seconds."""
 
     def __init__(self, clock: VirtualClock, takes: float, times: int) -> None:
-        super().__init__(LOST("cut") for _ in range(times))
+        super().__init__(CONNECTION_LOST("cut") for _ in range(times))
         self.clock, self.takes = clock, takes
 
     def __iter__(self) -> Iterator[Exception]:
@@ -124,7 +124,7 @@ def test_restarts_count_for_the_limits_of_the_call(
         client = Client(policy, 200)
         try:
             seen = client.request(broken=Slow(clock, takes, times))
-        except LOST as error:
+        except CONNECTION_LOST as error:
             seen = error
         call_report = report_of(seen)
         assert (len(client.sent), call_report.reason, call_report.attempts) == (sends, reason, sends)
@@ -134,21 +134,21 @@ def test_restarts_count_for_the_limits_of_the_call(
 def test_each_restart_draws_the_next_delay() -> None:
     clock = Virtual()
     client = Client(retrying(on=Exception, attempts=9, backoff=[1, 2, 3, 4], clock=clock), 503, 200)
-    client.request(broken=[LOST("cut"), LOST("cut")])
+    client.request(broken=[CONNECTION_LOST("cut"), CONNECTION_LOST("cut")])
     assert clock.waits == [1, 2, 3]
 
 
 def test_restarts_spend_budget(colour: str) -> None:
     ledger = Ledger(retries=2)
     client = Client(retrying(on=Exception, attempts=9, budget=ledger), 503, 200, colour=colour)
-    with pytest.raises(LOST) as caught:
-        client.request(broken=[LOST("cut"), LOST("cut")])
+    with pytest.raises(CONNECTION_LOST) as caught:
+        client.request(broken=[CONNECTION_LOST("cut"), CONNECTION_LOST("cut")])
     assert (report_of(caught.value).reason, len(client.sent)) == ("budget", 3)
 
 
 def test_an_error_after_the_first_byte_has_a_note_and_a_report(colour: str) -> None:
     client = Client(POLICY, 503, 200, colour=colour)
-    broken = LOST("cut")
+    broken = CONNECTION_LOST("cut")
     client.request().exchange.mark_delivered(broken)
     call_report = report_of(broken)
     assert (call_report.reason, call_report.attempts, call_report.name, len(client.sent)) == (
@@ -169,8 +169,8 @@ def test_the_broken_body_of_a_failed_response_does_not_restart(
 ) -> None:
     """The call has failed already; the reason stays that of the failure."""
     client = Client(policy, 503, colour=colour)
-    whole, broken = LOST("cut"), LOST("cut")
-    with pytest.raises(LOST) as caught:
+    whole, broken = CONNECTION_LOST("cut"), CONNECTION_LOST("cut")
+    with pytest.raises(CONNECTION_LOST) as caught:
         client.request(broken=[whole])
     assert caught.value is whole
     client.sent.clear()
@@ -185,8 +185,8 @@ def test_a_new_response_that_does_not_fit_the_head_raises(script: list[Any], rea
     """The error of the body, with the report of all attempts."""
     client = Client(POLICY, *script)
     first = client.request()
-    broken = LOST("cut")
-    with suppress(Refused):
+    broken = CONNECTION_LOST("cut")
+    with suppress(StatusError):
         first.exchange.restart(broken)
     assert first.exchange.mismatch(broken) is broken
     assert (report_of(broken).reason, report_of(broken).attempts) == (reason, len(client.sent))
@@ -198,11 +198,11 @@ def test_an_outer_rule_still_checks_the_method(method: str, calls: int) -> None:
     made: list[Exception] = []
 
     def download() -> None:
-        error = LOST("cut", request=httpx.Request(method, "http://host.test/"))
+        error = CONNECTION_LOST("cut", request=httpx.Request(method, "http://host.test/"))
         made.append(error)
         Client(POLICY, 200).request(method).exchange.mark_delivered(error)
         raise error
 
-    with pytest.raises(LOST):
+    with pytest.raises(CONNECTION_LOST):
         retrying(on=http.rule(), attempts=2).call(download)
     assert len(made) == calls

@@ -12,8 +12,8 @@ from redouble import Pipeline, Report, Timeout, deadline, errors, http, report
 from redouble._engine.report import STAMP, stamp_of
 from redouble.testing import virtual_time
 from tests.support.fakes import always
-from tests.support.http.exchanges import LOST, POLICY, error_texts, report_of
-from tests.support.http.offline_clients import Client, Late, retrying
+from tests.support.http.exchanges import CONNECTION_LOST, POLICY, error_texts, report_of
+from tests.support.http.offline_clients import Client, ClientTimeout, retrying
 
 # ---------------------------------------------------------------------------- reports
 
@@ -24,9 +24,9 @@ from tests.support.http.offline_clients import Client, Late, retrying
         ([200], 200, None, 1),
         ([404], 404, None, 1),
         ([503, 200], 200, None, 2),
-        ([LOST("x"), 503, 404], 404, None, 3),
+        ([CONNECTION_LOST("x"), 503, 404], 404, None, 3),
         ([503], 503, "attempts", 3),
-        ([LOST("x"), LOST("x"), 500], 500, "attempts", 3),
+        ([CONNECTION_LOST("x"), CONNECTION_LOST("x"), 500], 500, "attempts", 3),
     ],
 )
 def test_every_response_has_a_report(
@@ -57,16 +57,16 @@ def test_a_call_without_retries_has_a_report(colour: str, policy: Any, status: i
 def test_a_raised_error_is_not_stamped_with_its_exchange(colour: str) -> None:
     """With a policy it has the stamp of its run; without one a record that vetoes nothing."""
     for policy in (POLICY, Pipeline()):
-        with pytest.raises(LOST) as caught:
-            Client(policy, LOST("x"), colour=colour).request()
+        with pytest.raises(CONNECTION_LOST) as caught:
+            Client(policy, CONNECTION_LOST("x"), colour=colour).request()
         assert not getattr(stamp_of(caught.value), "decides_resend", False)
         assert report(caught.value) is not None
         assert pickle.loads(pickle.dumps(report(caught.value))) == report(caught.value)
 
 
 def test_secrets_in_error_texts_are_redacted(colour: str) -> None:
-    error = LOST("lost http://user:pw@host.test/p?key=abc")
-    with pytest.raises(LOST) as caught:
+    error = CONNECTION_LOST("lost http://user:pw@host.test/p?key=abc")
+    with pytest.raises(CONNECTION_LOST) as caught:
         Client(POLICY, error, colour=colour).request()
     assert error_texts(report_of(caught.value)) == ["lost http://host.test/p?key=REDACTED"] * 3
 
@@ -79,7 +79,7 @@ def test_a_report_inside_a_rule_has_the_attempts_so_far(colour: str) -> None:
         seen.append(pickle.loads(pickle.dumps(stamp_of(error))))
         return True
 
-    Client(retrying(on=rule, attempts=2, name="mine"), LOST("x"), 503, colour=colour).request()
+    Client(retrying(on=rule, attempts=2, name="mine"), CONNECTION_LOST("x"), 503, colour=colour).request()
     assert [(call_report.attempts, call_report.reason, call_report.name) for call_report in seen] == [
         (number, "stopped", "mine") for number in (1, 1, 2, 2)
     ]
@@ -125,7 +125,7 @@ def test_a_response_that_until_rejects_is_retried_if_idempotent(colour: str, met
 def test_a_deadline_error_is_a_timeout_error_of_the_client_too() -> None:
     with virtual_time() as clock, deadline(1):
         clock.advance(2)
-        with pytest.raises(Late) as caught:
+        with pytest.raises(ClientTimeout) as caught:
             Client(POLICY, 200).request()
     error: Any = caught.value
     assert errors.DeadlineExceeded in type(error).__mro__

@@ -26,10 +26,7 @@ from redouble.http import IDEMPOTENT, rule
 from redouble.http._plan import _default
 from redouble.http._rule import FAILING
 from tests.support.fakes import ASYNC, Boom, in_colour
-from tests.support.http.offline_clients import Wire, retrying
-
-MORE = {*IDEMPOTENT, "PATCH"}
-
+from tests.support.http.offline_clients import RecordingSender, retrying
 
 # ------------------------------------------------------------------------------- layers
 
@@ -64,12 +61,12 @@ class Noted(Gate):
     ],
 )
 def test_any_layer_or_pipeline_is_accepted(colour: str, policy: Layer, sends: int) -> None:
-    wire = Wire(fails=2)
+    sender = RecordingSender(fails=2)
     try:
-        found = wire.call(colour, policy)
+        found = sender.call(colour, policy)
     except Boom as error:
         found = str(error)
-    assert (len(wire.sent), found) == (sends, {1: "1", 2: "no", 3: "x"}[sends])
+    assert (len(sender.sent), found) == (sends, {1: "1", 2: "no", 3: "x"}[sends])
 
 
 @pytest.mark.parametrize(
@@ -78,19 +75,19 @@ def test_any_layer_or_pipeline_is_accepted(colour: str, policy: Layer, sends: in
 )
 def test_a_wrong_policy_raises(wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"^policy=.* is no layer: write .*, or None for the default"):
-        Wire().plan(wrong)
+        RecordingSender().plan(wrong)
 
 
 def test_clients_without_a_policy_share_the_default() -> None:
     assert _default() is _default()
     assert _default().attempts == presets.http().attempts
-    one, other = Wire(), Wire()
+    one, other = RecordingSender(), RecordingSender()
     assert one.plan(None).layers[0] is other.plan(None).layers[0]
 
 
 def test_a_class_instead_of_a_layer_raises() -> None:
     with pytest.raises(TypeError, match="Bulkhead"):
-        Wire().plan(Bulkhead)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        RecordingSender().plan(Bulkhead)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(("name", "expected"), [(None, "client"), ("mine", "mine")])
@@ -98,7 +95,7 @@ def test_the_report_has_the_name_of_the_policy_or_the_client(
     colour: str, name: str | None, expected: str
 ) -> None:
     with pytest.raises(Boom) as caught:
-        Wire(fails=9).call(colour, retrying(name=name) if name else retrying())
+        RecordingSender(fails=9).call(colour, retrying(name=name) if name else retrying())
     call_report = report(caught.value)
     assert call_report is not None
     assert call_report.name == expected
@@ -126,7 +123,7 @@ def test_the_report_has_the_name_of_the_policy_or_the_client(
 def test_failing_statuses_and_resendable_methods_come_from_the_rules(
     policy: Layer, failing: set[int], methods: set[str]
 ) -> None:
-    plan = Wire().plan(policy)
+    plan = RecordingSender().plan(policy)
     assert plan.failing == FAILING | failing
     assert plan.methods == methods
 
@@ -149,35 +146,37 @@ def test_failing_statuses_and_resendable_methods_come_from_the_rules(
     ],
 )
 def test_the_maximum_of_attempts_and_of_time(policy: Layer, most: float, total: float) -> None:
-    plan = Wire().plan(policy)
+    plan = RecordingSender().plan(policy)
     assert (plan.max_attempts, plan.total) == (most, total)
 
 
 def test_until_needs_the_bodies() -> None:
-    assert Wire().plan(Timeout(2) | Retry(until=bool)).reads_bodies
-    assert not Wire().plan(Timeout(2) | Retry()).reads_bodies
+    assert RecordingSender().plan(Timeout(2) | Retry(until=bool)).reads_bodies
+    assert not RecordingSender().plan(Timeout(2) | Retry()).reads_bodies
 
 
 # --------------------------------------------------------------- options of one request
 
 
 def test_options_and_policies_of_one_request_make_another_plan(colour: str) -> None:
-    wire = Wire(fails=99)
+    sender = RecordingSender(fails=99)
     aio = colour in ASYNC
-    plan = wire.plan(Bulkhead(3) | retrying(attempts=5, name="mine"), aio=aio)
+    plan = sender.plan(Bulkhead(3) | retrying(attempts=5, name="mine"), aio=aio)
     for other in (plan.with_options({"attempts": 2}), plan.for_policy(retrying(attempts=2, name="mine"))):
-        wire.sent.clear()
+        sender.sent.clear()
         send = partial(other.call_for("a"), "x")
         with pytest.raises(Boom) as caught:
             in_colour(colour, send, send)
         call_report = report(caught.value)
         assert call_report is not None
-        assert (len(wire.sent), call_report.attempts, call_report.name) == (2, 2, "mine")
+        assert (len(sender.sent), call_report.attempts, call_report.name) == (2, 2, "mine")
     assert plan.max_attempts == 5
 
 
 def test_options_need_a_retry_in_the_policy() -> None:
-    with pytest.raises(TypeError, match=r"^attempts, timeout: there is no Retry in the policy to be varied"):
-        Wire().plan(Timeout(2)).with_options({"timeout": 2, "attempts": 3})
+    with pytest.raises(
+        TypeError, match=r"^attempts, timeout: the policy has no Retry whose options could vary"
+    ):
+        RecordingSender().plan(Timeout(2)).with_options({"timeout": 2, "attempts": 3})
     with pytest.raises(ValueError, match="attempts"):
-        Wire().plan(Retry()).with_options({"attempts": 0})
+        RecordingSender().plan(Retry()).with_options({"attempts": 0})

@@ -11,9 +11,9 @@ from redouble import Kind, Layer, RetryBudget, Timeout, Worker, presets, report
 from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.fakes import Boom
-from tests.support.http.offline_clients import Wire, retrying
-from tests.support.thread_switching import everywhere, switching
-from tests.support.virtual_time import at, unwaiting
+from tests.support.http.offline_clients import RecordingSender, retrying
+from tests.support.thread_switching import run_in_threads, switching
+from tests.support.virtual_time import at, no_real_waits
 
 CLOCKED = ["sync", "asyncio around", "trio around"]
 
@@ -24,13 +24,13 @@ def test_each_host_has_a_budget_that_all_clients_share(colour: str) -> None:
     policy = retrying(attempts=9, budget=HostBudgets(ratio=0, per_second=0.001, window=3000))  # 3 in all
     seen: list[tuple[str, int]] = []
     for host in ("a", "a", "b", "a"):
-        wire = Wire(fails=9)
+        sender = RecordingSender(fails=9)
         with pytest.raises(Boom) as caught:
-            wire.call(colour, Timeout(60) | policy, host)
+            sender.call(colour, Timeout(60) | policy, host)
         call_report = report(caught.value)
         assert call_report is not None
         assert call_report.reason == "budget"
-        seen.append((host, len(wire.sent)))
+        seen.append((host, len(sender.sent)))
     assert seen == [("a", 4), ("a", 1), ("b", 4), ("a", 1)]
     of_all = policy.budget
     assert isinstance(of_all, HostBudgets)
@@ -38,15 +38,15 @@ def test_each_host_has_a_budget_that_all_clients_share(colour: str) -> None:
 
 
 def test_any_other_budget_is_shared_by_all_hosts() -> None:
-    plan = Wire().plan(retrying(budget=RetryBudget()))
+    plan = RecordingSender().plan(retrying(budget=RetryBudget()))
     assert plan.call_for("a") is plan.call_for("b")
-    plan = Wire().plan(presets.http())
+    plan = RecordingSender().plan(presets.http())
     assert plan.call_for("a") is plan.call_for("a")
     assert plan.call_for("a") is not plan.call_for("b")
 
 
 def test_the_number_of_cached_hosts_is_limited() -> None:
-    plan = Wire().plan(presets.http())
+    plan = RecordingSender().plan(presets.http())
     first = plan.call_for("first")
     for host in range(MAX_HOSTS):
         plan.call_for(host)
@@ -56,22 +56,22 @@ def test_the_number_of_cached_hosts_is_limited() -> None:
 
 @pytest.mark.usefixtures(switching.__name__)
 def test_threads_may_look_up_hosts_concurrently() -> None:
-    wire = Wire()
-    plan = wire.plan(presets.http())
+    sender = RecordingSender()
+    plan = sender.plan(presets.http())
 
     def work(owner: str) -> None:
         for host in range(150):
             assert plan.call_for(host % 40 if host % 2 else (owner, host))(host) == host
 
-    everywhere(work, threads=8)
+    run_in_threads(work, threads=8)
 
 
 # --------------------------------------------------------------------------------- time
 
 
-def timed(place: str, wire: Wire, policy: Layer) -> object:
+def timed(place: str, sender: RecordingSender, policy: Layer) -> object:
     aio = not place.startswith("sync")
-    plan = wire.plan(policy, aio=aio)
+    plan = sender.plan(policy, aio=aio)
 
     def blocking(_: VirtualClock) -> object:
         return plan.call_for("a")("x")
@@ -85,7 +85,7 @@ def timed(place: str, wire: Wire, policy: Layer) -> object:
     return at(place, blocking, waiting)
 
 
-@pytest.mark.usefixtures(unwaiting.__name__)
+@pytest.mark.usefixtures(no_real_waits.__name__)
 @pytest.mark.parametrize("place", CLOCKED)
 @pytest.mark.parametrize(
     ("policy", "left"),
@@ -99,20 +99,20 @@ def timed(place: str, wire: Wire, policy: Layer) -> object:
     ],
 )
 def test_limits_become_deadlines(place: str, policy: Layer, left: list[float | None]) -> None:
-    wire = Wire(fails=2)
-    assert timed(place, wire, policy) == "x"
-    assert wire.left == left
+    sender = RecordingSender(fails=2)
+    assert timed(place, sender, policy) == "x"
+    assert sender.time_left == left
 
 
 def test_the_limit_of_a_worker_is_a_deadline_inside_it() -> None:
     """The code on the worker can read the time left."""
-    wire = Wire(fails=1)
+    sender = RecordingSender(fails=1)
     calls: list[Callable[[Any], Any]] = [
-        wire.plan(policy).call_for("a")
+        sender.plan(policy).call_for("a")
         for policy in (
             retrying(worker=Worker(), attempt_timeout=60),
             retrying() | Timeout(60, worker=Worker()),
         )
     ]
     assert [call("x") for call in calls] == ["x", "x"]
-    assert all(left is not None and 0 < left <= 60 for left in wire.left)
+    assert all(left is not None and 0 < left <= 60 for left in sender.time_left)

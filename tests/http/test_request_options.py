@@ -161,11 +161,11 @@ def test_the_number_of_cached_plans_is_limited() -> None:
         ({"attempts": "2"}, TypeError, "attempts"),
         ({"timeout": -1}, ValueError, "timeout"),
         ({"backoff": iter([0])}, TypeError, "backoff"),
-        ({"policy": None, "attempts": 2}, TypeError, "attempts: there is no Retry in the policy"),
+        ({"policy": None, "attempts": 2}, TypeError, "attempts: the policy has no Retry"),
         (
             {"policy": Timeout(1), "timeout": 2, "attempts": 2},
             TypeError,
-            "attempts, timeout: there is no Retry",
+            "attempts, timeout: the policy has no Retry",
         ),
     ],
 )

@@ -19,12 +19,12 @@ from redouble._failures.codes import STATUSES
 from redouble.http import HttpRule, rule, sent
 from tests.support.fakes import Boom, Virtual, always
 from tests.support.http.errors import (
-    Answered,
+    MakeError,
     by_aiohttp,
     by_httpx,
     by_requests,
+    error_without_response,
     every_client,
-    lost,
     request_info,
 )
 
@@ -32,9 +32,9 @@ from tests.support.http.errors import (
 
 
 @every_client
-def test_the_default_statuses_are_those_of_transient(answered: Answered) -> None:
+def test_the_default_statuses_are_those_of_transient(make_error: MakeError) -> None:
     for status in range(400, 600):
-        error = answered("GET", status, {})
+        error = make_error("GET", status, {})
         found, only = rule()(error), rule(statuses={status})(error)
         assert (found is not None and found.action == "retry") is (status in STATUSES), status
         assert only is not None
@@ -57,8 +57,8 @@ def test_the_default_statuses_are_those_of_transient(answered: Answered) -> None
         (599, Kind.server, "http_5xx"),
     ],
 )
-def test_kind_and_reason_of_each_status(answered: Answered, status: int, kind: Kind, reason: str) -> None:
-    found = rule(statuses=range(400, 600))(answered("GET", status, {}))
+def test_kind_and_reason_of_each_status(make_error: MakeError, status: int, kind: Kind, reason: str) -> None:
+    found = rule(statuses=range(400, 600))(make_error("GET", status, {}))
     assert found == Verdict.retry(kind=kind, sent=True, reason=reason)
 
 
@@ -74,18 +74,18 @@ def test_kind_and_reason_of_each_status(answered: Answered, status: int, kind: K
     ],
 )
 def test_the_hint_of_a_response(
-    answered: Answered, status: int, headers: dict[str, str], after: float | None
+    make_error: MakeError, status: int, headers: dict[str, str], after: float | None
 ) -> None:
-    found = rule()(answered("GET", status, headers))
+    found = rule()(make_error("GET", status, headers))
     assert found is not None
     assert (found.action, found.after) == ("retry", after)
 
 
 @every_client
-def test_x_should_retry_overrides_the_statuses(answered: Answered) -> None:
-    assert rule()(answered("GET", 503, {"x-should-retry": "false"})) is None
-    assert rule(statuses={404})(answered("GET", 404, {"x-should-retry": "FALSE "})) is None
-    assert rule(statuses=())(answered("GET", 400, {"X-Should-Retry": "True"})) is not None
+def test_x_should_retry_overrides_the_statuses(make_error: MakeError) -> None:
+    assert rule()(make_error("GET", 503, {"x-should-retry": "false"})) is None
+    assert rule(statuses={404})(make_error("GET", 404, {"x-should-retry": "FALSE "})) is None
+    assert rule(statuses=())(make_error("GET", 400, {"X-Should-Retry": "True"})) is not None
 
 
 # ------------------------------------------------------------------------------ methods
@@ -93,8 +93,8 @@ def test_x_should_retry_overrides_the_statuses(answered: Answered) -> None:
 
 @every_client
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "QUERY"])
-def test_idempotent_methods_are_retried(answered: Answered, method: str) -> None:
-    found = rule()(answered(method, 503, {}))
+def test_idempotent_methods_are_retried(make_error: MakeError, method: str) -> None:
+    found = rule()(make_error(method, 503, {}))
     assert found is not None
     assert found.action == "retry"
     assert method in http.IDEMPOTENT
@@ -102,29 +102,29 @@ def test_idempotent_methods_are_retried(answered: Answered, method: str) -> None
 
 @every_client
 @pytest.mark.parametrize("method", ["POST", "PATCH", "TRACE", "CONNECT"])
-def test_other_methods_are_retried_only_if_listed(answered: Answered, method: str) -> None:
-    error = answered(method, 503, {"x-should-retry": "true"})
+def test_other_methods_are_retried_only_if_listed(make_error: MakeError, method: str) -> None:
+    error = make_error(method, 503, {"x-should-retry": "true"})
     assert rule()(error) == Verdict.stop(reason="not_idempotent")
     named = rule(methods={method.lower()})(error)
     assert named is not None
     assert named.action == "retry"
-    assert rule(methods={"GET"})(answered(method, 404, {})) is None
+    assert rule(methods={"GET"})(make_error(method, 404, {})) is None
 
 
 @pytest.mark.parametrize("kind", [httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout])
 @pytest.mark.parametrize("method", ["GET", "POST", "PATCH"])
 def test_an_unsent_request_is_retried_whatever_its_method(kind: type[Exception], method: str) -> None:
-    found = rule(methods=())(lost(kind, method))
+    found = rule(methods=())(error_without_response(kind, method))
     assert found is not None
     assert (found.action, found.sent) == ("retry", False)
 
 
 @pytest.mark.parametrize("kind", [httpx.ReadError, httpx.ReadTimeout, requests.ReadTimeout])
 def test_a_request_that_may_have_been_received_is_retried_if_idempotent(kind: type[Exception]) -> None:
-    found = rule()(lost(kind, "GET"))
+    found = rule()(error_without_response(kind, "GET"))
     assert found is not None
     assert found.action == "retry"
-    assert rule()(lost(kind, "POST")) == Verdict.stop(reason="not_idempotent")
+    assert rule()(error_without_response(kind, "POST")) == Verdict.stop(reason="not_idempotent")
 
 
 def test_without_a_request_the_method_is_not_checked() -> None:
@@ -157,8 +157,8 @@ def test_other_failures_are_judged_by_transient_or_errors(error: Exception) -> N
 
 
 @every_client
-def test_types_in_errors_do_not_apply_to_responses(answered: Answered) -> None:
-    assert rule(errors=Exception)(answered("GET", 404, {})) is None
+def test_types_in_errors_do_not_apply_to_responses(make_error: MakeError) -> None:
+    assert rule(errors=Exception)(make_error("GET", 404, {})) is None
 
 
 class Shy(Exception):
@@ -192,18 +192,18 @@ def test_an_error_without_a_valid_status_is_judged_as_a_failure(error: Exception
 @every_client
 @pytest.mark.parametrize(("method", "calls"), [("GET", 3), ("POST", 1)])
 def test_a_policy_around_a_function_that_raises_for_status(
-    answered: Answered, method: str, calls: int
+    make_error: MakeError, method: str, calls: int
 ) -> None:
     """The rule reads the method from the error, so the policy does not retry a POST."""
     made: list[Exception] = []
     clock = Virtual()
 
     def fetch() -> None:
-        made.append(answered(method, 503, {"retry-after": "2"}))
+        made.append(make_error(method, 503, {"retry-after": "2"}))
         raise made[-1]
 
     policy = Retry(on=rule(), attempts=3, backoff=[1] * 9, hints=Hints(spread=0), clock=clock)
-    with pytest.raises(type(answered("GET", 503, {}))) as caught:
+    with pytest.raises(type(make_error("GET", 503, {}))) as caught:
         policy.call(fetch)
     assert caught.value is made[-1]
     assert len(made) == calls

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.instruments.exported_series import exported_by_prometheus
-from tests.support.instruments.promql import Series, Wrong, read
+from tests.support.instruments.promql import QueryError, Series, parse
 
 FILE = Path(__file__).parents[2] / "docs" / "grafana" / "redouble.json"
 DASHBOARD: dict[str, Any] = json.loads(FILE.read_text("utf-8"))
@@ -35,7 +35,7 @@ def of_gates(exported: Series) -> set[str]:
 
 @pytest.mark.parametrize(("title", "target"), TARGETS)
 def test_every_query_reads_exported_series(title: str, target: dict[str, str], exported: Series) -> None:
-    asked = read(target["expr"], exported)
+    asked = parse(target["expr"], exported)
     assert asked.series
     assert asked.labels == frozenset(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])), title
 
@@ -43,14 +43,14 @@ def test_every_query_reads_exported_series(title: str, target: dict[str, str], e
 @pytest.mark.parametrize(("title", "target"), TARGETS)
 def test_every_query_filters_by_the_chosen_name(title: str, target: dict[str, str], exported: Series) -> None:
     query = target["expr"]
-    whose = "$gate" if read(query, exported).series <= of_gates(exported) else "$name"
+    whose = "$gate" if parse(query, exported).series <= of_gates(exported) else "$name"
     selectors = re.findall(r"redouble_\w+(\{[^}]*\})?", query)
     assert [f'name=~"{whose}"' in selector for selector in selectors] == [True] * len(selectors), title
     assert set(re.findall(r"\$(\w+)", query)) <= {whose[1:], "__rate_interval"}
 
 
 def test_every_metric_is_on_the_dashboard(exported: Series) -> None:
-    asked = {series for _, target in TARGETS for series in read(target["expr"], exported).series}
+    asked = {series for _, target in TARGETS for series in parse(target["expr"], exported).series}
     assert {_metric(series) for series in asked} == {_metric(series) for series in exported}
 
 
@@ -117,5 +117,5 @@ def test_rows_and_panels_do_not_overlap() -> None:
     ],
 )
 def test_a_wrong_query_is_detected(query: str, message: str, exported: Series) -> None:
-    with pytest.raises(Wrong, match=message):
-        read(query, exported)
+    with pytest.raises(QueryError, match=message):
+        parse(query, exported)

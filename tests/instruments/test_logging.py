@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -11,11 +10,10 @@ import pytest
 
 import redouble
 from redouble import Bulkhead, Kind, Timeout, Verdict, errors
-from redouble._telemetry.observers import watch
 from redouble.instruments.logging import instrument
 from redouble.testing import virtual_time
 from tests.support.fakes import Boom, Operation, Script, Virtual, always, fail, in_colour, ok
-from tests.support.instruments.counts import afresh, policy
+from tests.support.instruments.counts import policy, with_new_errors
 from tests.support.instruments.log_capture import logger
 from tests.support.layers.breaker_scripts import BreakerScript
 
@@ -87,12 +85,6 @@ ROWS: list[tuple[Script, dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def no_observer_is_left() -> Iterator[None]:
-    yield
-    assert not watch.entries
-
-
 @pytest.mark.parametrize(("script", "options", "lines"), ROWS)
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR])
 def test_messages_of_each_level(
@@ -100,9 +92,9 @@ def test_messages_of_each_level(
 ) -> None:
     clock = Virtual()
     with logger(level) as (target, kept), instrument(target), suppress(Exception):
-        policy(**options, clock=clock).call(Operation(afresh(script), clock))
+        policy(**options, clock=clock).call(Operation(with_new_errors(script), clock))
     expected = [line for line in lines if logging.getLevelNamesMapping()[line.split()[0]] >= level]
-    assert kept.said() == expected
+    assert kept.messages() == expected
 
 
 def test_every_colour_logs_the_same(colour: str) -> None:
@@ -115,7 +107,7 @@ def test_every_colour_logs_the_same(colour: str) -> None:
     retrying = policy(clock=clock)
     with logger() as (target, kept), instrument(target):
         in_colour(colour, lambda: retrying.call(operation), lambda: retrying.call(later))
-    assert [line.split()[0] for line in kept.said()] == ["DEBUG", "INFO", "DEBUG"]
+    assert [line.split()[0] for line in kept.messages()] == ["DEBUG", "INFO", "DEBUG"]
 
 
 def test_the_fields_of_each_record() -> None:
@@ -148,7 +140,7 @@ def test_the_fields_of_a_call_that_is_given_up() -> None:
 def test_the_messages_of_a_breaker() -> None:
     with logger() as (target, kept), instrument(target):
         BreakerScript(failures=1, cooldown=10, name="pay").run("bad good good +10 good isolate close")
-    assert kept.said() == [
+    assert kept.messages() == [
         "INFO pay: circuit opened for 10 s, 0 calls rejected",
         *[f"DEBUG pay: rejected by circuit_breaker: CircuitOpen: {OPEN}"] * 2,
         "INFO pay: circuit half open, 2 calls rejected",
@@ -187,7 +179,7 @@ def test_the_messages_of_a_bulkhead_and_a_timeout() -> None:
             gate.call(int)
         with virtual_time():
             in_colour("asyncio", lambda: None, main)
-    rejected, cut = kept.said()
+    rejected, cut = kept.messages()
     assert rejected.startswith("DEBUG mail: rejected by bulkhead: BulkheadFull: ")
     assert ": cut by a limit: AttemptTimeout: " in cut
     assert cut.startswith("DEBUG ")
@@ -201,7 +193,7 @@ def test_the_logger_may_be_given_by_name() -> None:
             with instrument(given):
                 policy().call(int)
         policy().call(int)
-    assert kept.said() == ["DEBUG work: attempt 1 succeeded in 0 s"] * 2
+    assert kept.messages() == ["DEBUG work: attempt 1 succeeded in 0 s"] * 2
 
 
 def test_the_default_logger_is_called_redouble(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,20 +11,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from redouble import Bulkhead, Verdict, bind, errors
-from redouble._telemetry.observers import watch
 from redouble.instruments.logging import instrument
 from tests.support.fakes import Boom, always
-from tests.support.instruments.counts import EVERY_SHAPE, events_made, policy
-from tests.support.instruments.log_capture import BARE, logger
+from tests.support.instruments.counts import EVERY_SHAPE, created_events, policy
+from tests.support.instruments.log_capture import STANDARD_FIELDS, logger
 
 OURS = ("policy", "attempt", "delay", "reason", "kind", "http_status", "decision", "error", "elapsed")
 ODD = "a\nb\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\x00\x1b[2J\ud800"
-
-
-@pytest.fixture(autouse=True)
-def no_observer_is_left() -> Iterator[None]:
-    yield
-    assert not watch.entries
 
 
 def texts(thing: object) -> Iterator[str]:
@@ -72,7 +65,10 @@ def test_one_record_is_one_line(name: str, label: str, bound: str, said: str, re
     for record in kept.records:
         assert is_one_line(logging.Formatter("%(levelname)s %(name)s %(message)s").format(record))
         assert all(
-            is_one_line(text) for key in vars(record) if key not in BARE for text in texts(vars(record)[key])
+            is_one_line(text)
+            for key in vars(record)
+            if key not in STANDARD_FIELDS
+            for text in texts(vars(record)[key])
         )
         assert all(is_one_line(key) for key in vars(record))
 
@@ -94,7 +90,7 @@ def test_long_texts_are_truncated() -> None:
         assert record.getMessage().endswith("...")
 
 
-@pytest.mark.parametrize("word", [*sorted(BARE), *OURS, "labels"])
+@pytest.mark.parametrize("word", [*sorted(STANDARD_FIELDS), *OURS, "labels"])
 def test_a_bound_field_never_replaces_a_field_of_the_record(word: str) -> None:
     """A bound field with the name of another one gets the prefix ``bound_``."""
     with logger() as (target, kept), instrument(target), bind(**{word: "mine"}):
@@ -152,7 +148,7 @@ def test_an_error_whose_str_raises_is_logged_by_its_type() -> None:
 
     with logger() as (target, kept), instrument(target):
         policy(attempts=1).run(work)
-    assert [line.rpartition(": ")[2] for line in kept.said()] == ["Mute", "Mute"]
+    assert [line.rpartition(": ")[2] for line in kept.messages()] == ["Mute", "Mute"]
 
 
 def test_a_handler_that_fails_changes_nothing() -> None:
@@ -180,7 +176,7 @@ def test_a_handler_that_fails_changes_nothing() -> None:
 
 def test_successful_calls_emit_no_event_unless_debug_is_enabled() -> None:
     """A change of the level takes effect at once."""
-    with logger(logging.INFO) as (target, kept), instrument(target), events_made() as made:
+    with logger(logging.INFO) as (target, kept), instrument(target), created_events() as made:
         retried = policy()(nothing)
         retried()
         policy().call(nothing)
@@ -193,7 +189,7 @@ def test_successful_calls_emit_no_event_unless_debug_is_enabled() -> None:
         retried()
         policy().call(nothing)
     assert made == ["success", "success"]
-    assert kept.said() == ["DEBUG work: attempt 1 succeeded in 0 s"] * 2
+    assert kept.messages() == ["DEBUG work: attempt 1 succeeded in 0 s"] * 2
 
 
 def test_successful_calls_in_other_shapes_emit_no_event() -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from redouble import SYSTEM, Kind, Verdict, Worker, deadline
-from redouble._telemetry.observers import watch
 from redouble.instruments import memory
 from redouble.instruments.memory import Summary
 from redouble.testing import virtual_time
@@ -119,12 +118,6 @@ ROWS: list[tuple[Script, Callable[[], dict[str, Any]], dict[str, float]]] = [
     ([Panic()], dict, {}),
     (["fail", Panic()], dict, {"attempts unknown failed": 1, "retries unknown": 1}),
 ]
-
-
-@pytest.fixture(autouse=True)
-def no_observer_is_left() -> Iterator[None]:
-    yield
-    assert not watch.entries
 
 
 @pytest.mark.parametrize(("script", "options", "expected"), ROWS)

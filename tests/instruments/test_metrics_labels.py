@@ -22,9 +22,9 @@ from tests.support.fakes import Boom
 
 
 def event(**fields: Any) -> Event:
-    said: dict[str, Any] = dict.fromkeys(Event._fields)
-    said |= {"what": "failure", "name": "work", "attempt": 1, "elapsed": 0.0, "labels": {}, "bound": {}}
-    return Event(**said | fields)
+    values: dict[str, Any] = dict.fromkeys(Event._fields)
+    values |= {"what": "failure", "name": "work", "attempt": 1, "elapsed": 0.0, "labels": {}, "bound": {}}
+    return Event(**values | fields)
 
 
 class Answer:

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
-from redouble._telemetry.observers import watch
 from redouble.instruments import memory
 from redouble.instruments.memory import Summary
 from tests.support.fakes import Boom, Operation, Virtual, fail, ok
 from tests.support.instruments.counts import counts, policy
-from tests.support.thread_switching import often
-
-
-@pytest.fixture(autouse=True)
-def no_observer_is_left() -> Iterator[None]:
-    yield
-    assert not watch.entries
+from tests.support.thread_switching import frequent_switches
 
 
 def lose() -> None:
@@ -161,7 +153,7 @@ def test_many_threads_count_exactly() -> None:
             if number % 20 == 0:
                 metrics.series()
 
-    with often(), memory.instrument() as metrics:
+    with frequent_switches(), memory.instrument() as metrics:
         workers = [threading.Thread(target=work) for _ in range(threads)]
         for thread in workers:
             thread.start()

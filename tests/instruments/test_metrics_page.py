@@ -15,7 +15,7 @@ from tests.support.instruments.exported_series import (
     exported_by_opentelemetry,
     exported_by_prometheus,
 )
-from tests.support.instruments.promql import read
+from tests.support.instruments.promql import parse
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "metrics.md").read_text("utf-8")
 ALERTS = re.findall(r"^```promql\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -81,7 +81,7 @@ def test_the_page_lists_the_buckets() -> None:
 
 @pytest.mark.parametrize("alert", ALERTS)
 def test_every_alert_compares_exported_series(alert: str) -> None:
-    assert {"name"} <= (read(alert, exported_by_prometheus()).labels or set()) <= {"name", "state"}
+    assert {"name"} <= (parse(alert, exported_by_prometheus()).labels or set()) <= {"name", "state"}
     assert re.search(r"(>|==) [0-9.]+\n$", alert)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 
 import pytest
 
 from redouble import SYSTEM, Retry
-from redouble._telemetry.observers import watch
 from redouble.instruments import memory
 from redouble.instruments.memory import Metrics, Summary
 from tests.support.fakes import ASYNC, Boom, Panic, Virtual, in_colour
@@ -41,12 +40,6 @@ ROWS: list[tuple[Sequence[Source], Reader, dict[str, float], float | None]] = [
     ([[Panic()]], Reader(), {}, None),
     ([[1, Panic()]], Reader(), {}, None),
 ]
-
-
-@pytest.fixture(autouse=True)
-def no_observer_is_left() -> Iterator[None]:
-    yield
-    assert not watch.entries
 
 
 def read(colour: str, script: Sequence[Source], reader: Reader) -> dict[str, Metrics]:

@@ -11,11 +11,10 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from redouble import TokenBucket
-from redouble._telemetry.observers import watch
 from redouble.instruments import _schema, opentelemetry
 from redouble.instruments.opentelemetry import instrument
 from tests.support.fakes import Boom
-from tests.support.instruments.counts import events_made, policy
+from tests.support.instruments.counts import created_events, policy
 from tests.support.instruments.sample_events import everything
 
 # The contract with dashboards: each metric, its kind, its unit and its attributes.
@@ -73,12 +72,6 @@ def meters() -> Iterator[Meters]:
     made = Meters()
     yield made
     made.provider.shutdown()
-
-
-@pytest.fixture(autouse=True)
-def no_observer_is_left() -> Iterator[None]:
-    yield
-    assert not watch.entries
 
 
 def test_names_units_and_attributes_are_those_of_the_contract(meters: Meters) -> None:
@@ -204,7 +197,7 @@ def test_without_an_sdk_successful_calls_emit_no_event(
     if internal == "changed":
         monkeypatch.setattr(opentelemetry, "INTERNAL", None)
 
-    with instrument(), events_made() as made:
+    with instrument(), created_events() as made:
         policy()(nothing)()
         policy().call(nothing)
         assert made == []

@@ -38,7 +38,7 @@ def test_leaving_without_an_entry_raises() -> None:
     exits = ContextExits[str]()
     exits.enter("once")
     assert exits.leave() == "once"
-    with pytest.raises(RuntimeError, match=r"^something was left that had not been entered$"):
+    with pytest.raises(RuntimeError, match=r"^a `with` block was left more often than it was entered$"):
         exits.leave()
 
 

@@ -30,7 +30,9 @@ def test_a_copy_is_the_same_object(make: Callable[[], object]) -> None:
 def test_a_shared_object_cannot_be_pickled(make: Callable[[], object], protocol: int) -> None:
     shared = make()
     name = type(shared).__name__
-    with pytest.raises(TypeError, match=f"a {name} is shared by the calls of one process .*: make one there"):
+    with pytest.raises(
+        TypeError, match=f"a {name} is shared by the calls of one process .*: create one there"
+    ):
         pickle.dumps(shared, protocol)
 
 

@@ -25,7 +25,7 @@ from redouble import (
     transient,
 )
 from tests.support.fakes import Ledger, UnhashableRule, always
-from tests.support.layers.analysis import UNHINTED, Own, Patient, checked
+from tests.support.layers.analysis import UNHINTED, Own, Patient, assert_warnings
 
 FULL = Backoff.exponential(0.2).maximum(2).full_jitter()
 ONCE = Retry(attempts=1)
@@ -41,22 +41,22 @@ RULE, JUDGE = always(True), UnhashableRule()
 ATTEMPT = (
     r"attempt_timeout=.* is not below the .* of the whole call: an attempt that is cut leaves no time .*"
 )
-INSIDE_LIMIT = r"Timeout\(.*\) inside a limit of .* s: that one is always reached first, so .*"
+INSIDE_LIMIT = r"Timeout\(.*\) inside a limit of .* s: the limit is always reached first, so .*"
 BULKHEAD_INSIDE = (
-    r"Bulkhead inside Retry: a call gives its place away while it waits to retry, .*; put it outside"
+    r"Bulkhead inside Retry: a call releases its slot while it waits to retry, .*; put it outside"
 )
 BREAKER_OUTSIDE = (
-    r"CircuitBreaker outside Retry: it sees one failure where there were several attempts, .*; put it inside"
+    r"CircuitBreaker outside Retry: it counts one failure for several failed attempts, .*; put it inside"
 )
-FALLBACK_INSIDE = r"Fallback inside Retry, for the same errors: it replaces each of them .*; put it outside"
+FALLBACK_INSIDE = r"Fallback inside Retry, for the same errors: it replaces each error .*; put it outside"
 FALLBACK_HIDES = (
-    r"Fallback inside CircuitBreaker, for the same errors: it replaces each of them .*; put it outside"
+    r"Fallback inside CircuitBreaker, for the same errors: it replaces each error .*; put it outside"
 )
-BREAKER_CUT = r"CircuitBreaker inside the limit of an attempt: a call that is cut looks cancelled to it, .*"
-NO_JITTER = r"Retry without jitter: clients that failed together come back together; write backoff=Backoff.*"
-TOO_LONG = r"Retry\(attempts=\d+\) may need .* s and has .* s: the last attempts are not made when .*"
+BREAKER_CUT = r"CircuitBreaker inside the limit of an attempt: it takes a call that is cut for a cancelled .*"
+NO_JITTER = r"Retry without jitter: clients that failed together retry together; write backoff=Backoff.*"
+TOO_LONG = r"Retry\(attempts=\d+\) may need .* s and has .* s: at worst, there is no time for the last .*"
 NO_BUDGET = (
-    r"Retry with .* and no budget: when the service is down, all of them add to its load; pass budget=.*"
+    r"Retry with .* and no budget: when the service is down, every attempt adds to its load; pass budget=.*"
 )
 RETRY_INSIDE = r"Retry inside Retry: their attempts multiply; retry in one place"
 
@@ -67,7 +67,7 @@ def quick(**options: Any) -> Retry:
 
 
 def twice(kind: str) -> str:
-    return rf"the same {kind} is there twice: every call counts twice, and may wait for itself"
+    return rf"the same {kind} is in the pipeline twice: every call counts twice, and may wait for itself"
 
 
 PROBLEMS: list[tuple[Layer, list[str]]] = [
@@ -159,7 +159,7 @@ PROBLEMS: list[tuple[Layer, list[str]]] = [
 
 @pytest.mark.parametrize(("pipeline", "expected"), PROBLEMS)
 def test_known_problems_are_reported(pipeline: Layer, expected: list[str]) -> None:
-    checked(pipeline, expected)
+    assert_warnings(pipeline, expected)
 
 
 EXAMPLE = Retry(on=(OSError, KeyError), backoff=Backoff.exponential(0.1).maximum(5).full_jitter())
@@ -216,7 +216,7 @@ FINE: list[Layer] = [
 
 @pytest.mark.parametrize("pipeline", FINE)
 def test_arrangements_without_problems_are_accepted(pipeline: Layer) -> None:
-    checked(pipeline, [])
+    assert_warnings(pipeline, [])
 
 
 def test_nested_pipelines_are_checked() -> None:
@@ -227,8 +227,8 @@ def test_nested_pipelines_are_checked() -> None:
         Own() | inner,
         Pipeline(Retry(), Pipeline(BULKHEAD)),
     ):
-        checked(whole, [BULKHEAD_INSIDE])
-    checked((BULKHEAD | Own()) | (Own() | BULKHEAD), [twice("Bulkhead")])
+        assert_warnings(whole, [BULKHEAD_INSIDE])
+    assert_warnings((BULKHEAD | Own()) | (Own() | BULKHEAD), [twice("Bulkhead")])
 
 
 @pytest.mark.parametrize(
@@ -267,5 +267,5 @@ def test_a_gate_of_your_own_is_shared_too() -> None:
 
     own = Own()
     [twice] = (own | own).check()
-    assert twice.startswith("the same Own is there twice")
+    assert twice.startswith("the same Own is in the pipeline twice")
     assert (Own() | Own()).check() == []

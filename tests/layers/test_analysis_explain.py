@@ -105,7 +105,7 @@ def test_a_pipeline_in_another_is_flat() -> None:
             CircuitBreaker(ratio=0.5, minimum=10, window=60),
             "opens after 50% failures of at least 10 calls in 60 s, for 30 s",
         ),
-        (Fallback(value="secret"), "something else instead of an error"),
+        (Fallback(value="secret"), "another result instead of an error"),
         (Own(), ""),
     ],
     ids=stable_repr,

@@ -24,7 +24,7 @@ from redouble import (
 )
 from redouble._layers.analysis import WorstCase
 from tests.support.fakes import Ledger
-from tests.support.layers.analysis import plain, worst_of
+from tests.support.layers.analysis import plain, worst_case_of
 
 OPEN = "for as long as your function takes"
 ENDLESS = f"calls until time is up, {OPEN}"
@@ -119,6 +119,6 @@ def test_the_summary_of_the_worst_case(layer: Layer, worst: str) -> None:
 
 def test_the_worst_case_as_numbers() -> None:
     """A user's own budget may ask for any wait."""
-    assert worst_of(plain() | Bulkhead(1, wait=4) | Timeout(2)) == WorstCase(3, 21, 15)
-    assert worst_of(Pipeline(plain(budget=Ledger(wait=99)))) == WorstCase(3, inf, inf)
-    assert worst_of(Pipeline()) == WorstCase(1, inf, 0)
+    assert worst_case_of(plain() | Bulkhead(1, wait=4) | Timeout(2)) == WorstCase(3, 21, 15)
+    assert worst_case_of(Pipeline(plain(budget=Ledger(wait=99)))) == WorstCase(3, inf, inf)
+    assert worst_case_of(Pipeline()) == WorstCase(1, inf, 0)

@@ -26,10 +26,10 @@ from redouble import (
 )
 from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock, virtual_time
-from tests.support.layers.analysis import worst_of
-from tests.support.virtual_time import in_virtual_time, unwaiting
+from tests.support.layers.analysis import worst_case_of
+from tests.support.virtual_time import in_virtual_time, no_real_waits
 
-pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(unwaiting.__name__)]
+pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(no_real_waits.__name__)]
 
 EPSILON = 1e-6
 SECONDS = st.integers(1, 12)
@@ -168,7 +168,7 @@ def test_a_blocking_call_never_exceeds_the_worst_case(
 ) -> None:
     """The function takes no time here: the rest is waiting."""
     fill(pipeline, full)
-    worst, calls = worst_of(pipeline), Calls(endings, 0)
+    worst, calls = worst_case_of(pipeline), Calls(endings, 0)
     with virtual_time() as clock:
         with suppress(Exception):
             pipeline.call(calls)
@@ -189,7 +189,7 @@ def test_an_async_call_never_exceeds_the_worst_case(
     place: str, pipeline: Pipeline, endings: list[Exception], full: bool, takes: float
 ) -> None:
     fill(pipeline, full)
-    worst, calls = worst_of(pipeline), Calls(endings, takes)
+    worst, calls = worst_case_of(pipeline), Calls(endings, takes)
 
     async def waiting(clock: VirtualClock) -> None:
         with suppress(Exception):

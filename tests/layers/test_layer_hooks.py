@@ -200,12 +200,12 @@ def test_the_attempt_limit_of_a_keyed_policy_is_used() -> None:
 def test_shared_state_that_is_there_twice_is_reported() -> None:
     """A gate is shared state itself; other layers name theirs in their traits."""
     gate, ledger = Turnstile(1), RetryBudget()
-    assert problems_of(gate | gate) == ["the same Turnstile is there twice"]
+    assert problems_of(gate | gate) == ["the same Turnstile is in the pipeline twice"]
     assert problems_of(Limit(Traits(shared=(ledger,))) | Limit(Traits(shared=(ledger,)))) == [
-        "the same RetryBudget is there twice"
+        "the same RetryBudget is in the pipeline twice"
     ]
     assert problems_of(Limit(Traits(shared=(ledger,))) | Retry(budget=ledger)) == [
-        "the same RetryBudget is there twice"
+        "the same RetryBudget is in the pipeline twice"
     ]
     assert problems_of(Turnstile(1) | Turnstile(1)) == []
 

@@ -193,9 +193,9 @@ def test_a_class_is_not_its_instance() -> None:
 
 
 def test_a_layer_without_wrappers_raises() -> None:
-    with pytest.raises(TypeError, match=r"Cold cannot wrap a plain function, which add is"):
+    with pytest.raises(TypeError, match=r"Cold cannot wrap add, which is a plain function"):
         Cold()(add)
-    with pytest.raises(TypeError, match="Cold cannot wrap a coroutine function, which aadd is"):
+    with pytest.raises(TypeError, match="Cold cannot wrap aadd, which is a coroutine function"):
         Cold()(aadd)
     with pytest.raises(TypeError, match="Cold cannot wrap"):
         (Retry() | Cold())(add)

@@ -16,9 +16,9 @@ from redouble._runtime.backend import backend, under_trio
 from redouble.testing import VirtualClock
 from tests.support.fakes import ASYNC, Boom, Virtual
 from tests.support.runtime.cancellation import cancelled
-from tests.support.virtual_time import in_virtual_time, unwaiting
+from tests.support.virtual_time import in_virtual_time, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 LOOPS = pytest.mark.parametrize("colour", ASYNC)
 PLACES = pytest.mark.parametrize(

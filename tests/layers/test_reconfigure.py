@@ -145,7 +145,7 @@ def test_functions_decorated_before_use_the_new_limit() -> None:
     for limit in (1, 3, 2):
         gate.reconfigure(Bulkhead(limit, 0))
         assert deep(limit) == 1
-        with pytest.raises(errors.BulkheadFull, match=f"{limit} calls? (is|are) inside") as raised:
+        with pytest.raises(errors.BulkheadFull, match=f"{limit} calls? (is|are) in flight") as raised:
             deep(limit + 1)
         assert raised.value.limit == limit
     assert gate.snapshot() == {"limit": 2, "in_use": 0, "queued": 0}

@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.support.llm.sdk_models import SDKS, Asked, Server, opened
+from tests.support.llm.sdk_models import SDKS, SdkClient, Server, opened
 
 
 @pytest.fixture(scope="module")
@@ -16,6 +16,6 @@ def server() -> Generator[Server]:
 
 
 @pytest.fixture(scope="module", params=SDKS)
-def asked(request: pytest.FixtureRequest) -> Generator[Asked]:
+def sdk_client(request: pytest.FixtureRequest) -> Generator[SdkClient]:
     with opened(request.param) as found:
         yield found

@@ -12,7 +12,16 @@ import redouble.httpx2
 from redouble import Reason, Retry, TokenBucket
 from tests.libraries.servers import library, run
 from tests.support.fakes import Virtual
-from tests.support.llm.sdk_clients import KEY, Server, asking, every_sdk, model_of, script_of, sdk, value
+from tests.support.llm.sdk_clients import (
+    KEY,
+    Server,
+    every_sdk,
+    model_of,
+    question_for,
+    script_of,
+    sdk,
+    value,
+)
 
 POLICY = Retry(backoff=[0] * 9)
 QUOTA = '{"error": {"code": "insufficient_quota", "type": "insufficient_quota", "message": "spent"}}'
@@ -49,7 +58,7 @@ def test_the_sdks_own_client_classes_accept_the_transport(server: Server, theirs
     url = server.url(f"503,307~loc={value(aim)}")
     with opened(theirs, make, url, redouble.httpx2.Transport(POLICY, idempotency="auto")) as raw:
         create, words = model_of(raw)
-        assert words(create(**asking(raw))) == "Hello from attempt 2"
+        assert words(create(**question_for(raw))) == "Hello from attempt 2"
     received = [*server.ledger(url), *server.ledger(aim)]
     assert len(received) == 4
     assert len({each.headers["idempotency-key"] for each in received}) == 1
@@ -66,7 +75,7 @@ def test_the_sdks_own_async_client_classes_accept_the_transport(
     async def main() -> None:
         async with opened(theirs, make.replace("Default", "DefaultAsync"), url, transport) as raw:
             create, words = model_of(raw)
-            assert words(await create(**asking(raw))) == "Hello from attempt 2"
+            assert words(await create(**question_for(raw))) == "Hello from attempt 2"
 
     run(main())
     assert len([*server.ledger(url), *server.ledger(aim)]) == 4
@@ -77,7 +86,7 @@ def test_a_raw_response_has_a_report(server: Server, name: str) -> None:
     url = server.url(script_of(name, "503,OK"))
     with sdk(name, url, POLICY) as model:
         chat = model.raw.chat.completions if hasattr(model.raw, "chat") else model.raw.messages
-        raw = chat.with_raw_response.create(**asking(model.raw))
+        raw = chat.with_raw_response.create(**question_for(model.raw))
         call_report = redouble.report(raw.http_response)
         words = model_of(model.raw)[1](raw.parse())
     assert call_report is not None
@@ -89,7 +98,7 @@ def test_the_sdks_stream_helpers_restart_too(server: Server, name: str) -> None:
     url = server.url(script_of(name, "OK~stream~cut=0,OK"))
     with sdk(name, url, POLICY) as model:
         chat = model.raw.chat.completions if hasattr(model.raw, "chat") else model.raw.messages
-        with chat.stream(**asking(model.raw)) as stream:
+        with chat.stream(**question_for(model.raw)) as stream:
             last = stream.get_final_completion() if hasattr(model.raw, "chat") else stream.get_final_message()
     assert model_of(model.raw)[1](last) == "Hello from attempt 2"
 
@@ -102,12 +111,12 @@ def test_retries_of_the_sdk_multiply_those_of_the_transport(server: Server, name
     """Each attempt of the SDK is a new request with a new key, so the SDK's retries should be off."""
     url = server.url("503~rams=1")
     with sdk(name, url, Retry(backoff=[0] * 9, attempts=2), max_retries=2) as model:
-        heard = model.ask()
+        result = model.ask()
     received = server.ledger(url)
-    assert heard.error.status_code == 503
+    assert result.error.status_code == 503
     assert [each.headers["x-stainless-retry-count"] for each in received] == ["0", "0", "1", "1", "2", "2"]
     assert len({each.headers["idempotency-key"] for each in received}) == 3
-    assert heard.report().attempts == 2
+    assert result.report().attempts == 2
 
 
 @every_sdk
@@ -166,7 +175,7 @@ def test_an_async_method_of_an_sdk_needs_a_coroutine_function_around_it(server: 
 
         async def call() -> None:
             with pytest.raises(TypeError, match="decorate or pass a coroutine function"):
-                await POLICY.call(create, **asking(model.raw))
+                await POLICY.call(create, **question_for(model.raw))
 
         model.run(call)
     assert server.ledger(url) == []
@@ -183,8 +192,8 @@ def test_a_policy_around_recognises_that_the_transport_gave_up(
     url = server.url(script)
     outer = Retry(backoff=[0] * 9, nested="stop")
     with sdk(name, url, POLICY) as model:
-        heard = model.ask(around=outer)
-    call_report = redouble.report(heard.error)
+        result = model.ask(around=outer)
+    call_report = redouble.report(result.error)
     assert call_report is not None
     assert (call_report.reason, len(server.ledger(url))) == (Reason.nested, 4)
 
@@ -197,6 +206,6 @@ def test_an_exhausted_budget_of_the_transport_stops_the_outer_policy(
     url = server.url(script)
     empty = TokenBucket(1)
     with sdk(name, url, Retry(backoff=[0] * 9, budget=empty)) as model:
-        heard = model.ask(around=Retry(backoff=[0] * 9, nested="allow"))
-    assert heard.error is not None
+        result = model.ask(around=Retry(backoff=[0] * 9, nested="allow"))
+    assert result.error is not None
     assert len(server.ledger(url)) == 1

@@ -16,7 +16,7 @@ import redouble
 from redouble import Reason, llm
 from redouble.instruments import memory
 from tests.libraries.servers import library
-from tests.support.llm.sdk_models import USAGE, Server, called, model, tidily
+from tests.support.llm.sdk_models import USAGE, Server, call_and_collect, called, model
 from tests.support.servers import llm_responses, openai_responses
 
 wire = llm_responses
@@ -66,33 +66,33 @@ class Reading:
     loop: str
 
     def read(self, model: llm.Model, url: str, most: int | None = None) -> Heard:
-        heard = Heard()
-        self.run(self._aread if self.loop else self._read, heard, model, url, most)
-        return heard
+        result = Heard()
+        self.run(self._aread if self.loop else self._read, result, model, url, most)
+        return result
 
-    def _read(self, heard: Heard, model: llm.Model, url: str, most: int | None) -> None:
+    def _read(self, result: Heard, model: llm.Model, url: str, most: int | None) -> None:
         try:
             with model.stream(self.raw.stream, "POST", url, json=QUESTION) as pieces:
                 for number, piece in enumerate(pieces, 1):
-                    heard.body += piece
+                    result.body += piece
                     if number == most:
                         break
-            heard.usage = pieces.usage
+            result.usage = pieces.usage
         except Exception as error:
-            heard.error = error
+            result.error = error
 
-    async def _aread(self, heard: Heard, model: llm.Model, url: str, most: int | None) -> None:
+    async def _aread(self, result: Heard, model: llm.Model, url: str, most: int | None) -> None:
         try:
             async with model.stream(self.raw.stream, "POST", url, json=QUESTION) as pieces:
                 number = 0
                 async for piece in pieces:
-                    heard.body += piece
+                    result.body += piece
                     number += 1
                     if number == most:
                         break
-            heard.usage = pieces.usage
+            result.usage = pieces.usage
         except Exception as error:
-            heard.error = error.with_traceback(None)
+            result.error = error.with_traceback(None)
 
 
 @contextmanager
@@ -104,7 +104,7 @@ def reading(name: str) -> Generator[Reading]:
             yield Reading(raw, called, loop)
         return
     with start_blocking_portal(loop) as portal, portal.wrap_async_context_manager(found.AsyncClient()) as raw:
-        yield Reading(raw, partial(tidily, portal), loop)
+        yield Reading(raw, partial(call_and_collect, portal), loop)
 
 
 @pytest.fixture(scope="module", params=CLIENTS)
@@ -127,7 +127,7 @@ def acme(**options: Any) -> llm.Model:
         ("rst~late,close~late,OK", 3),
         ("OK~cut=0,OK~rst=0,OK~badchunk=0,OK", 4),
         ("OK~end=0,OK", 2),
-        ("OK~error=0,OK~error=0~said=server_error,OK", 3),
+        ("OK~error=0,OK~error=0~error_type=server_error,OK", 3),
         ("503,OK~piece=1", 2),
         ("OK~piece=7", 1),
     ],
@@ -136,8 +136,8 @@ def test_a_stream_is_restarted_before_its_first_piece(
     server: Server, client: Reading, protocol: str, script: str, attempts: int
 ) -> None:
     url = server.url(script.replace("OK", protocol))
-    heard = client.read(acme(idempotency="auto"), url)
-    assert (heard.error, heard.body, heard.usage) == (None, sent(protocol, attempts), USAGE)
+    result = client.read(acme(idempotency="auto"), url)
+    assert (result.error, result.body, result.usage) == (None, sent(protocol, attempts), USAGE)
     received = server.ledger(url)
     assert len(received) == attempts
     assert len({entry.headers["idempotency-key"] for entry in received}) == 1
@@ -158,12 +158,12 @@ def test_a_stream_that_breaks_after_its_first_piece_is_not_restarted(
     server: Server, client: Reading, protocol: str, fault: str
 ) -> None:
     url = server.url(f"{protocol}~{fault}=4~drip=0.001,{protocol}")
-    heard = client.read(acme(), url)
-    assert sent(protocol).startswith(heard.body) or fault == "error"
-    assert heard.body.startswith(sent(protocol, events=1))
+    result = client.read(acme(), url)
+    assert sent(protocol).startswith(result.body) or fault == "error"
+    assert result.body.startswith(sent(protocol, events=1))
     ours = {"end": "CutShort", "error": "ErrorEvent"}
-    assert (type(heard.error).__name__ == ours.get(fault)) is (fault in ours)
-    assert heard.reason_and_attempts(server, url) == (Reason.committed, 1)
+    assert (type(result.error).__name__ == ours.get(fault)) is (fault in ours)
+    assert result.reason_and_attempts(server, url) == (Reason.committed, 1)
 
 
 @every_protocol
@@ -173,51 +173,51 @@ def test_a_stream_without_its_end_marker_raises(
 ) -> None:
     last = len(EVENTS[protocol]("Hello from attempt 1", 1, QUESTION)) - 1
     url = server.url(f"{protocol}~end={last}~piece={piece},{protocol}")
-    heard = client.read(acme(), url)
-    assert (heard.body, type(heard.error)) == (sent(protocol, events=last), llm.CutShort)
-    assert heard.reason_and_attempts(server, url) == (Reason.committed, 1)
+    result = client.read(acme(), url)
+    assert (result.body, type(result.error)) == (sent(protocol, events=last), llm.CutShort)
+    assert result.reason_and_attempts(server, url) == (Reason.committed, 1)
 
 
 @pytest.mark.parametrize("status", [302, 400, 401, 403, 404])
 def test_other_statuses_are_not_retried(server: Server, client: Reading, status: int) -> None:
     url = server.url(f"{status},openai")
-    heard = client.read(acme(), url)
-    assert heard.error.response.status_code == status
-    assert heard.error.response.json()["step"] == 1
-    assert heard.reason_and_attempts(server, url) == (Reason.stopped, 1)
+    result = client.read(acme(), url)
+    assert result.error.response.status_code == status
+    assert result.error.response.json()["step"] == 1
+    assert result.reason_and_attempts(server, url) == (Reason.stopped, 1)
 
 
 @pytest.mark.parametrize("script", ["stall,openai", "openai~stall=0,openai"])
 def test_silence_before_the_first_piece_is_retried(client: Reading, script: str) -> None:
     with Server() as server:
         url = server.url(script)
-        heard = client.read(acme(timeouts=llm.Timeouts(30, SILENCE, 30)), url)
-        assert (heard.error, heard.body) == (None, sent("openai", len(server.ledger(url))))
+        result = client.read(acme(timeouts=llm.Timeouts(30, SILENCE, 30)), url)
+        assert (result.error, result.body) == (None, sent("openai", len(server.ledger(url))))
 
 
 def test_silence_after_the_first_piece_ends_the_stream(client: Reading) -> None:
     with Server() as server:
         url = server.url("openai~stall=3,openai")
-        heard = client.read(acme(timeouts=llm.Timeouts(30, SILENCE, 30)), url)
-        assert heard.body == sent("openai", events=3)
-        assert type(heard.error).__name__ in ("AttemptTimeout", "ReadTimeout")
-        assert heard.reason_and_attempts(server, url) == (Reason.committed, 1)
+        result = client.read(acme(timeouts=llm.Timeouts(30, SILENCE, 30)), url)
+        assert result.body == sent("openai", events=3)
+        assert type(result.error).__name__ in ("AttemptTimeout", "ReadTimeout")
+        assert result.reason_and_attempts(server, url) == (Reason.committed, 1)
 
 
 def test_a_dripping_stream_ends_at_the_total(client: Reading) -> None:
     with Server() as server:
         url = server.url("openai~drip=0.02~piece=1")
-        heard = client.read(acme(timeouts=llm.Timeouts(30, 30, SILENCE)), url)
-        assert sent("openai").startswith(heard.body)
-        assert type(heard.error).__name__ == "DeadlineExceeded"
-        assert heard.reason_and_attempts(server, url) == (Reason.timeout, 1)
+        result = client.read(acme(timeouts=llm.Timeouts(30, 30, SILENCE)), url)
+        assert sent("openai").startswith(result.body)
+        assert type(result.error).__name__ == "DeadlineExceeded"
+        assert result.reason_and_attempts(server, url) == (Reason.timeout, 1)
         server.wait_until_open(0)
 
 
 def test_closing_a_stream_early_closes_the_connection(client: Reading) -> None:
     with Server() as server:
-        heard = client.read(acme(), server.url("openai~stall=4"), most=1)
-        assert heard.error is None
+        result = client.read(acme(), server.url("openai~stall=4"), most=1)
+        assert result.error is None
         server.wait_until_open(0)
 
 
@@ -247,8 +247,8 @@ def test_cancelling_a_reader_closes_the_connection(client: Reading) -> None:
 def test_spend_and_metrics_of_a_stream(server: Server, client: Reading) -> None:
     spend = llm.Spend(tokens=1000, warn_at=None)
     with memory.instrument() as metrics:
-        heard = client.read(acme(spend=spend, reserve=100), server.url("503,anthropic"))
-    assert (heard.error, spend.snapshot()["tokens"]) == (None, USAGE.total)
+        result = client.read(acme(spend=spend, reserve=100), server.url("503,anthropic"))
+    assert (result.error, spend.snapshot()["tokens"]) == (None, USAGE.total)
     labels = {"provider": "acme", "model": "m"}
     assert metrics.counter("calls", ok="true", **labels) == 1
     assert metrics.counter("retries", reason="http_5xx", **labels) == 1

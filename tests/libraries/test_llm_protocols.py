@@ -20,7 +20,7 @@ wire = llm_responses
 TEXT = "Hello from attempt 1"
 ASKING = {"model": "scripted", "messages": [{"role": "user", "content": "Hello?"}]}
 TOLD = {"stream_options": {"include_usage": True}}
-TOOK = Usage(wire.ASKED, 4)
+TOOK = Usage(wire.PROMPT_TOKENS, 4)
 
 Listen = Callable[[Any], Iterator[Any]]
 
@@ -80,11 +80,11 @@ def response(status: str, **more: object) -> dict[str, Any]:
 
 
 USED: dict[str, Any] = {
-    "input_tokens": wire.ASKED,
+    "input_tokens": wire.PROMPT_TOKENS,
     "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
     "output_tokens": 4,
     "output_tokens_details": {"reasoning_tokens": 0},
-    "total_tokens": wire.ASKED + 4,
+    "total_tokens": wire.PROMPT_TOKENS + 4,
 }
 
 
@@ -111,7 +111,7 @@ WAYS: dict[str, tuple[str, Listen, list[bytes]]] = {
 every_way = pytest.mark.parametrize("way", WAYS)
 
 
-def heard(way: str, events: list[bytes], protocol: str = "auto") -> DetectedProtocol:
+def result(way: str, events: list[bytes], protocol: str = "auto") -> DetectedProtocol:
     name, listen, _ = WAYS[way]
     found = DetectedProtocol(protocol)
     with answering(name, b"".join(events)) as client:
@@ -124,7 +124,7 @@ def heard(way: str, events: list[bytes], protocol: str = "auto") -> DetectedProt
 @pytest.mark.parametrize("named", [False, True])
 def test_a_complete_stream_is_recognised(way: str, named: bool) -> None:
     name, _, events = WAYS[way]
-    for protocol in (heard(way, events, name if named else "auto"), DetectedProtocol()):
+    for protocol in (result(way, events, name if named else "auto"), DetectedProtocol()):
         for event in [] if protocol.known else events:
             assert protocol.read(event) is None
         assert (protocol.known, protocol.ended, protocol.usage, protocol.pieces) == (True, True, TOOK, 4)
@@ -135,22 +135,22 @@ def test_a_truncated_stream_is_recognised(way: str) -> None:
     """Except that the usage of a completion and the `[DONE]` after it may be missing in an SDK."""
     _, _, events = WAYS[way]
     for count in range(1, len(events) - (2 if events is CHAT else 0)):
-        protocol = heard(way, events[:count])
+        protocol = result(way, events[:count])
         assert (protocol.known, protocol.ended) == (True, False)
-        assert protocol.cut_short().startswith("the stream ended before it said that it was complete: ")
+        assert protocol.cut_short().startswith("the stream ended before it was complete: ")
 
 
 def test_a_completion_ends_when_all_choices_have_finished() -> None:
     chunks = [json.loads(event[6:]) for event in CHAT[:-1]]
     second = [{**chunk, "choices": [{**one, "index": 1} for one in chunk["choices"]]} for chunk in chunks]
     mixed = [wire.sse(chunk) for pair in zip(chunks, second, strict=True) for chunk in pair]
-    assert (heard("chat", mixed).ended, heard("chat", mixed).pieces) == (True, 8)
-    assert not heard("chat", mixed[:-3]).ended
-    assert heard("chat", mixed[:-3]).cut_short().endswith("the `finish_reason` of choice 1 never came")
+    assert (result("chat", mixed).ended, result("chat", mixed).pieces) == (True, 8)
+    assert not result("chat", mixed[:-3]).ended
+    assert result("chat", mixed[:-3]).cut_short().endswith("the `finish_reason` of choice 1 never came")
 
 
 def test_an_incomplete_response_has_ended() -> None:
-    protocol = heard("responses", response_events("response.incomplete"))
+    protocol = result("responses", response_events("response.incomplete"))
     assert (protocol.ended, protocol.usage) == (True, TOOK)
 
 

@@ -8,9 +8,18 @@ import pytest
 
 from redouble import Reason, llm
 from redouble.instruments import memory
-from tests.support.llm.sdk_models import HELLO, LEFT, USAGE, Asked, Server, every_stream, every_way, model
+from tests.support.llm.sdk_models import (
+    HELLO,
+    IGNORE_UNCLOSED_GENERATORS,
+    USAGE,
+    SdkClient,
+    Server,
+    every_stream,
+    every_way,
+    model,
+)
 
-pytestmark = LEFT
+pytestmark = IGNORE_UNCLOSED_GENERATORS
 
 PRICE = llm.Price(input=1_000_000, output=10_000_000)  # one token costs 1 or 10
 LABELS = {"provider": "acme", "model": "m"}
@@ -35,65 +44,67 @@ def taken(spend: llm.Spend) -> tuple[float, float, float]:
 
 
 @every_way
-def test_the_usage_that_the_sdk_reports_counts(server: Server, asked: Asked, how: str) -> None:
+def test_the_usage_that_the_sdk_reports_counts(server: Server, sdk_client: SdkClient, how: str) -> None:
     """Once per call, regardless of the number of attempts."""
-    spend, said = allowance(), {} if how == "call" else asked.telling()
-    url = server.url(asked.script("503,429~rams=1,OK"))
-    assert asked.ask(how, paying(spend), url, **said).outcome == f"{HELLO} 3"
+    spend, said = allowance(), {} if how == "call" else sdk_client.usage_options()
+    url = server.url(sdk_client.script("503,429~rams=1,OK"))
+    assert sdk_client.ask(how, paying(spend), url, **said).outcome == f"{HELLO} 3"
     assert taken(spend) == (USAGE.total, USAGE.input + 10 * USAGE.output, 1)
 
 
 @every_stream
-def test_a_stream_without_usage_counts_as_reserved(server: Server, asked: Asked, how: str) -> None:
+def test_a_stream_without_usage_counts_as_reserved(server: Server, sdk_client: SdkClient, how: str) -> None:
     spend = allowance()
-    assert asked.ask(how, paying(spend), server.url(asked.script("OK"))).outcome == f"{HELLO} 1"
-    assert taken(spend)[0] == (100 if asked.kind == "openai" else USAGE.total)
+    assert sdk_client.ask(how, paying(spend), server.url(sdk_client.script("OK"))).outcome == f"{HELLO} 1"
+    assert taken(spend)[0] == (100 if sdk_client.kind == "openai" else USAGE.total)
 
 
 @every_way
 @pytest.mark.parametrize("script", ["401", "503"])
 def test_a_failed_call_uses_a_request_and_no_tokens(
-    server: Server, asked: Asked, how: str, script: str
+    server: Server, sdk_client: SdkClient, how: str, script: str
 ) -> None:
     spend = allowance()
-    heard = asked.ask(how, paying(spend), server.url(script))
-    assert heard.error.status_code == int(script)
+    result = sdk_client.ask(how, paying(spend), server.url(script))
+    assert result.error.status_code == int(script)
     assert taken(spend) == (0, 0, 1)
 
 
 @every_stream
-def test_a_stream_closed_early_counts_its_usage_so_far(server: Server, asked: Asked, how: str) -> None:
+def test_a_stream_closed_early_counts_its_usage_so_far(
+    server: Server, sdk_client: SdkClient, how: str
+) -> None:
     """Or the whole reservation, if the stream has not reported the prompt's tokens."""
     spend = allowance()
-    url = server.url(asked.script("OK"))
-    heard = asked.ask(how, paying(spend), url, most=4)
-    assert len(heard.chunks) == 4
+    url = server.url(sdk_client.script("OK"))
+    result = sdk_client.ask(how, paying(spend), url, most=4)
+    assert len(result.chunks) == 4
     tokens = taken(spend)[0]
-    assert USAGE.input < tokens < USAGE.total if asked.kind == "anthropic" else tokens == 100
+    assert USAGE.input < tokens < USAGE.total if sdk_client.kind == "anthropic" else tokens == 100
 
 
 @every_way
-def test_without_an_allowance_nothing_is_sent(server: Server, asked: Asked, how: str) -> None:
-    spend, url = allowance(tokens=150), server.url(asked.script("OK"))
+def test_without_an_allowance_nothing_is_sent(server: Server, sdk_client: SdkClient, how: str) -> None:
+    spend, url = allowance(tokens=150), server.url(sdk_client.script("OK"))
     spend.reserve(tokens=51).commit()  # by another caller
-    heard = asked.ask(how, paying(spend), url)
-    assert (heard.outcome, heard.error.what, server.ledger(url)) == ("SpendRefused", "tokens", [])
-    call_report = heard.report()
+    result = sdk_client.ask(how, paying(spend), url)
+    assert (result.outcome, result.error.what, server.ledger(url)) == ("SpendRefused", "tokens", [])
+    call_report = result.report()
     assert (call_report.attempts, call_report.labels) == (0, LABELS)
     assert taken(spend) == (51, 0, 1)
 
 
 @every_stream
-def test_a_stream_that_exceeds_the_allowance_is_stopped_and_closed(asked: Asked, how: str) -> None:
+def test_a_stream_that_exceeds_the_allowance_is_stopped_and_closed(sdk_client: SdkClient, how: str) -> None:
     spend = allowance(
-        tokens=9 if asked.kind == "anthropic" else 2
+        tokens=9 if sdk_client.kind == "anthropic" else 2
     )  # anthropic reports the prompt's tokens at the start
     with Server() as server:
-        url = server.url(asked.script("OK,OK"))
-        heard = asked.ask(how, paying(spend, reserve=1), url)
-        assert (heard.outcome, heard.error.what) == ("SpendExceeded", "tokens")
-        assert heard.text == "Hello from"
-        assert (heard.report().reason, len(server.ledger(url))) == (Reason.committed, 1)
+        url = server.url(sdk_client.script("OK,OK"))
+        result = sdk_client.ask(how, paying(spend, reserve=1), url)
+        assert (result.outcome, result.error.what) == ("SpendExceeded", "tokens")
+        assert result.text == "Hello from"
+        assert (result.report().reason, len(server.ledger(url))) == (Reason.committed, 1)
         server.wait_until_open(0)
 
 
@@ -117,11 +128,11 @@ def series(metrics: memory.Metrics, name: str) -> list[tuple[dict[str, str], Any
     ],
 )
 def test_metrics_of_a_successful_call(
-    server: Server, asked: Asked, how: str, script: str, reasons: dict[str, int]
+    server: Server, sdk_client: SdkClient, how: str, script: str, reasons: dict[str, int]
 ) -> None:
     with memory.instrument() as metrics:
-        heard = asked.ask(how, model("acme"), server.url(asked.script(script)))
-    assert heard.outcome == f"{HELLO} {1 + sum(reasons.values())}"
+        result = sdk_client.ask(how, model("acme"), server.url(sdk_client.script(script)))
+    assert result.outcome == f"{HELLO} {1 + sum(reasons.values())}"
     assert series(metrics, "calls") == [({"ok": "true", **LABELS}, 1)]
     assert series(metrics, "errors") == []
     assert series(metrics, "retries") == [({"reason": why, **LABELS}, n) for why, n in reasons.items()]
@@ -131,10 +142,12 @@ def test_metrics_of_a_successful_call(
 
 @every_way
 @pytest.mark.parametrize(("script", "attempts"), [("401", 1), ("503", 4), ("429", 4)])
-def test_metrics_of_a_failed_call(server: Server, asked: Asked, how: str, script: str, attempts: int) -> None:
+def test_metrics_of_a_failed_call(
+    server: Server, sdk_client: SdkClient, how: str, script: str, attempts: int
+) -> None:
     url = server.url(script)
     with memory.instrument() as metrics:
-        asked.ask(how, model("acme"), url)
+        sdk_client.ask(how, model("acme"), url)
     assert series(metrics, "calls") == [({"ok": "false", **LABELS}, 1)]
     assert series(metrics, "errors") == [({"code": script, **LABELS}, 1)]
     assert sum(count for _, count in series(metrics, "retries")) == attempts - 1
@@ -144,10 +157,10 @@ def test_metrics_of_a_failed_call(server: Server, asked: Asked, how: str, script
 
 
 @every_stream
-def test_metrics_of_a_broken_stream(server: Server, asked: Asked, how: str) -> None:
+def test_metrics_of_a_broken_stream(server: Server, sdk_client: SdkClient, how: str) -> None:
     with memory.instrument() as metrics:
-        heard = asked.ask(how, model("acme"), server.url(asked.script("503,OK~end=3")))
-    assert heard.outcome == "CutShort"
+        result = sdk_client.ask(how, model("acme"), server.url(sdk_client.script("503,OK~end=3")))
+    assert result.outcome == "CutShort"
     assert series(metrics, "calls") == [({"ok": "false", **LABELS}, 1)]
     assert series(metrics, "errors") == [({"code": "CutShort", **LABELS}, 1)]
     assert series(metrics, "retries") == [({"reason": "http_5xx", **LABELS}, 1)]
@@ -155,9 +168,9 @@ def test_metrics_of_a_broken_stream(server: Server, asked: Asked, how: str) -> N
         assert metrics.histogram(name, **LABELS)[0] == 1
 
 
-def test_metrics_are_separate_for_each_model(server: Server, asked: Asked) -> None:
+def test_metrics_are_separate_for_each_model(server: Server, sdk_client: SdkClient) -> None:
     with memory.instrument() as metrics:
         for provider in ("acme", "other"):
-            asked.call(model(provider), server.url(asked.script("503,OK")))
+            sdk_client.call(model(provider), server.url(sdk_client.script("503,OK")))
     assert [labels["provider"] for labels, _ in series(metrics, "calls")] == ["acme", "other"]
     assert [labels["provider"] for labels, _ in series(metrics, "retries")] == ["acme", "other"]

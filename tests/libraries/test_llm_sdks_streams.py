@@ -10,9 +10,17 @@ from typing import Any
 import pytest
 
 from redouble import Reason
-from tests.support.llm.sdk_models import HELLO, LEFT, USAGE, Asked, Server, every_stream, model
+from tests.support.llm.sdk_models import (
+    HELLO,
+    IGNORE_UNCLOSED_GENERATORS,
+    USAGE,
+    SdkClient,
+    Server,
+    every_stream,
+    model,
+)
 
-pytestmark = LEFT
+pytestmark = IGNORE_UNCLOSED_GENERATORS
 
 BEFORE = {"openai": 1, "anthropic": 2, "responses": 4}  # events without text at the start
 # The number of events after which a stream is complete. For a chat these end with the last text, because the
@@ -20,16 +28,16 @@ BEFORE = {"openai": 1, "anthropic": 2, "responses": 4}  # events without text at
 COMPLETE = {"openai": 6, "anthropic": 9, "responses": 12}
 
 
-def hides_first_error(asked: Asked, how: str) -> bool:
+def hides_first_error(sdk_client: SdkClient, how: str) -> bool:
     """Return True if the SDK turns an error event at the start into a `RuntimeError` without its type.
 
     It expects another event first. Such an error cannot be classified, and is not retried.
     """
-    return (asked.kind, how) == ("responses", "manager")
+    return (sdk_client.kind, how) == ("responses", "manager")
 
 
-def skip_hidden_error(asked: Asked, how: str, script: str) -> None:
-    if "error=0" in script and hides_first_error(asked, how):
+def skip_hidden_error(sdk_client: SdkClient, how: str, script: str) -> None:
+    if "error=0" in script and hides_first_error(sdk_client, how):
         pytest.skip("of an error that comes first this SDK does not tell which it is")
 
 
@@ -47,17 +55,17 @@ def skip_hidden_error(asked: Asked, how: str, script: str) -> None:
         ("503,OK~end=0,OK~cut=0,OK", 4),
         ("529,rst~late,OK~rst=0,OK", 4),
         ("OK~error=0,OK", 2),
-        ("OK~error=0~said=api_error,OK~error=0~said=rate_limit_error,OK", 3),
+        ("OK~error=0~error_type=api_error,OK~error=0~error_type=rate_limit_error,OK", 3),
         ("OK~error=0,rst~late,OK~rst=0,OK", 4),
     ],
 )
 def test_a_stream_that_breaks_before_its_first_chunk_is_restarted(
-    server: Server, asked: Asked, how: str, script: str, attempts: int
+    server: Server, sdk_client: SdkClient, how: str, script: str, attempts: int
 ) -> None:
-    skip_hidden_error(asked, how, script)
-    url = server.url(asked.script(script))
-    heard = asked.ask(how, model(idempotency="auto"), url)
-    assert heard.outcome == f"{HELLO} {attempts}"
+    skip_hidden_error(sdk_client, how, script)
+    url = server.url(sdk_client.script(script))
+    result = sdk_client.ask(how, model(idempotency="auto"), url)
+    assert result.outcome == f"{HELLO} {attempts}"
     received = server.ledger(url)
     assert len(received) == attempts
     assert len({entry.headers["idempotency-key"] for entry in received}) == 1
@@ -66,62 +74,66 @@ def test_a_stream_that_breaks_before_its_first_chunk_is_restarted(
 
 @every_stream
 @pytest.mark.parametrize("fault", ["cut", "rst", "badchunk", "end", "error"])
-@pytest.mark.parametrize(("words", "said"), [(0, ""), (2, "Hello from"), (4, f"{HELLO} 1")])
+@pytest.mark.parametrize(("words", "text"), [(0, ""), (2, "Hello from"), (4, f"{HELLO} 1")])
 def test_a_stream_that_breaks_after_its_first_chunk_is_not_restarted(
-    server: Server, asked: Asked, how: str, fault: str, words: int, said: str
+    server: Server, sdk_client: SdkClient, how: str, fault: str, words: int, text: str
 ) -> None:
-    url = server.url(asked.script(f"OK~{fault}={BEFORE[asked.kind] + words},OK"))
-    heard = asked.ask(how, model(asked.sdk), url)
-    assert heard.text == said
+    url = server.url(sdk_client.script(f"OK~{fault}={BEFORE[sdk_client.kind] + words},OK"))
+    result = sdk_client.ask(how, model(sdk_client.sdk), url)
+    assert result.text == text
     # The SDK delivers the error event of a response as a chunk; for the others it raises its own error.
-    ours = {"end": "CutShort"} | ({"error": "ErrorEvent"} if asked.kind == "responses" else {})
-    assert (heard.outcome == ours.get(fault)) is (fault in ours)
-    call_report = heard.report()
+    ours = {"end": "CutShort"} | ({"error": "ErrorEvent"} if sdk_client.kind == "responses" else {})
+    assert (result.outcome == ours.get(fault)) is (fault in ours)
+    call_report = result.report()
     assert (call_report.reason, call_report.attempts, len(server.ledger(url))) == (Reason.committed, 1, 1)
-    assert call_report.labels == {"provider": asked.sdk, "model": "m"}
-    assert [note for note in heard.error.__notes__ if note.startswith("redouble: ")]
+    assert call_report.labels == {"provider": sdk_client.sdk, "model": "m"}
+    assert [note for note in result.error.__notes__ if note.startswith("redouble: ")]
 
 
 @every_stream
 def test_a_restarted_stream_is_not_restarted_after_its_first_chunk(
-    server: Server, asked: Asked, how: str
+    server: Server, sdk_client: SdkClient, how: str
 ) -> None:
-    url = server.url(asked.script(f"503,OK~end=0,OK~end={BEFORE[asked.kind] + 1},OK"))
-    heard = asked.ask(how, model(), url)
-    assert heard.text == "Hello"
-    call_report = heard.report()
+    url = server.url(sdk_client.script(f"503,OK~end=0,OK~end={BEFORE[sdk_client.kind] + 1},OK"))
+    result = sdk_client.ask(how, model(), url)
+    assert result.text == "Hello"
+    call_report = result.report()
     assert (call_report.reason, call_report.attempts, len(server.ledger(url))) == (Reason.committed, 3, 3)
 
 
 @every_stream
 @pytest.mark.parametrize("fault", ["cut", "rst", "end", "error"])
-def test_a_stream_that_never_starts_is_given_up(server: Server, asked: Asked, how: str, fault: str) -> None:
-    skip_hidden_error(asked, how, f"{fault}=0")
-    url = server.url(asked.script(f"OK~{fault}=0"))
-    heard = asked.ask(how, model(retry={"attempts": 3}), url)
-    assert heard.chunks == []
-    call_report = heard.report()
+def test_a_stream_that_never_starts_is_given_up(
+    server: Server, sdk_client: SdkClient, how: str, fault: str
+) -> None:
+    skip_hidden_error(sdk_client, how, f"{fault}=0")
+    url = server.url(sdk_client.script(f"OK~{fault}=0"))
+    result = sdk_client.ask(how, model(retry={"attempts": 3}), url)
+    assert result.chunks == []
+    call_report = result.report()
     assert (call_report.reason, call_report.attempts, len(server.ledger(url))) == (Reason.attempts, 3, 3)
 
 
 @every_stream
 @pytest.mark.parametrize("kind", ["invalid_request_error", "insufficient_quota", "unheard_of"])
-def test_other_error_events_are_not_retried(server: Server, asked: Asked, how: str, kind: str) -> None:
-    url = server.url(asked.script(f"OK~error=0~said={kind},OK"))
-    heard = asked.ask(how, model(), url)
-    assert (kind in str(heard.error)) is not hides_first_error(asked, how)
-    assert heard.chunks == []
-    call_report = heard.report()
+def test_other_error_events_are_not_retried(
+    server: Server, sdk_client: SdkClient, how: str, kind: str
+) -> None:
+    url = server.url(sdk_client.script(f"OK~error=0~error_type={kind},OK"))
+    result = sdk_client.ask(how, model(), url)
+    assert (kind in str(result.error)) is not hides_first_error(sdk_client, how)
+    assert result.chunks == []
+    call_report = result.report()
     assert (call_report.reason, len(server.ledger(url))) == (Reason.stopped, 1)
 
 
 @every_stream
 @pytest.mark.parametrize("fault", ["cut", "rst", "end", "badchunk"])
 def test_a_failure_after_the_end_marker_is_ignored(
-    server: Server, asked: Asked, how: str, fault: str
+    server: Server, sdk_client: SdkClient, how: str, fault: str
 ) -> None:
-    url = server.url(asked.script(f"OK~{fault}={COMPLETE[asked.kind]}"))
-    assert asked.ask(how, model(), url).outcome == f"{HELLO} 1"
+    url = server.url(sdk_client.script(f"OK~{fault}={COMPLETE[sdk_client.kind]}"))
+    assert sdk_client.ask(how, model(), url).outcome == f"{HELLO} 1"
 
 
 # ---------------------------------------------------------------------------- the chunks
@@ -129,18 +141,18 @@ def test_a_failure_after_the_end_marker_is_ignored(
 
 @every_stream
 @pytest.mark.parametrize("piece", [1, 2, 7, 64])
-def test_the_body_may_be_split_anywhere(server: Server, asked: Asked, how: str, piece: int) -> None:
-    whole = asked.ask(how, model(), server.url(asked.script("OK")))
-    heard = asked.ask(how, model(), server.url(asked.script(f"OK~piece={piece}")))
-    assert heard.outcome == whole.outcome == f"{HELLO} 1"
-    assert len(heard.chunks) == len(whole.chunks)
+def test_the_body_may_be_split_anywhere(server: Server, sdk_client: SdkClient, how: str, piece: int) -> None:
+    whole = sdk_client.ask(how, model(), server.url(sdk_client.script("OK")))
+    result = sdk_client.ask(how, model(), server.url(sdk_client.script(f"OK~piece={piece}")))
+    assert result.outcome == whole.outcome == f"{HELLO} 1"
+    assert len(result.chunks) == len(whole.chunks)
 
 
 @every_stream
-def test_chunks_are_those_of_the_sdk(server: Server, asked: Asked, how: str) -> None:
+def test_chunks_are_those_of_the_sdk(server: Server, sdk_client: SdkClient, how: str) -> None:
     """Every chunk is unchanged, and in order."""
-    url = server.url(asked.script("OK"), key=f"{asked.kind}-{asked.loop}-{how}-alone")
-    fn, question = asked.opener(asked.client(url), how)
+    url = server.url(sdk_client.script("OK"), key=f"{sdk_client.kind}-{sdk_client.loop}-{how}-alone")
+    fn, question = sdk_client.opener(sdk_client.client(url), how)
     alone: list[Any] = []
 
     def read() -> None:
@@ -153,31 +165,33 @@ def test_chunks_are_those_of_the_sdk(server: Server, asked: Asked, how: str) -> 
         async with opening if how == "manager" else await opening as stream:
             alone.extend([chunk async for chunk in stream])
 
-    asked.run(aread if asked.loop else read)
-    heard = asked.ask(how, model(), server.url(asked.script("OK")))
-    assert heard.chunks == alone
-    assert {*map(type, heard.chunks)} == {*map(type, alone)}
+    sdk_client.run(aread if sdk_client.loop else read)
+    result = sdk_client.ask(how, model(), server.url(sdk_client.script("OK")))
+    assert result.chunks == alone
+    assert {*map(type, result.chunks)} == {*map(type, alone)}
 
 
 @every_stream
-def test_a_stream_has_its_usage(server: Server, asked: Asked, how: str) -> None:
-    heard = asked.ask(how, model(), server.url(asked.script("503,OK")), **asked.telling())
-    assert (heard.outcome, heard.usage) == (f"{HELLO} 2", USAGE)
+def test_a_stream_has_its_usage(server: Server, sdk_client: SdkClient, how: str) -> None:
+    result = sdk_client.ask(
+        how, model(), server.url(sdk_client.script("503,OK")), **sdk_client.usage_options()
+    )
+    assert (result.outcome, result.usage) == (f"{HELLO} 2", USAGE)
 
 
-def test_a_raw_stream_yields_its_bytes(asked: Asked) -> None:
+def test_a_raw_stream_yields_its_bytes(sdk_client: SdkClient) -> None:
     """In blocking code; in async code the SDK returns an object that is not iterable, which raises."""
     with Server() as server:
-        url = server.url(asked.script("503,OK"))
-        fn, question = asked.opener(asked.client(url), "stream")
+        url = server.url(sdk_client.script("503,OK"))
+        fn, question = sdk_client.opener(sdk_client.client(url), "stream")
         raw = fn.__self__.with_streaming_response.create
 
         async def aread() -> None:
             with pytest.raises(TypeError, match="which `async for` cannot use"):
                 await anext(aiter(model().stream(raw, **question)))
 
-        if asked.loop:
-            asked.run(aread)
+        if sdk_client.loop:
+            sdk_client.run(aread)
         else:
             body = b"".join(model().stream(raw, **question))
             assert body.startswith((b"data: {", b"event: "))
@@ -189,19 +203,19 @@ def test_a_raw_stream_yields_its_bytes(asked: Asked) -> None:
 
 
 @every_stream
-def test_closing_a_stream_early_closes_the_connection(asked: Asked, how: str) -> None:
+def test_closing_a_stream_early_closes_the_connection(sdk_client: SdkClient, how: str) -> None:
     with Server() as server:
-        heard = asked.ask(how, model(), server.url(asked.script("OK~stall=4")), most=3)
-        assert (len(heard.chunks), heard.error) == (3, None)
+        result = sdk_client.ask(how, model(), server.url(sdk_client.script("OK~stall=4")), most=3)
+        assert (len(result.chunks), result.error) == (3, None)
         server.wait_until_open(0)
 
 
-def test_no_connection_is_leaked(asked: Asked) -> None:
+def test_no_connection_is_leaked(sdk_client: SdkClient) -> None:
     script = "503,OK~cut=0,OK,OK~end=3,OK~error=2,503~size=200000,OK"
     with Server() as server:
-        url = server.url(asked.script(script))
+        url = server.url(sdk_client.script(script))
         outcomes = [
-            asked.ask(how, model(), url).error is None for how in ("stream", "stream", "manager", "call")
+            sdk_client.ask(how, model(), url).error is None for how in ("stream", "stream", "manager", "call")
         ]
         assert outcomes == [True, False, False, True]
         assert len(server.ledger(url)) == 7

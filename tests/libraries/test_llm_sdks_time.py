@@ -18,8 +18,8 @@ from redouble.instruments import memory
 from tests.support.llm.sdk_models import (
     ASYNC,
     HELLO,
-    LEFT,
-    Asked,
+    IGNORE_UNCLOSED_GENERATORS,
+    SdkClient,
     Server,
     black_hole,
     every_stream,
@@ -28,7 +28,7 @@ from tests.support.llm.sdk_models import (
     opened,
 )
 
-pytestmark = LEFT
+pytestmark = IGNORE_UNCLOSED_GENERATORS
 
 SILENCE = 0.3  # a timeout in seconds that is reached
 BRIEF = llm.Timeouts(connect=30, read=SILENCE, total=30)
@@ -40,7 +40,7 @@ LATE = ("AttemptTimeout", "APITimeoutError", "ReadTimeout")  # depending on whic
 
 
 @pytest.fixture(scope="module", params=ASYNC)
-def waiting(request: pytest.FixtureRequest) -> Generator[Asked]:
+def waiting(request: pytest.FixtureRequest) -> Generator[SdkClient]:
     with opened(request.param) as found:
         yield found
 
@@ -55,28 +55,30 @@ def reasons(metrics: memory.Metrics) -> set[str]:
 
 @every_way
 @pytest.mark.parametrize("script", ["stall,OK", "OK~stall=0,OK"])
-def test_silence_at_the_start_is_retried(asked: Asked, how: str, script: str) -> None:
+def test_silence_at_the_start_is_retried(sdk_client: SdkClient, how: str, script: str) -> None:
     with Server() as server, memory.instrument() as metrics:
-        url = server.url(asked.script(script))
-        heard = asked.ask(how, model(timeouts=BRIEF), url)
+        url = server.url(sdk_client.script(script))
+        result = sdk_client.ask(how, model(timeouts=BRIEF), url)
         received = server.ledger(url)
-        assert heard.outcome == f"{HELLO} {len(received)}"
+        assert result.outcome == f"{HELLO} {len(received)}"
         assert len({entry.connection for entry in received}) == len(received) > 1
         assert reasons(metrics) == {"timeout_read"}
 
 
 @every_stream
 @pytest.mark.parametrize("limits", [BRIEF, THINKING])
-def test_silence_after_the_first_chunk_ends_the_stream(asked: Asked, how: str, limits: llm.Timeouts) -> None:
+def test_silence_after_the_first_chunk_ends_the_stream(
+    sdk_client: SdkClient, how: str, limits: llm.Timeouts
+) -> None:
     """By redouble or by the SDK, which has the same limit or a longer one."""
     with Server() as server:
-        url = server.url(asked.script(f"OK~stall={SPOKEN[asked.kind]},OK"))
-        heard = asked.ask(how, model(asked.sdk, timeouts=limits), url)
-        assert heard.text == "Hello from"
-        assert heard.outcome in (LATE if limits is BRIEF else LATE[:1])
-        call_report = heard.report()
+        url = server.url(sdk_client.script(f"OK~stall={SPOKEN[sdk_client.kind]},OK"))
+        result = sdk_client.ask(how, model(sdk_client.sdk, timeouts=limits), url)
+        assert result.text == "Hello from"
+        assert result.outcome in (LATE if limits is BRIEF else LATE[:1])
+        call_report = result.report()
         assert (call_report.reason, call_report.attempts, len(server.ledger(url))) == (Reason.committed, 1, 1)
-        assert call_report.labels == {"provider": asked.sdk, "model": "m"}
+        assert call_report.labels == {"provider": sdk_client.sdk, "model": "m"}
 
 
 # --------------------------------------------------------------------------------- limits
@@ -84,30 +86,30 @@ def test_silence_after_the_first_chunk_ends_the_stream(asked: Asked, how: str, l
 
 @every_way
 @pytest.mark.parametrize("drip", ["driphead=0.02", "drip=0.02~piece=1"])
-def test_a_dripping_response_ends_at_the_total(asked: Asked, how: str, drip: str) -> None:
+def test_a_dripping_response_ends_at_the_total(sdk_client: SdkClient, how: str, drip: str) -> None:
     with Server() as server:
-        url = server.url(asked.script(f"OK~{drip}"))
-        heard = asked.ask(how, model(asked.sdk, timeouts=SOON), url)
-        assert heard.outcome == "DeadlineExceeded"
-        assert isinstance(heard.error, TimeoutError)
-        call_report = heard.report()
+        url = server.url(sdk_client.script(f"OK~{drip}"))
+        result = sdk_client.ask(how, model(sdk_client.sdk, timeouts=SOON), url)
+        assert result.outcome == "DeadlineExceeded"
+        assert isinstance(result.error, TimeoutError)
+        call_report = result.report()
         assert (call_report.reason, call_report.limit, call_report.attempts) == (Reason.timeout, "total", 1)
-        assert call_report.labels == {"provider": asked.sdk, "model": "m"}
+        assert call_report.labels == {"provider": sdk_client.sdk, "model": "m"}
         assert len(server.ledger(url)) == 1
-        if asked.loop:  # a blocking read lasts until the server stops
+        if sdk_client.loop:  # a blocking read lasts until the server stops
             server.wait_until_open(0)
 
 
 @every_way
-def test_a_silent_server_is_given_up_at_the_total(asked: Asked, how: str) -> None:
+def test_a_silent_server_is_given_up_at_the_total(sdk_client: SdkClient, how: str) -> None:
     with Server() as server:
         url = server.url("stall")
-        heard = asked.ask(how, model(timeouts=SOON, policy=SLOW), url)
-        call_report = heard.report()
+        result = sdk_client.ask(how, model(timeouts=SOON, policy=SLOW), url)
+        call_report = result.report()
         assert (call_report.reason, call_report.attempts, len(server.ledger(url))) == (Reason.timeout, 1, 1)
 
 
-def test_an_outer_deadline_limits_a_call(asked: Asked) -> None:
+def test_an_outer_deadline_limits_a_call(sdk_client: SdkClient) -> None:
     def read(fn: Any, question: dict[str, Any]) -> None:
         with redouble.deadline(SILENCE):
             model(policy=SLOW).call(fn, **question)
@@ -119,7 +121,9 @@ def test_an_outer_deadline_limits_a_call(asked: Asked) -> None:
     with Server() as server:
         url = server.url("stall")
         with pytest.raises(Exception) as caught:  # noqa: PT011  redouble's error or the SDK's
-            asked.run(aread if asked.loop else read, *asked.opener(asked.client(url), "call"))
+            sdk_client.run(
+                aread if sdk_client.loop else read, *sdk_client.opener(sdk_client.client(url), "call")
+            )
         assert type(caught.value).__name__ in ("DeadlineExceeded", "APITimeoutError")
         call_report = redouble.report(caught.value)
         assert call_report is not None
@@ -127,44 +131,44 @@ def test_an_outer_deadline_limits_a_call(asked: Asked) -> None:
 
 
 @every_way
-def test_the_connect_timeout_is_passed_to_the_sdk(asked: Asked, how: str) -> None:
+def test_the_connect_timeout_is_passed_to_the_sdk(sdk_client: SdkClient, how: str) -> None:
     limits = llm.Timeouts(connect=0.2, read=30, total=30)
     with black_hole() as port, memory.instrument() as metrics:
         url = f"http://127.0.0.1:{port}/"
-        heard = asked.ask(how, model(timeouts=limits, retry={"attempts": 2}), url)
-    assert heard.outcome == "APITimeoutError"
+        result = sdk_client.ask(how, model(timeouts=limits, retry={"attempts": 2}), url)
+    assert result.outcome == "APITimeoutError"
     assert reasons(metrics) == {"timeout_connect"}
-    call_report = heard.report()
+    call_report = result.report()
     assert (call_report.reason, call_report.attempts) == (Reason.attempts, 2)
 
 
 # ------------------------------------------------------------------------- cancellation
 
 
-async def cancelled(asked: Asked, server: Server, url: str, how: str, *, begun: bool) -> list[Any]:
+async def cancelled(sdk_client: SdkClient, server: Server, url: str, how: str, *, begun: bool) -> list[Any]:
     """Make a call, and cancel it once the server has received the request, or once a chunk has arrived."""
-    fn, question = asked.opener(asked.client(url), how)
-    chunks, heard = list[Any](), anyio.Event()
+    fn, question = sdk_client.opener(sdk_client.client(url), how)
+    chunks, result = list[Any](), anyio.Event()
 
     async def ask() -> None:
         if how == "call":
             await model().call(fn, **question)
         async for chunk in model().stream(fn, **question):
             chunks.append(chunk)
-            heard.set()
+            result.set()
 
     async with anyio.create_task_group() as group:
         group.start_soon(ask)
         await anyio.to_thread.run_sync(server.wait_for, url, 1)
         if begun:
-            await heard.wait()
+            await result.wait()
         group.cancel_scope.cancel()
     return chunks
 
 
 @every_way
 @pytest.mark.parametrize("script", ["stall", "OK~stall=0", "503~ra=20~close"])
-def test_cancelling_a_call_closes_the_connection(waiting: Asked, how: str, script: str) -> None:
+def test_cancelling_a_call_closes_the_connection(waiting: SdkClient, how: str, script: str) -> None:
     """Nothing is retried."""
     with Server() as server:
         url = server.url(waiting.script(script))
@@ -174,7 +178,7 @@ def test_cancelling_a_call_closes_the_connection(waiting: Asked, how: str, scrip
 
 
 @every_stream
-def test_cancelling_a_stream_closes_the_connection(waiting: Asked, how: str) -> None:
+def test_cancelling_a_stream_closes_the_connection(waiting: SdkClient, how: str) -> None:
     with Server() as server:
         url = server.url(waiting.script("OK~stall=3"))
         assert waiting.run(_later(cancelled, begun=True), waiting, server, url, how) != []

@@ -31,9 +31,9 @@ def test_a_stream_that_breaks_before_its_first_event_is_restarted(
 ) -> None:
     url = server.url(script_of(name, script))
     with sdk(name, url, POLICY) as model:
-        heard = model.ask(stream=True)
-    assert heard.outcome == f"Hello from attempt {attempts}"
-    assert (heard.report().attempts, heard.report().reason) == (attempts, None)
+        result = model.ask(stream=True)
+    assert result.outcome == f"Hello from attempt {attempts}"
+    assert (result.report().attempts, result.report().reason) == (attempts, None)
     assert len(server.ledger(url)) == attempts
     assert len({received.headers["idempotency-key"] for received in server.ledger(url)}) == 1
     assert len({received.body for received in server.ledger(url)}) == 1
@@ -43,36 +43,36 @@ def test_a_stream_that_breaks_before_its_first_event_is_restarted(
 def test_a_stream_that_is_silent_at_the_start_is_restarted(server: Server, name: str) -> None:
     url = server.url(script_of(name, "OK~stall=0,OK"))
     with sdk(name, url, Retry(backoff=[0] * 9, attempts=9), timeout=SOON) as model:
-        heard = model.ask(stream=True)
-    assert heard.text.startswith("Hello from attempt")
-    assert heard.report().history[0].kind == Kind.timeout
+        result = model.ask(stream=True)
+    assert result.text.startswith("Hello from attempt")
+    assert result.report().history[0].kind == Kind.timeout
 
 
 @every_sdk
 @pytest.mark.parametrize("fault", ["cut", "rst", "badchunk"])
-@pytest.mark.parametrize(("words", "said"), [(0, ""), (2, "Hello from"), (4, "Hello from attempt 1")])
+@pytest.mark.parametrize(("words", "text"), [(0, ""), (2, "Hello from"), (4, "Hello from attempt 1")])
 def test_a_stream_that_breaks_after_its_first_event_is_not_restarted(
-    server: Server, name: str, fault: str, words: int, said: str
+    server: Server, name: str, fault: str, words: int, text: str
 ) -> None:
     """The error is the SDK's, or the HTTP client's if the SDK does not wrap it."""
     theirs = name.partition("-")[0]
     url = server.url(script_of(name, f"OK~{fault}={BEFORE[theirs] + words},OK"))
     with sdk(name, url, POLICY) as model:
-        heard = model.ask(stream=True)
-    assert heard.text == said
-    assert heard.outcome == "APIConnectionError" if theirs == "openai" else heard.error is heard.cause
-    assert (redouble.report(heard.cause), len(server.ledger(url))) == (heard.report(), 1)
-    assert (heard.report().reason, heard.report().attempts) == (Reason.committed, 1)
-    assert [note for note in heard.cause.__notes__ if note.startswith("redouble: ")]
+        result = model.ask(stream=True)
+    assert result.text == text
+    assert result.outcome == "APIConnectionError" if theirs == "openai" else result.error is result.cause
+    assert (redouble.report(result.cause), len(server.ledger(url))) == (result.report(), 1)
+    assert (result.report().reason, result.report().attempts) == (Reason.committed, 1)
+    assert [note for note in result.cause.__notes__ if note.startswith("redouble: ")]
 
 
 @every_sdk
 def test_a_restarted_stream_is_not_restarted_after_its_first_event(server: Server, name: str) -> None:
     url = server.url(script_of(name, "503,OK~cut=0,OK~cut=3,OK"))
     with sdk(name, url, POLICY) as model:
-        heard = model.ask(stream=True)
-    assert heard.text.startswith("Hello")
-    assert (heard.report().reason, heard.report().attempts) == (Reason.committed, 3)
+        result = model.ask(stream=True)
+    assert result.text.startswith("Hello")
+    assert (result.report().reason, result.report().attempts) == (Reason.committed, 3)
     assert len(server.ledger(url)) == 3
 
 
@@ -80,17 +80,17 @@ def test_a_restarted_stream_is_not_restarted_after_its_first_event(server: Serve
 def test_a_stream_that_falls_silent_is_not_restarted(server: Server, name: str) -> None:
     url = server.url(script_of(name, "OK~stall=3,OK"))
     with sdk(name, url, POLICY, timeout=SOON) as model:
-        heard = model.ask(stream=True)
-    assert heard.outcome in {"APITimeoutError", "ReadTimeout"}
-    assert (heard.report().reason, len(server.ledger(url))) == (Reason.committed, 1)
+        result = model.ask(stream=True)
+    assert result.outcome in {"APITimeoutError", "ReadTimeout"}
+    assert (result.report().reason, len(server.ledger(url))) == (Reason.committed, 1)
 
 
 @every_sdk
 def test_a_stream_that_never_starts_is_given_up(server: Server, name: str) -> None:
     url = server.url(script_of(name, "OK~cut=0"))
     with sdk(name, url, Retry(backoff=[0] * 9, attempts=3)) as model:
-        heard = model.ask(stream=True)
-    assert (heard.report().reason, heard.report().attempts) == (Reason.attempts, 3)
+        result = model.ask(stream=True)
+    assert (result.report().reason, result.report().attempts) == (Reason.attempts, 3)
     assert len(server.ledger(url)) == 3
 
 
@@ -107,8 +107,8 @@ def test_limits_end_at_the_first_byte(server: Server, name: str) -> None:
 def test_the_report_of_a_stream_has_all_attempts(server: Server, name: str) -> None:
     url = server.url(script_of(name, "503,OK~cut=0,OK"))
     with sdk(name, url, POLICY) as model:
-        heard = model.ask(stream=True)
-    assert [record.kind for record in heard.report().history] == [Kind.server, Kind.network, None]
+        result = model.ask(stream=True)
+    assert [record.kind for record in result.report().history] == [Kind.server, Kind.network, None]
 
 
 @every_sdk

@@ -19,8 +19,8 @@ both_ways = pytest.mark.parametrize("stream", [False, True], ids=["plain", "stre
 
 
 def quickly(**options: Any) -> Retry:
-    said: dict[str, Any] = {"backoff": AT_ONCE, **options}
-    return Retry(**said)
+    arguments: dict[str, Any] = {"backoff": AT_ONCE, **options}
+    return Retry(**arguments)
 
 
 # ---------------------------------------------------------------------- resent requests
@@ -49,11 +49,11 @@ def test_a_retried_call_returns_one_answer(
 ) -> None:
     url = server.url(script_of(name, script))
     with sdk(name, url, quickly()) as model:
-        heard = model.ask(stream=stream)
-    assert heard.outcome == f"Hello from attempt {attempts}"
-    assert (heard.report().attempts, heard.report().reason) == (attempts, None)
+        result = model.ask(stream=stream)
+    assert result.outcome == f"Hello from attempt {attempts}"
+    assert (result.report().attempts, result.report().reason) == (attempts, None)
     assert len(server.ledger(url)) == attempts
-    assert len(heard.answers) == 1
+    assert len(result.answers) == 1
 
 
 @every_sdk
@@ -61,9 +61,9 @@ def test_a_retried_call_returns_one_answer(
 def test_a_broken_response_that_is_not_streamed_is_retried(server: Server, name: str, fault: str) -> None:
     url = server.url(script_of(name, f"OK~{fault},503,OK"))
     with sdk(name, url, quickly()) as model:
-        heard = model.ask()
-    assert heard.outcome == "Hello from attempt 3"
-    assert len(server.ledger(url)) == heard.report().attempts == 3
+        result = model.ask()
+    assert result.outcome == "Hello from attempt 3"
+    assert len(server.ledger(url)) == result.report().attempts == 3
 
 
 @every_sdk
@@ -74,12 +74,12 @@ def test_the_last_failed_response_becomes_the_error_of_the_sdk(
 ) -> None:
     url = server.url(script, key=f"last-{name}-{stream}-{script}")
     with sdk(name, url, quickly(attempts=3)) as model, sdk(name, url, bare=True) as plain:
-        heard, alone = model.ask(stream=stream), plain.ask(stream=stream)
-    assert heard.outcome == alone.outcome
-    assert heard.error.status_code == int(script)
-    assert (heard.report().reason, heard.report().attempts) == (Reason.attempts, 3)
-    assert heard.error.response is heard.answers[0]
-    assert heard.error.response.json() == {"ok": False, "step": 3}
+        result, alone = model.ask(stream=stream), plain.ask(stream=stream)
+    assert result.outcome == alone.outcome
+    assert result.error.status_code == int(script)
+    assert (result.report().reason, result.report().attempts) == (Reason.attempts, 3)
+    assert result.error.response is result.answers[0]
+    assert result.error.response.json() == {"ok": False, "step": 3}
     assert len(server.ledger(url)) == 4
 
 
@@ -87,10 +87,10 @@ def test_the_last_failed_response_becomes_the_error_of_the_sdk(
 def test_the_last_network_error_becomes_the_connection_error_of_the_sdk(server: Server, name: str) -> None:
     url = server.url("rst~late")
     with sdk(name, url, quickly(attempts=3)) as model:
-        heard = model.ask()
-    assert heard.outcome == "APIConnectionError"
-    assert (heard.report().reason, heard.report().attempts) == (Reason.attempts, 3)
-    assert [note for note in heard.cause.__notes__ if "gave up after 3 attempts" in note]
+        result = model.ask()
+    assert result.outcome == "APIConnectionError"
+    assert (result.report().reason, result.report().attempts) == (Reason.attempts, 3)
+    assert [note for note in result.cause.__notes__ if "gave up after 3 attempts" in note]
     assert len(server.ledger(url)) == 3
 
 
@@ -100,9 +100,9 @@ def test_other_statuses_are_not_retried(server: Server, name: str, script: str) 
     """Nor are 500 and 409, which the SDKs retry: a transport does not know the service."""
     url = server.url(script_of(name, f"{script},OK"))
     with sdk(name, url, quickly()) as model:
-        heard = model.ask()
-    assert heard.error.status_code == int(script.partition("~")[0])
-    assert heard.report().attempts == len(server.ledger(url)) == 1
+        result = model.ask()
+    assert result.error.status_code == int(script.partition("~")[0])
+    assert result.report().attempts == len(server.ledger(url)) == 1
 
 
 @every_sdk
@@ -124,9 +124,9 @@ def test_a_rule_may_read_the_body_of_a_failed_response(server: Server, name: str
     quota = value('{"error": {"code": "insufficient_quota", "message": "spent"}}')
     url = server.url(script_of(name, f"429,429~body={quota},OK"))
     with sdk(name, url, quickly(on=[spent, http.rule()])) as model:
-        heard = model.ask()
-    assert heard.outcome == "RateLimitError"
-    assert (heard.report().reason, len(server.ledger(url))) == (Reason.stopped, 2)
+        result = model.ask()
+    assert result.outcome == "RateLimitError"
+    assert (result.report().reason, len(server.ledger(url))) == (Reason.stopped, 2)
 
 
 # ----------------------------------------------------------------------------- hints
@@ -150,9 +150,9 @@ def test_the_delay_is_never_shorter_than_the_hint(
     clock = Virtual()
     url = server.url(script_of(name, f"429~{asked},OK"))
     with sdk(name, url, quickly(clock=clock, give_up_after=None)) as model:
-        heard = model.ask(stream=stream)
-    assert heard.outcome == "Hello from attempt 2"
-    assert heard.report().history[0].hint == seconds
+        result = model.ask(stream=stream)
+    assert result.outcome == "Hello from attempt 2"
+    assert result.report().history[0].hint == seconds
     assert seconds <= sum(clock.waits) <= 1.1 * seconds
 
 
@@ -161,9 +161,13 @@ def test_a_hint_that_is_too_long_ends_the_call_at_once(server: Server, name: str
     clock = Virtual()
     url = server.url(script_of(name, "429~ra=3600,OK"))
     with sdk(name, url, quickly(clock=clock)) as model:
-        heard = model.ask()
-    assert heard.outcome == "RateLimitError"
-    assert (heard.report().reason, heard.report().history[0].hint, clock.waits) == (Reason.timeout, 3600, [])
+        result = model.ask()
+    assert result.outcome == "RateLimitError"
+    assert (result.report().reason, result.report().history[0].hint, clock.waits) == (
+        Reason.timeout,
+        3600,
+        [],
+    )
 
 
 # ------------------------------------------------------------------------------- keys
@@ -175,9 +179,9 @@ def test_without_a_key_a_call_is_not_resent(server: Server, name: str, stream: b
     """The SDKs do not send one themselves."""
     url = server.url(script_of(name, "503,OK"))
     with sdk(name, url, quickly(), idempotency=None) as model:
-        heard = model.ask(stream=stream)
-    assert heard.error.status_code == 503
-    assert (heard.report().reason, heard.report().attempts) == (Reason.stopped, 1)
+        result = model.ask(stream=stream)
+    assert result.error.status_code == 503
+    assert (result.report().reason, result.report().attempts) == (Reason.stopped, 1)
     (received,) = server.ledger(url)
     assert "idempotency-key" not in received.headers
 
@@ -185,9 +189,9 @@ def test_without_a_key_a_call_is_not_resent(server: Server, name: str, stream: b
 @every_sdk
 def test_an_unsent_request_is_resent_without_a_key(name: str) -> None:
     with sdk(name, f"http://127.0.0.1:{refused_port()}/", quickly(), idempotency=None) as model:
-        heard = model.ask()
-    assert heard.outcome == "APIConnectionError"
-    assert heard.report().attempts == 4
+        result = model.ask()
+    assert result.outcome == "APIConnectionError"
+    assert result.report().attempts == 4
 
 
 @every_sdk
@@ -226,9 +230,9 @@ def test_the_timeout_of_the_sdk_shrinks_to_the_time_left(
     url = server.url(script_of(name, script))
     policy = quickly(timeout=SOON) if where == "policy" else quickly()
     with sdk(name, url, policy) as model:
-        heard = model.ask(within=None if where == "policy" else SOON)
-    assert heard.outcome == "APITimeoutError"
-    assert heard.report().reason == Reason.timeout
+        result = model.ask(within=None if where == "policy" else SOON)
+    assert result.outcome == "APITimeoutError"
+    assert result.report().reason == Reason.timeout
 
 
 @every_sdk
@@ -238,9 +242,9 @@ def test_each_attempt_has_its_own_timeout(server: Server, name: str, stream: boo
     url = server.url(script_of(name, "stall,OK"))
     ours, theirs = (SOON, None) if whose == "the policy's" else (None, SOON)
     with sdk(name, url, quickly(attempts=9, attempt_timeout=ours), timeout=theirs) as model:
-        heard = model.ask(stream=stream)
-    assert heard.text.startswith("Hello from attempt")
-    assert heard.report().history[0].kind == Kind.timeout
+        result = model.ask(stream=stream)
+    assert result.text.startswith("Hello from attempt")
+    assert result.report().history[0].kind == Kind.timeout
 
 
 # ---------------------------------------------------------------------------- secrets
@@ -254,9 +258,9 @@ def test_reports_and_logs_contain_neither_api_key_nor_prompt(
     events: list[object] = []
     hooks = dict.fromkeys(("on_failure", "on_retry", "on_give_up"), events.append)
     with caplog.at_level(logging.DEBUG, "redouble"), sdk(name, server.url(script), quickly(**hooks)) as model:
-        heard = model.ask()
+        result = model.ask()
     logged = [record.getMessage() for record in caplog.records if record.name.startswith("redouble")]
-    told = f"{heard.report()} {events} {logged} {getattr(heard.cause, '__notes__', ())}"
+    published = f"{result.report()} {events} {logged} {getattr(result.cause, '__notes__', ())}"
     assert len(events) == 8
-    assert KEY not in told
-    assert PROMPT not in told
+    assert KEY not in published
+    assert PROMPT not in published

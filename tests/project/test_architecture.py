@@ -255,10 +255,10 @@ def test_a_marker_of_a_phase_is_written_out_in_its_test_module(pytestconfig: pyt
     declared = {str(line).partition(":")[0] for line in pytestconfig.getini("markers")}
     markers = re.compile(r"(\S*)\bmark\.(quiet|stress|one_python)\b")
     modules = {path: path.read_text("utf-8") for path in TESTS.rglob("*.py")}
-    found = [(path, *match.groups()) for path, text in modules.items() for match in markers.finditer(text)]
-    assert {name for _, _, name in found} == {"quiet", "stress", "one_python"} <= declared
-    assert [path for path, before, _ in found if not before.endswith("pytest.")] == []
-    assert [path for path, _, _ in found if not path.stem.startswith("test_")] == []
+    found = [(path, match) for path, text in modules.items() for match in markers.finditer(text)]
+    assert {match[2] for _, match in found} == {"quiet", "stress", "one_python"} <= declared
+    assert [path for path, match in found if not match[1].endswith("pytest.")] == []
+    assert [path for path, _ in found if not path.stem.startswith("test_")] == []
 
 
 def test_the_types_are_shipped() -> None:

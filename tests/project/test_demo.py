@@ -94,7 +94,7 @@ def served(started: float, ended: float | None, behaviour: Behaviour) -> ServedR
 
 
 @pytest.mark.parametrize(
-    ("requests", "ended", "now", "drawn", "said"),
+    ("requests", "ended", "now", "drawn", "text"),
     [
         # ten cells for a second
         ([], None, 0.5, "", ""),
@@ -116,11 +116,11 @@ def served(started: float, ended: float | None, behaviour: Behaviour) -> ServedR
     ],
 )
 def test_a_timeline_shows_a_call_at_the_current_time(
-    requests: list[ServedRequest], ended: float | None, now: float, drawn: str, said: str
+    requests: list[ServedRequest], ended: float | None, now: float, drawn: str, text: str
 ) -> None:
-    call = Call("call 7", "/", ended, said[:2])
+    call = Call("call 7", "/", ended, text[:2])
     shown = plain(row(call, requests, now, horizon=1.0, width=NAME + 10 + TAIL))
-    assert shown == f"call 7   {drawn:<10}  {said}".rstrip()
+    assert shown == f"call 7   {drawn:<10}  {text}".rstrip()
 
 
 def test_a_narrow_terminal_gets_a_short_bar() -> None:
@@ -197,7 +197,7 @@ def answered(*stretches: tuple[float, float], every: int = 1) -> list[PlacedCall
 
 
 @pytest.mark.parametrize(
-    ("calls", "said"),
+    ("calls", "text"),
     [
         (answered((0, 10)), "recovered as soon as the brownout ended"),
         (answered((0, 2), (5, 10)), "recovered as soon as the brownout ended"),
@@ -212,8 +212,8 @@ def answered(*stretches: tuple[float, float], every: int = 1) -> list[PlacedCall
         ([], NEVER.format(0)),
     ],
 )
-def test_recovery_is_computed_from_the_answered_calls(calls: list[PlacedCall], said: str) -> None:
-    assert str(measure_recovery(calls, SCENARIO)) == said
+def test_recovery_is_computed_from_the_answered_calls(calls: list[PlacedCall], text: str) -> None:
+    assert str(measure_recovery(calls, SCENARIO)) == text
 
 
 def test_the_share_before_the_brownout_ignores_calls_that_reached_into_it() -> None:

@@ -34,8 +34,8 @@ class CatchAll:
 
 
 def policy(**options: Any) -> Retry:
-    said: dict[str, Any] = {"on": Boom, "backoff": [1] * 9, "clock": Virtual()}
-    return Retry(**said | options)
+    arguments: dict[str, Any] = {"on": Boom, "backoff": [1] * 9, "clock": Virtual()}
+    return Retry(**arguments | options)
 
 
 def operations() -> list[Callable[..., object]]:

@@ -19,9 +19,9 @@ from redouble import (
     transient,
 )
 from tests.support.presets import ALL, first
-from tests.support.virtual_time import unwaiting
+from tests.support.virtual_time import no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 EACH = pytest.mark.parametrize("name", ALL)
 

@@ -8,12 +8,12 @@ import pytest
 
 from redouble import AdaptiveRate, Kind, Pipeline, Retry, Verdict, presets, report
 from redouble.testing import Script, VirtualClock, ok, virtual_time
-from tests.support.failures.library_errors import alike
+from tests.support.failures.library_errors import error_named
 from tests.support.fakes import always
 from tests.support.presets import ALL, first
-from tests.support.virtual_time import PLACES, at, unwaiting
+from tests.support.virtual_time import PLACES, at, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 
 def delays(place: str, policy: Retry | Pipeline, *steps: Any) -> tuple[object, list[float]]:
@@ -21,8 +21,8 @@ def delays(place: str, policy: Retry | Pipeline, *steps: Any) -> tuple[object, l
     script = Script(*steps)
 
     def reason(error: Exception) -> object:
-        said = report(error)
-        return said and said.reason
+        found = report(error)
+        return found and found.reason
 
     def blocking(clock: VirtualClock) -> tuple[object, list[float]]:
         try:
@@ -100,14 +100,14 @@ def test_a_budget_is_shared_by_the_calls_of_a_policy() -> None:
     for _ in range(36):
         with pytest.raises(OSError, match="x") as caught, virtual_time():
             policy.call(Script(OSError("x"), OSError("x")))
-        said = report(caught.value)
-        reasons.append(said and said.reason)
+        found = report(caught.value)
+        reasons.append(found and found.reason)
     assert reasons == ["attempts"] * 35 + ["budget"]  # 500 tokens, 14 per retry
 
 
 # ----------------------------------------------------------------------------- aws_adaptive
 
-SLOW_DOWN = alike("botocore.exceptions.ClientError", response={"Error": {"Code": "SlowDown"}})
+SLOW_DOWN = error_named("botocore.exceptions.ClientError", response={"Error": {"Code": "SlowDown"}})
 
 
 def test_aws_adaptive_has_an_adaptive_rate_inside_the_retry() -> None:

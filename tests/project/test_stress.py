@@ -17,7 +17,7 @@ import redouble
 from redouble import Backoff, Outcome, Reason, Report, Retry
 from redouble._runtime.ambient import ambient
 from redouble.types import Event
-from tests.support.thread_switching import everywhere, switching
+from tests.support.thread_switching import run_in_threads, switching
 
 pytestmark = [pytest.mark.stress, pytest.mark.usefixtures(switching.__name__)]
 
@@ -199,15 +199,15 @@ def looping(owner: str) -> None:
 
 
 def test_threads_share_a_policy() -> None:
-    everywhere(blocking)
+    run_in_threads(blocking)
 
 
 def test_event_loops_share_a_policy() -> None:
-    everywhere(looping)
+    run_in_threads(looping)
 
 
 def test_threads_and_event_loops_share_a_policy() -> None:
-    everywhere(blocking, looping)
+    run_in_threads(blocking, looping)
 
 
 # --------------------------------------------------------------------------- observers
@@ -254,9 +254,9 @@ def observing(owner: str) -> None:
 
 
 def test_observers_may_be_added_and_removed_concurrently() -> None:
-    everywhere(observing, blocking)
+    run_in_threads(observing, blocking)
     assert not ambient.active
-    everywhere(observing, looping, threads=8)
+    run_in_threads(observing, looping, threads=8)
     assert not ambient.active
 
 
@@ -264,7 +264,7 @@ def test_an_observer_receives_the_events_of_all_threads() -> None:
     """While other observers are added and removed."""
     seen: list[Event] = []
     with redouble.observe(seen.append):
-        everywhere(observing, blocking, threads=16)
+        run_in_threads(observing, blocking, threads=16)
     assert {event.what for event in seen} == STEPS
     starts = sum(event.what == "before_attempt" for event in seen)
     ends = sum(event.what in ("success", "failure") for event in seen)
@@ -300,7 +300,7 @@ def decorating(owner: str) -> None:
 
 
 def test_threads_may_decorate_and_create_variants() -> None:
-    everywhere(decorating, blocking)
+    run_in_threads(decorating, blocking)
     assert redouble.policy_of(decorated) is POLICY
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from redouble import Retry, deadline, errors, observe
 from redouble._runtime.ambient import Ambient, ambient
-from redouble._telemetry.events import WHATS
+from redouble._telemetry.events import EVENT_NAMES
 from redouble.testing import VirtualClock, no_retries, virtual_time
 from redouble.types import What
 from tests.support.call_shapes import ASYNC_SHAPES, SHAPES
 from tests.support.drivers.stuck_operations import SOON
-from tests.support.drivers.worker_attempts import AT_ONCE, Stuck
+from tests.support.drivers.worker_attempts import NO_GRACE, StuckAttempt
 from tests.support.fakes import Boom, Virtual, in_colour
 
 
@@ -55,7 +55,7 @@ def test_an_observer_sets_the_flag(only: tuple[What, ...]) -> None:
 
 
 def test_an_observer_of_failures_only_does_not_set_the_flag() -> None:
-    with observe(print, only=[what for what in WHATS if what not in ("before_attempt", "success")]):
+    with observe(print, only=[what for what in EVENT_NAMES if what not in ("before_attempt", "success")]):
         assert not ambient.active
 
 
@@ -104,8 +104,8 @@ def elsewhere(block: Callable[[], AbstractContextManager[object]]) -> Generator[
 @contextmanager
 def worker() -> Generator[None]:
     """Leave a worker running that no call waits for."""
-    with Stuck() as stuck:
-        Retry(attempt_timeout=SOON, attempts=1, worker=AT_ONCE).run(stuck)
+    with StuckAttempt() as stuck:
+        Retry(attempt_timeout=SOON, attempts=1, worker=NO_GRACE).run(stuck)
         assert stuck.called(1)
         yield
 

@@ -13,9 +13,9 @@ from redouble.testing import Script, ScriptedFailure, VirtualClock, fail, ok, vi
 from tests.support.call_shapes import ASYNC_CLOSING_SHAPES, CLOSING_SHAPES
 from tests.support.drivers.stuck_operations import IN_A_WHILE, SOON, stuck
 from tests.support.fakes import ASYNC, Boom, Virtual, in_colour
-from tests.support.virtual_time import PLACES, at, unwaiting
+from tests.support.virtual_time import PLACES, at, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 HOUR = 3600.0
 VIRTUAL = [place for place in PLACES if place.startswith(("asyncio", "trio"))]  # where all time is virtual

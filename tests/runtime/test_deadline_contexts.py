@@ -18,9 +18,9 @@ from redouble._runtime.ambient import ambient
 from redouble._runtime.deadline import ActiveDeadline
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.fakes import ASYNC, in_colour
-from tests.support.virtual_time import unwaiting
+from tests.support.virtual_time import no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 
 # -------------------------------------------------------------- generators and fixtures

@@ -15,9 +15,9 @@ from redouble.testing import Script, VirtualClock, ok, virtual_time
 from tests.support.drivers.stuck_operations import SOON, stuck
 from tests.support.fakes import ASYNC, in_colour
 from tests.support.runtime.tasks import together
-from tests.support.virtual_time import at, unwaiting
+from tests.support.virtual_time import at, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 HOUR = 3600.0
 PLACES = ["asyncio around", "asyncio inside", "trio around", "trio inside"]
@@ -182,8 +182,8 @@ def test_nothing_begins_on_an_abandoned_worker(how: str) -> None:
 
         async def cancel() -> None:
             task = asyncio.create_task(Retry(worker=Worker(grace=0)).acall(operation))
-            await asyncio.to_thread(until_released.begun.acquire)
-            until_released.begun.release()
+            await asyncio.to_thread(until_released.started.acquire)
+            until_released.started.release()
             task.cancel()
             await asyncio.wait([task])
 

@@ -11,9 +11,9 @@ from redouble._runtime.asyncio_timer import TimerEntry
 from redouble.testing import virtual_time
 from tests.support.drivers.limited_calls import LONG
 from tests.support.runtime.timers import TINY, SealedLoop, limited
-from tests.support.virtual_time import unwaiting
+from tests.support.virtual_time import no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 
 def test_limits_hold_on_a_loop_that_cannot_have_a_timer() -> None:

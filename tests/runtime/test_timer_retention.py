@@ -15,9 +15,9 @@ from redouble._runtime.asyncio_timer import MAX_STALE, TimerEntry
 from tests.support.drivers.limited_calls import LONG
 from tests.support.fakes import run_async
 from tests.support.runtime.timers import LOOPS, TINY, check, limited, live, timer
-from tests.support.virtual_time import unwaiting
+from tests.support.virtual_time import no_real_waits
 
-pytestmark = [pytest.mark.stress, pytest.mark.usefixtures(unwaiting.__name__)]
+pytestmark = [pytest.mark.stress, pytest.mark.usefixtures(no_real_waits.__name__)]
 
 
 @LOOPS

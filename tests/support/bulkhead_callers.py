@@ -9,18 +9,18 @@ from contextlib import contextmanager
 from redouble import Bulkhead
 from tests.support.fakes import in_colour
 
-MOST_LOOKS = 10_000
-A_MOMENT = 0.001
+MAX_POLLS = 10_000
+POLL_INTERVAL = 0.001
 A_MINUTE = 60
 
 
 def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition that another thread makes true."""
     never = threading.Event()
-    for _ in range(MOST_LOOKS):
+    for _ in range(MAX_POLLS):
         if condition():
             return
-        never.wait(A_MOMENT)
+        never.wait(POLL_INTERVAL)
     raise AssertionError("the condition has not become true")
 
 

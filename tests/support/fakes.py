@@ -131,7 +131,7 @@ class Call:  # noqa: PLW1641  compared, never a key
     sleeps: Sequence[float] | None = None
     limit: str | None = None
     ledger: str | None = None
-    told: str | None = None
+    events: str | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Call):

@@ -13,7 +13,7 @@ class Thing:
 
 
 @pytest.fixture
-def uncollected() -> Iterator[None]:
+def without_gc() -> Iterator[None]:
     """Disable garbage collection: an object is freed only because nothing refers to it."""
     gc.collect()
     gc.disable()

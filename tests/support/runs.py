@@ -11,5 +11,5 @@ from tests.support.fakes import options as defaults
 
 def run_of(started: float = 0.0, **options: Any) -> Run:
     """Return a run of a policy that retries every error after one second."""
-    said = defaults(on=Exception, backoff=[1] * 99, hints=Hints(spread=0))
-    return Run(Retry(**said | options), started, "work", attempt=0)
+    arguments = defaults(on=Exception, backoff=[1] * 99, hints=Hints(spread=0))
+    return Run(Retry(**arguments | options), started, "work", attempt=0)

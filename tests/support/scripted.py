@@ -117,7 +117,7 @@ class Step:
     error: str | BaseException | None = None
     takes: float = 0
     verdict: Verdict | None = None
-    stops: Literal["by itself", "when told", "never"] = "by itself"
+    stops: Literal["by itself", "when cancelled", "never"] = "by itself"
 
 
 def fail(error: str | BaseException = "e", takes: float = 0, verdict: Verdict | None = None) -> Step:
@@ -137,27 +137,27 @@ class Operation:
         self.calls = 0
         self.step = script[0]
         self.raised: list[BaseException] = []
-        self.told: list[bool] = []  # for each call with another ``stops``: True if it was cancelled
-        self.begun, self.over, self.gone = Event(), Event(), Event()
+        self.was_cancelled: list[bool] = []  # for each call with another ``stops``: True if it was cancelled
+        self.started, self.released, self.ended = Event(), Event(), Event()
 
     def __call__(self) -> object:
         step = self._begin()
-        if step.stops == "when told":
-            while not cancelled() and not self.over.is_set():
-                self.over.wait(0.001)
+        if step.stops == "when cancelled":
+            while not cancelled() and not self.released.is_set():
+                self.released.wait(0.001)
         elif step.stops == "never":
-            self.over.wait()
+            self.released.wait()
         if step.stops != "by itself":
-            self.told.append(cancelled())
-            self.gone.set()
+            self.was_cancelled.append(cancelled())
+            self.ended.set()
         self.clock.time += step.takes
         return self._end(step)
 
     def release(self) -> None:
         """Release calls that run until the end of the test."""
-        self.over.set()
+        self.released.set()
         if any(step.stops != "by itself" for step in self.script):
-            self.gone.wait()
+            self.ended.wait()
 
     async def later(self) -> object:
         """Play the next step in async code, and sleep for its duration."""
@@ -169,7 +169,7 @@ class Operation:
     def _begin(self) -> Step:
         self.step = self.script[min(self.calls, len(self.script) - 1)]
         self.calls += 1
-        self.begun.set()
+        self.started.set()
         return self.step
 
     def _end(self, step: Step) -> object:

@@ -14,7 +14,7 @@ THREADS = 32
 
 
 @contextmanager
-def often() -> Generator[None]:
+def frequent_switches() -> Generator[None]:
     """Switch threads every microsecond, which is every few instructions."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(SHORT)
@@ -27,11 +27,11 @@ def often() -> Generator[None]:
 @pytest.fixture
 def switching() -> Iterator[None]:
     """Switch threads every microsecond."""
-    with often():
+    with frequent_switches():
         yield
 
 
-def everywhere(*works: Callable[[str], None], threads: int = THREADS) -> None:
+def run_in_threads(*works: Callable[[str], None], threads: int = THREADS) -> None:
     """Distribute the functions over threads that all start at once; raise their errors as a group."""
     failures: list[BaseException] = []
     start = threading.Barrier(threads)

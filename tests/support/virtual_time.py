@@ -37,7 +37,7 @@ Waiting: TypeAlias = Callable[[VirtualClock], Awaitable[Any]]
 
 
 @pytest.fixture
-def unwaiting() -> Iterator[None]:
+def no_real_waits() -> Iterator[None]:
     """Check that a test restores all state, and fail it if it really waits."""
 
     def alarm(*_: object) -> None:

@@ -41,11 +41,11 @@ class Client(HTTPConnection):
         self, url: str, method: str = "GET", body: bytes | Iterator[bytes] | None = None, **headers: str
     ) -> HTTPResponse:
         parts = urlsplit(url)
-        said = {name.replace("_", "-"): text for name, text in headers.items()}
+        sent = {name.replace("_", "-"): text for name, text in headers.items()}
         if isinstance(body, Iterator):
-            said["Transfer-Encoding"] = "chunked"
+            sent["Transfer-Encoding"] = "chunked"
         target = f"{parts.path}?{parts.query}" if parts.query else parts.path
-        self.request(method, target, body, said, encode_chunked=isinstance(body, Iterator))
+        self.request(method, target, body, sent, encode_chunked=isinstance(body, Iterator))
         return self.getresponse()
 
 
@@ -227,12 +227,12 @@ def test_connecting_to_a_black_hole_hangs() -> None:
 
 
 @pytest.mark.parametrize("step", ["openai", "anthropic"])
-@pytest.mark.parametrize(("said", "asked"), [("", True), ("~stream", False), ("", False)])
-def test_services_answer_or_stream_as_requested(server: Server, step: str, said: str, asked: bool) -> None:
-    streamed = asked or bool(said)
+@pytest.mark.parametrize(("option", "asked"), [("", True), ("~stream", False), ("", False)])
+def test_services_answer_or_stream_as_requested(server: Server, step: str, option: str, asked: bool) -> None:
+    streamed = asked or bool(option)
     with Client(server) as client:
         body = json.dumps({"model": "m-1", "stream": asked}).encode()
-        response = client.ask(server.url(f"{step}{said}~body=Good day") + "v1/any", "POST", body)
+        response = client.ask(server.url(f"{step}{option}~body=Good day") + "v1/any", "POST", body)
         got = response.read().decode()
     assert response.headers["Content-Type"] == ("text/event-stream" if streamed else "application/json")
     if not streamed:

@@ -78,12 +78,14 @@ def test_a_truncated_stream_ends_properly(
 )
 @pytest.mark.parametrize("count", [0, 2])
 @pytest.mark.parametrize(
-    ("said", "kind"), [("", "overloaded_error"), ("~said=api_error", "api_error")], ids=["itself", "said"]
+    ("error_type", "kind"),
+    [("", "overloaded_error"), ("~error_type=api_error", "api_error")],
+    ids=["itself", "error_type"],
 )
 def test_a_stream_may_contain_an_error_event(
-    server: Server, client: httpx2.Client, service: str, error: Any, count: int, said: str, kind: str
+    server: Server, client: httpx2.Client, service: str, error: Any, count: int, error_type: str, kind: str
 ) -> None:
-    body = asked(server, client, f"{service}~error={count}{said}")
+    body = asked(server, client, f"{service}~error={count}{error_type}")
     assert events(body)[-1] == json.loads(json.dumps(error).replace("ERR", kind))
     assert events(body)[:-1] == events(asked(server, client, service))[:count]
     assert (b"event: error\n" in body) is (service in {"anthropic", "responses"})

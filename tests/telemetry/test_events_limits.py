@@ -11,7 +11,7 @@ from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock, recorded
 from redouble.types import Event
 from tests.support.drivers.stuck_operations import SOON
-from tests.support.drivers.worker_attempts import AT_ONCE, Stuck, until_cancelled
+from tests.support.drivers.worker_attempts import NO_GRACE, StuckAttempt, until_cancelled
 from tests.support.fakes import in_colour
 from tests.support.virtual_time import HOUR, LOOP_PLACES, in_virtual_time
 
@@ -69,9 +69,9 @@ def test_a_reached_limit_is_emitted_once(place: str, way: str, left: float, limi
 
 def test_a_worker_that_still_runs_emits_the_reached_limit() -> None:
     """The error is that the worker still runs, the event is that the limit was reached."""
-    with Stuck() as stuck, recorded() as events:
+    with StuckAttempt() as stuck, recorded() as events:
         with pytest.raises(errors.WorkerStillRunning) as caught:
-            Timeout(SOON, worker=AT_ONCE)(stuck.__call__)()
+            Timeout(SOON, worker=NO_GRACE)(stuck.__call__)()
         assert stuck.called(1)
     [event] = events
     assert event.error is caught.value.__cause__
@@ -87,13 +87,13 @@ def test_a_worker_that_stops_when_cancelled_emits_the_reached_limit() -> None:
 
 def test_a_deadline_in_the_past_is_emitted() -> None:
     with recorded() as events, deadline(0), pytest.raises(errors.AttemptTimeout):
-        Timeout(9, worker=AT_ONCE)(until_cancelled)()
+        Timeout(9, worker=NO_GRACE)(until_cancelled)()
     assert timeouts(events) == [("until_cancelled", "deadline", 0)]
 
 
 def test_a_limit_that_is_not_reached_emits_nothing() -> None:
     with recorded() as events:
-        assert Timeout(60, worker=AT_ONCE)(cancelled)() is False
+        assert Timeout(60, worker=NO_GRACE)(cancelled)() is False
         in_colour("asyncio", int, Timeout(60)(quick))
         in_colour("trio", int, Timeout(60)(quick))
     assert not events

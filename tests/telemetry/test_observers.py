@@ -9,7 +9,7 @@ import pytest
 
 from redouble import Retry, observe
 from redouble._runtime.ambient import ambient
-from redouble._telemetry.events import WHATS
+from redouble._telemetry.events import EVENT_NAMES
 from redouble._telemetry.observers import SUCCESS_EVENTS
 from redouble.testing import Script, ok
 from redouble.types import Event, What
@@ -18,7 +18,7 @@ from tests.support.telemetry.events import every_event, zero
 
 pytestmark = pytest.mark.usefixtures("no_observers_left")
 
-EACH = pytest.mark.parametrize("what", WHATS)
+EACH = pytest.mark.parametrize("what", EVENT_NAMES)
 
 
 # ------------------------------------------------------------------------ which events
@@ -50,7 +50,7 @@ def test_only_selects_several_types_of_events() -> None:
         observe(lambda e: every.append(e.what), only=()),
     ):
         every_event()
-    assert set(every) == set(WHATS)
+    assert set(every) == set(EVENT_NAMES)
     assert some == [what for what in every if what in wanted]
 
 

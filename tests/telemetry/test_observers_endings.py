@@ -21,7 +21,7 @@ from tests.support.call_shapes import SHAPES
 from tests.support.fakes import ASYNC, Boom, Ledger, Panic
 from tests.support.telemetry.events import zero
 from tests.support.telemetry.flaky_calls import flaky_call
-from tests.support.thread_switching import often
+from tests.support.thread_switching import frequent_switches
 
 pytestmark = pytest.mark.usefixtures("no_observers_left")
 
@@ -45,7 +45,7 @@ def test_many_threads_may_remove_the_same_observer(only: tuple[What, ...]) -> No
             failed.append(error)
 
     threads = [threading.Thread(target=remove) for _ in range(4)]
-    with often():
+    with frequent_switches():
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -69,7 +69,7 @@ def test_a_deadline_applies_while_observers_are_added_and_removed() -> None:
     thread = threading.Thread(target=add_and_remove)
     thread.start()
     try:
-        with often(), deadline(0):
+        with frequent_switches(), deadline(0):
             for _ in range(2000):
                 with pytest.raises(errors.RedoubleError):
                     retried()

@@ -10,7 +10,7 @@ import pytest
 from redouble import Bulkhead, Retry, stats
 from redouble._telemetry.registry import SECTIONS, counts_of
 from tests.support.fakes import Boom
-from tests.support.thread_switching import often
+from tests.support.thread_switching import frequent_switches
 
 THREADS = 4
 
@@ -28,7 +28,7 @@ def together(*work: Callable[[], object]) -> None:
             failed.append(error)
 
     threads = [threading.Thread(target=one, args=[do]) for do in work]
-    with often():
+    with frequent_switches():
         for thread in threads:
             thread.start()
         for thread in threads:

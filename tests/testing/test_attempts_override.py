@@ -17,10 +17,10 @@ from redouble._runtime.ambient import ambient
 from redouble.testing import Script, attempts, no_retries, ok, recorded, virtual_time
 from tests.support.call_shapes import ASYNC_CLOSING_SHAPES, CLOSING_SHAPES
 from tests.support.fakes import ASYNC, in_colour
-from tests.support.thread_switching import often
-from tests.support.virtual_time import unwaiting
+from tests.support.thread_switching import frequent_switches
+from tests.support.virtual_time import no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 
 POLICIES = {
@@ -156,7 +156,7 @@ def test_each_thread_has_its_own_number_of_attempts() -> None:
                 seen.add(made())
         return seen
 
-    with often(), ThreadPoolExecutor(8) as pool:
+    with frequent_switches(), ThreadPoolExecutor(8) as pool:
         assert list(pool.map(work, range(1, 9))) == [{most} for most in range(1, 9)]
 
 

@@ -14,10 +14,10 @@ from redouble import Retry, transient
 from redouble.testing import Script, ScriptedFailure, VirtualClock, fail, ok, virtual_time
 from tests.support.fakes import in_colour
 from tests.support.runtime.tasks import together
-from tests.support.thread_switching import often
-from tests.support.virtual_time import PLACES, WHERE, at, unwaiting
+from tests.support.thread_switching import frequent_switches
+from tests.support.virtual_time import PLACES, WHERE, at, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 ERROR = TimeoutError("slow")
 STOP = KeyboardInterrupt()
@@ -163,7 +163,7 @@ def test_threads_share_the_steps_of_a_script() -> None:
     def work(_: int) -> list[Any]:
         return [script() for _ in range(500)]
 
-    with often(), ThreadPoolExecutor(8) as pool:
+    with frequent_switches(), ThreadPoolExecutor(8) as pool:
         played = [value for values in pool.map(work, range(8)) for value in values]
     assert sorted(played) == list(range(4000))
     with pytest.raises(AssertionError, match="called 4001 time"):

@@ -17,9 +17,9 @@ from redouble.testing import Script, assert_retried, fail, ok, recorded, virtual
 from redouble.types import Event
 from tests.support.fakes import ASYNC, in_colour
 from tests.support.runtime.tasks import together
-from tests.support.virtual_time import run, unwaiting
+from tests.support.virtual_time import no_real_waits, run
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 POLICY = Retry(on=OSError, backoff=[5, 10], attempts=3, name="fetch")
 STEPS: dict[str, Sequence[Any]] = {

@@ -11,9 +11,9 @@ from redouble import SYSTEM, Clock, Gate, Retry
 from redouble._runtime.clock import fast_reader
 from redouble.testing import Script, VirtualClock, fail, ok, recorded, virtual_time
 from tests.support.fakes import Ledger, Virtual
-from tests.support.virtual_time import PLACES, at, unwaiting
+from tests.support.virtual_time import PLACES, at, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 
 IMPORTED = Retry(backoff=[3600, 7200.5, 1800], give_up_after=None)

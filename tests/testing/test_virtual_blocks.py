@@ -10,9 +10,9 @@ import pytest
 from redouble import SYSTEM
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.runtime.virtual_loops import bounded, hour_long_call, time_is_real
-from tests.support.virtual_time import ASYNCIO_PLACES, HOUR, unwaiting
+from tests.support.virtual_time import ASYNCIO_PLACES, HOUR, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 
 def test_nested_blocks_on_one_loop_both_advance() -> None:

@@ -19,9 +19,9 @@ from redouble._runtime.clock import LOOPS, VIRTUAL, virtual
 from redouble.testing import Script, VirtualClock, ok, virtual_time
 from tests.support.fakes import ASYNC
 from tests.support.runtime.virtual_loops import hour_long_call, patched_attributes, time_is_real
-from tests.support.virtual_time import HOUR, WHERE, at, run, unwaiting
+from tests.support.virtual_time import HOUR, WHERE, at, no_real_waits, run
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 
 class Oops(Exception):

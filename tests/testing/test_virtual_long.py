@@ -8,9 +8,9 @@ from redouble import SYSTEM, Backoff, Retry
 from redouble.testing import Script, ok, virtual_time
 from tests.support.fakes import ASYNC
 from tests.support.runtime.virtual_loops import bounded
-from tests.support.virtual_time import HOUR, run, unwaiting
+from tests.support.virtual_time import HOUR, no_real_waits, run
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 
 LONG = [1e6, 2e7, 1e9, 1e15, 1e300]

@@ -12,9 +12,9 @@ import pytest
 from redouble import SYSTEM
 from redouble.testing import Script, VirtualClock, ok, virtual_time
 from tests.support.runtime.virtual_loops import HOURLY, hour_long_call
-from tests.support.virtual_time import ASYNCIO_PLACES, HOUR, in_virtual_time, unwaiting
+from tests.support.virtual_time import ASYNCIO_PLACES, HOUR, in_virtual_time, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 
 # ----------------------------------------------------------------------- waits of the test

@@ -19,9 +19,9 @@ from redouble._engine.run import Run
 from redouble.errors import DeadlineExceeded
 from redouble.testing import Script, VirtualClock, fail, ok, recorded
 from tests.support.call_shapes import ASYNC_CLOSING_SHAPES, CLOSING_SHAPES
-from tests.support.virtual_time import PLACES, at, unwaiting
+from tests.support.virtual_time import PLACES, at, no_real_waits
 
-pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(unwaiting.__name__)]
+pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(no_real_waits.__name__)]
 
 
 class Eighths:

@@ -14,9 +14,9 @@ from tests.support.call_shapes import (
     ASYNC_CLOSING_SHAPES,
     CLOSING_SHAPES,
 )
-from tests.support.virtual_time import PLACES, at, unwaiting
+from tests.support.virtual_time import PLACES, at, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 
 IMPORTED = Retry(backoff=[3600, 7200.5, 1800], give_up_after=None)

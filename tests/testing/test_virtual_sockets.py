@@ -12,9 +12,9 @@ import pytest
 
 from redouble import Retry
 from redouble.testing import VirtualClock, virtual_time
-from tests.support.virtual_time import ASYNCIO_PLACES, HOUR, in_virtual_time, unwaiting
+from tests.support.virtual_time import ASYNCIO_PLACES, HOUR, in_virtual_time, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

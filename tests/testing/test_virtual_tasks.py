@@ -11,9 +11,9 @@ import trio
 from redouble import SYSTEM, Retry
 from redouble.testing import Script, VirtualClock, ok
 from tests.support.runtime.tasks import together
-from tests.support.virtual_time import HOUR, WHERE, in_virtual_time, unwaiting
+from tests.support.virtual_time import HOUR, WHERE, in_virtual_time, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 
 @pytest.mark.parametrize("place", WHERE)

@@ -14,9 +14,9 @@ from redouble import SYSTEM, Retry
 from redouble._runtime.clock import LOOPS, virtual
 from redouble.testing import Script, VirtualClock, ok, virtual_time
 from tests.support.runtime.virtual_loops import hour_long_call, patched_attributes, time_is_real
-from tests.support.virtual_time import ASYNCIO_PLACES, HOUR, in_virtual_time, unwaiting
+from tests.support.virtual_time import ASYNCIO_PLACES, HOUR, in_virtual_time, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 POLICY = Retry(backoff=[HOUR, HOUR], give_up_after=None)
 

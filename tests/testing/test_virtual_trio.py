@@ -14,9 +14,9 @@ from redouble import SYSTEM, Retry
 from redouble.testing import Script, ok, virtual_time
 from tests.support.call_shapes import ASYNC_CLOSING_SHAPES, CLOSING_SHAPES
 from tests.support.runtime.virtual_loops import hour_long_call
-from tests.support.virtual_time import HOUR, unwaiting
+from tests.support.virtual_time import HOUR, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 POLICY = Retry(backoff=[HOUR, HOUR], give_up_after=None)
 REAL = r"^virtual_time\(\) cannot move Trio's real clock: write trio.run\(main, clock=trio.testing.Mock"

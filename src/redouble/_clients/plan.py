@@ -69,7 +69,7 @@ class Plan:
         """Return a plan in which these options of the outermost `Retry` are replaced."""
         outermost = next((layer for layer in self.layers if isinstance(layer, Retry)), None)
         if outermost is None:
-            raise TypeError(f"{', '.join(sorted(options))}: there is no Retry in the policy to be varied")
+            raise TypeError(f"{', '.join(sorted(options))}: the policy has no Retry whose options could vary")
         layers = tuple(
             replace(outermost, **options) if layer is outermost else layer for layer in self.layers
         )

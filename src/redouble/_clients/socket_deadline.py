@@ -17,12 +17,12 @@ SOCKET_DEADLINE: ContextVar[tuple[float, Callable[[], float]] | None] = ContextV
 
 
 @contextmanager
-def limited_waits(now: Callable[[], float], rest: float) -> Generator[None]:
-    """Set a deadline for all socket waits in the block, ``rest`` seconds from now."""
-    if rest == inf:
+def limited_waits(now: Callable[[], float], seconds: float) -> Generator[None]:
+    """Set a deadline for all socket waits in the block, ``seconds`` from now."""
+    if seconds == inf:
         yield
         return
-    before = SOCKET_DEADLINE.set((now() + rest, now))
+    before = SOCKET_DEADLINE.set((now() + seconds, now))
     try:
         yield
     finally:
@@ -34,9 +34,9 @@ class ShortenedTimeout(float):
 
     original: float | None
 
-    def __new__(cls, own: float | None, rest: float) -> ShortenedTimeout:
-        """Shorten a timeout to ``rest`` seconds."""
-        shortened = super().__new__(cls, rest if own is None else min(own, rest))
+    def __new__(cls, own: float | None, seconds: float) -> ShortenedTimeout:
+        """Shorten a timeout to ``seconds``."""
+        shortened = super().__new__(cls, seconds if own is None else min(own, seconds))
         shortened.original = own.original if isinstance(own, ShortenedTimeout) else own
         return shortened
 

@@ -182,8 +182,8 @@ async def _raise_running() -> Any:
 
 
 async def _take_second(reader: Callable[[], AsyncItems[T] | None]) -> T:
-    items: Any = reader()  # from here on it calls the source directly
-    items._take = items._source.items.__anext__
+    items: Any = reader()
+    items._take = items._source.items.__anext__  # later items come directly from the source
     second: T = await items._take()
     return second
 

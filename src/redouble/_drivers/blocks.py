@@ -57,14 +57,14 @@ class Attempt:
         self._state = OVER
         if error is None:
             if self._run is not None:
-                self._run.returned(None, self._run.reading())
+                self._run.returned(None, self._run.read_clock())
             return False
         return isinstance(error, Exception) and self._record_failure(error)
 
     def _record_failure(self, error: Exception) -> bool:
         """Record that the attempt failed; return True if there is another."""
         run = self._run or self._begin(1)
-        self._delay = run.failed(error, run.reading())
+        self._delay = run.failed(error, run.read_clock())
         if self._delay is not None:
             self._state = FAILED
         elif run.replaces_error:
@@ -155,7 +155,7 @@ def start_attempt(policy: Options, attempt: Attempt, run: Run) -> None:
     try:
         if attempt._delay:
             policy._time.sleep(attempt._delay)
-        refusal = run.start(run.reading())
+        refusal = run.start(run.read_clock())
         if refusal is not None:
             raise refusal
         attempt.number, attempt._state = run.attempt, READY
@@ -169,7 +169,7 @@ async def astart_attempt(policy: Options, attempt: Attempt, run: Run) -> None:
     try:
         if attempt._delay is not None:
             await policy._time.asleep(attempt._delay)
-        refusal = run.start(run.reading())
+        refusal = run.start(run.read_clock())
         if refusal is not None:
             raise refusal
         attempt.number, attempt._state = run.attempt, READY
@@ -185,7 +185,7 @@ def attempts(policy: Options) -> Iterator[Attempt]:
     attempt._policy = policy
     attempt._state, attempt._run = READY, None  # faster to read from the instance than from the class
     if (ambient.active and slow_path_needed()) or not policy._straight:
-        refuse_until(policy, "a `for` loop sees none")
+        refuse_until(policy, "a `for` loop has none")
         refuse_limits(policy, "a `for` loop")
         attempt._begin_before_first()
     else:
@@ -219,7 +219,7 @@ class AsyncAttempts:
         if self._straight:
             attempt._started = policy._anow()
         else:
-            refuse_until(policy, "an `async for` loop sees none")
+            refuse_until(policy, "an `async for` loop has none")
             attempt._begin_before_first()
 
     def __aiter__(self) -> AsyncAttempts:

@@ -87,7 +87,7 @@ def slow_path_needed() -> bool:
 def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
     """Make attempts until one succeeds or the run gives up; ``delay`` is the wait before the first."""
     policy = run.policy
-    clock, now = policy._time, run.reading
+    clock, now = policy._time, run.read_clock
     try:
         while True:
             if delay:
@@ -122,7 +122,7 @@ async def adrive(
 ) -> T:
     """Make attempts until one succeeds or the run gives up; ``delay`` is the wait before the first."""
     policy = run.policy
-    clock, now = policy._time, run.reading
+    clock, now = policy._time, run.read_clock
     try:
         while True:
             if delay is not None:
@@ -163,7 +163,7 @@ def outcome(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs
     except Exception as error:
         return outcome_of(run, None, error)
     if not run.ok:
-        run.returned(value, run.reading())
+        run.returned(value, run.read_clock())
     return outcome_of(run, value, None)
 
 
@@ -177,7 +177,7 @@ async def aoutcome(
     except Exception as error:
         return outcome_of(run, None, error)
     if not run.ok:
-        run.returned(value, run.reading())
+        run.returned(value, run.read_clock())
     return outcome_of(run, value, None)
 
 

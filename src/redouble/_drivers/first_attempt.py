@@ -232,7 +232,7 @@ def compile_first_attempt(policy: Options, fn: Callable[..., Any], *, aio: bool)
 
 
 def _begin_run(policy: Options, now: Callable[[], float], identity: dict[str, Any], started: float) -> Run:
-    return Run(policy, started, reading=now, emit=make_emitter(policy), **identity)
+    return Run(policy, started, read_clock=now, emit=make_emitter(policy), **identity)
 
 
 def _template(policy: Options, *, aio: bool) -> Template:

@@ -72,7 +72,7 @@ def close_without_suspending(work: Coroutine[Any, Any, None]) -> None:
     except StopIteration:
         pass
     except Exception:
-        log(ABANDONED, trouble=True)
+        log(ABANDONED, error=True)
 
 
 @lru_cache(maxsize=512)
@@ -218,7 +218,7 @@ def close_failed(source: Source[Any]) -> None:
     try:
         source.close()
     except Exception:
-        log(CLOSE_FAILED, trouble=True)
+        log(CLOSE_FAILED, error=True)
 
 
 async def aclose_failed(source: AsyncSource[Any]) -> None:
@@ -226,7 +226,7 @@ async def aclose_failed(source: AsyncSource[Any]) -> None:
     try:
         await source.aclose()
     except Exception:
-        log(CLOSE_FAILED, trouble=True)
+        log(CLOSE_FAILED, error=True)
 
 
 CLOSE_FAILED = "a stream that had failed could not be closed either"

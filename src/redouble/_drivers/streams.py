@@ -86,7 +86,7 @@ class Opener(Generic[T]):
         run = self._run or self._begin(1)
         if before is not None and before is not run:
             run.attempt_elapsed_before = run.started - before.attempt_started
-        self._delay = run.failed(error, run.reading())
+        self._delay = run.failed(error, run.read_clock())
         run.attempt_elapsed_before = 0.0
         if run.replaces_error:
             raise error_of(run, error)
@@ -113,7 +113,7 @@ class Opener(Generic[T]):
         """Record that a source ended or was closed."""
         if not self._cut:
             run = self._run or self._begin(1)
-            run.ended(run.reading())
+            run.ended(run.read_clock())
 
     def _commit(self, run: StreamRun, item: object) -> None:
         run.committed = True

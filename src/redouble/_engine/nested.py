@@ -147,7 +147,7 @@ def _warn(policy: Options, stamp: CallStamp | Report) -> None:
     _warned[id(policy)] = policy
     log(
         "%r retries an error on which an inner policy (%s) already gave up: attempts multiply. "
-        "Retry in one place, or say nested='stop' or nested='allow'",
+        "Retry in one place, or set nested='stop' or nested='allow'",
         policy,
         stamp.name or "unnamed",
     )

@@ -49,12 +49,12 @@ class Hints:
 
     if TYPE_CHECKING:  # `longest` and `over` as numbers, for the engine: attributes, not fields
         _ceiling: float = field(init=False)
-        _most_over: float = field(init=False)
+        _over_limit: float = field(init=False)
 
     def __post_init__(self) -> None:
         if self.mode not in ("at_least", "instead", "ignore"):
             raise ValueError(f"Hints mode={self.mode!r}: write 'at_least', 'instead' or 'ignore'")
-        for option, limit in (("longest", "_ceiling"), ("over", "_most_over")):
+        for option, limit in (("longest", "_ceiling"), ("over", "_over_limit")):
             value = getattr(self, option)
             checked = None if value is None else seconds(value, f"Hints {option}")
             object.__setattr__(self, option, checked)
@@ -279,7 +279,8 @@ def refuse_unlimited(policy: Options, fn: object) -> None:
     if policy.attempt_timeout is not None and policy.worker is None:
         raise TypeError(
             f"attempt_timeout= cannot stop {display_name(fn)}, which blocks: add worker=Worker() to run it "
-            "on a thread, or await policy.acall(...). timeout= and give_up_after= do without, but cut nothing"
+            "on a thread, or await policy.acall(...). timeout= and give_up_after= need no worker, but do not "
+            "interrupt an attempt"
         )
 
 
@@ -288,6 +289,6 @@ def refuse_limits(policy: Options, what: str) -> None:
     for option in ("worker", "attempt_timeout"):
         if getattr(policy, option) is not None:
             raise TypeError(
-                f"{option}= is for whole calls, and {what} goes on in the thread that began it: leave it out "
-                "of this policy, or put the work into a function for policy.call(fn, ...)"
+                f"{option}= is for whole calls, and {what} runs in the thread that started it: leave it "
+                "out of this policy, or put the work into a function for policy.call(fn, ...)"
             )

@@ -42,7 +42,7 @@ OUTCOMES: dict[Reason, tuple[str, type[errors.RetryError]]] = {
     Reason.not_replayable: ("its body cannot be sent again", errors.Stopped),
     Reason.nested: ("an inner policy gave up already", errors.Stopped),
     Reason.worker_still_running: (
-        "its worker is still running, which could ask redouble.cancelled() or be a process",
+        "its worker is still running: let it check redouble.cancelled(), or use a process",
         errors.Stopped,
     ),
 }

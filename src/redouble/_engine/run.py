@@ -269,7 +269,7 @@ class Run(RunState):
             asked += self.policy.random.random() * spread
             if not self.now + asked < self.until:
                 asked = hint
-        asked = min(asked, delay + hints._most_over)
+        asked = min(asked, delay + hints._over_limit)
         return asked if hints.mode == "instead" else max(delay, asked)
 
 

@@ -62,7 +62,7 @@ class RunState:
     # fmt: off
     __slots__ = (
         "__dict__", "attempt", "attempt_started", "cancelling", "delays", "delays_by_kind", "earliest",
-        "emit", "exhausted", "last", "limit", "max_attempts", "name", "now", "ok", "policy", "reading",
+        "emit", "exhausted", "last", "limit", "max_attempts", "name", "now", "ok", "policy", "read_clock",
         "reason", "records", "replaces_error", "spent_grant", "stalled", "started", "stuck", "took",
         "unspent_grant", "until", "value", "verdict", "work",
     )
@@ -73,21 +73,21 @@ class RunState:
         policy: Options,
         started: float,
         name: str = "",
-        reading: Callable[[], float] | None = None,
+        read_clock: Callable[[], float] | None = None,
         cancelling: Callable[[BaseException | None], bool] | None = None,
         emit: Emitter | None = None,
         attempt: int = 1,
     ) -> None:
         """Begin with attempt 1 running; ``attempt=0`` for a driver that calls `Run.start` before each one.
 
-        ``reading`` reads the clock of the call. ``cancelling``, in async code only, returns True if the task
-        is being cancelled.
+        ``read_clock`` reads the clock of the call. ``cancelling``, in async code only, returns True if the
+        task is being cancelled.
         """
         if not -INFINITY < started < INFINITY:  # a broken clock may cost retries, never an endless loop
             started = 0.0
         self.policy = policy
         self.name = name
-        self.reading: Callable[[], float] = reading or (lambda: started)
+        self.read_clock: Callable[[], float] = read_clock or (lambda: started)
         self.cancelling = cancelling
         self.emit = emit
         self.started: float = started
@@ -245,7 +245,7 @@ class RunState:
 
     def refresh_now(self) -> float:
         """Read the clock and return the time. NaN, infinity and steps back are ignored."""
-        if self.now < (now := self.reading()) < INFINITY:
+        if self.now < (now := self.read_clock()) < INFINITY:
             self.now, self.stalled = now, 0
         return self.now
 

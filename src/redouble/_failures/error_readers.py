@@ -61,7 +61,7 @@ def _http_verdict(status: Any, headers: object) -> Verdict | None:
 
 
 def by_proxy_status(error: Any, ask: Ask) -> Verdict | None:
-    """Judge by the status of a proxy: the request did not reach the server."""
+    """Judge by the proxy's status; a retry counts as unsent, because the server received nothing."""
     verdict = by_status(error, ask)
     if verdict is None:
         return None

@@ -169,13 +169,13 @@ def verdict(answer: object, rule: object) -> Verdict:
 Rules: TypeAlias = tuple[tuple[Literal["types", "rule", "judge"], Any], ...]
 
 
-def judge(rules: Rules, error: Exception, shown: Callable[[Exception], Ended]) -> Verdict | None:
+def judge(rules: Rules, error: Exception, make_ended: Callable[[Exception], Ended]) -> Verdict | None:
     """Call the rules in order; the first that does not return None decides."""
     for step, rule in rules:
         if step == "rule":
             answer = rule(error)
         elif step == "judge":
-            answer = rule(shown(error))
+            answer = rule(make_ended(error))
         else:
             answer = True if issubclass(type(error), rule) else None
         if answer is not None:
@@ -217,9 +217,7 @@ def _steps(on: object) -> Iterator[tuple[Literal["types", "rule", "judge"], Any]
         for item in cast("Sequence[object]", on):
             yield from _steps(item)
     elif isinstance(on, GenericAlias):
-        raise TypeError(
-            f"on={on!r}: an error does not know its parameters, so write {on.__origin__.__name__}"
-        )
+        raise TypeError(f"on={on!r}: an exception has no type parameters, so write {on.__origin__.__name__}")
     elif isinstance(on, type):
         if not issubclass(on, BaseException):
             raise TypeError(f"on={on!r} is not an exception type: write a subclass of Exception")
@@ -279,7 +277,9 @@ class FailureFilter:
         if on in ((), []):
             raise ValueError(f"{layer} on={on!r} is empty, so nothing would count: name an exception type")
         if isinstance(cast("object", on), int | float):
-            raise TypeError(f"{layer} on={on!r}: write an exception type or a rule, or name the number")
+            raise TypeError(
+                f"{layer} on={on!r}: write an exception type or a rule, or pass the number by keyword"
+            )
         self._rules = as_rules(on)
         self._types = only_types(self._rules)
         self.on = on

@@ -43,7 +43,7 @@ class ContextExits(Generic[T]):
             _pending.set(tuple(other for other in entered_here if other is not pending))
             on_exit: T = pending[1]
             return on_exit
-        raise RuntimeError("something was left that had not been entered")
+        raise RuntimeError("a `with` block was left more often than it was entered")
 
 
 # Innermost first. A block entered in one task or thread is invisible to all others.

@@ -32,7 +32,7 @@ class SharedByIdentity:
         name = type(self).__name__
         subject = f"an {name}" if name[0] in "AEIOU" else f"a {name}"
         raise TypeError(
-            f"{subject} is shared by the calls of one process and cannot be sent to another: make one there"
+            f"{subject} is shared by the calls of one process and cannot be sent to another: create one there"
         )
 
 

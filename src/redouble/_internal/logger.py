@@ -13,15 +13,15 @@ MAX_LENGTH = 500  # characters of a text in a message
 ABANDONED = "a stream that was abandoned could not be closed"
 
 
-def log(message: str, *args: object, trouble: bool = False, traced: bool = True, news: bool = False) -> None:
-    """Log a warning; with ``trouble`` an error, with its traceback if ``traced``; with ``news`` an info."""
+def log(message: str, *args: object, error: bool = False, traced: bool = True, info: bool = False) -> None:
+    """Log a warning; with ``error`` an error, with its traceback if ``traced``; with ``info`` an info."""
     try:
         import logging  # noqa: PLC0415  not needed while calls succeed
 
         logger = logging.getLogger("redouble")
-        level = logging.ERROR if trouble else logging.INFO if news else logging.WARNING
+        level = logging.ERROR if error else logging.INFO if info else logging.WARNING
         escaped = [one_line(arg) if isinstance(arg, str) else arg for arg in args]
-        logger.log(level, message, *escaped, exc_info=trouble and traced)
+        logger.log(level, message, *escaped, exc_info=error and traced)
     except Exception:  # noqa: S110  there is nowhere else to report it
         pass
 

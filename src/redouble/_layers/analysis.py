@@ -104,8 +104,8 @@ def check(layers: tuple[Layer, ...]) -> Iterator[str]:
         for state in own.shared:
             if any(state is other for other in seen):
                 yield (
-                    f"the same {type(state).__name__} is there twice: every call counts twice, and may wait "
-                    "for itself"
+                    f"the same {type(state).__name__} is in the pipeline twice: every call counts twice, and "
+                    "may wait for itself"
                 )
             seen.append(state)
 

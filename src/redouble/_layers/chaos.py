@@ -76,7 +76,7 @@ class Chaos(SharedByIdentity, Layer):
         if fault is None and latency is None and result is UNSET:
             raise ValueError("Chaos(): write what goes wrong, such as fault=ConnectionError, or latency=2")
         if fault is not None and result is not UNSET:
-            raise ValueError("Chaos(fault=..., result=...): it can do one of them; use two Chaos layers")
+            raise ValueError("Chaos(fault=..., result=...): one layer does one of them; use two Chaos layers")
         self._fault = None if fault is None else _exception_factory(fault)
         self._latency = latency if latency is None or callable(latency) else checked(latency, "Chaos latency")
         self._result = result
@@ -205,7 +205,7 @@ class Chaos(SharedByIdentity, Layer):
         others = [type(layer).__name__ for layer in inner if not isinstance(layer, Chaos)]
         if others:
             yield (
-                f"Chaos outside {others[0]}: what is inside of it never sees what goes wrong, so that it is "
+                f"Chaos outside {others[0]}: the layers inside it never see its failures, so they are "
                 "not tested; put it innermost"
             )
 

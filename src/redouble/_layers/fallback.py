@@ -129,8 +129,8 @@ class Fallback(Layer):
         return StreamFunction(fn, replaced)
 
     def describe(self) -> str:
-        own_time = "" if self._fn is None else f"; what {display_name(self._fn)} takes is not counted"
-        return "something else instead of an error" + own_time
+        own_time = "" if self._fn is None else f"; the time of {display_name(self._fn)} is not counted"
+        return "another result instead of an error" + own_time
 
     def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
         del inner, worst
@@ -139,8 +139,8 @@ class Fallback(Layer):
             if on is not None and self._failures.covers(on):
                 name = type(layer).__name__
                 yield (
-                    f"Fallback inside {name}, for the same errors: it replaces each of them before the "
-                    f"{name} sees it, which then does nothing; put it outside"
+                    f"Fallback inside {name}, for the same errors: it replaces each error before the "
+                    f"{name} sees it, so the {name} does nothing; put it outside"
                 )
 
     def _substitute(self, error: Exception) -> Any:
@@ -223,7 +223,7 @@ def _check_function(fn: Any) -> None:
 
 def _not_iterable(fallback: Fallback, substitute: object) -> TypeError:
     kind = type(substitute).__name__
-    return TypeError(f"{fallback!r} gave {kind!r}, which cannot be iterated over, in place of a generator")
+    return TypeError(f"{fallback!r} returned {kind!r}, which cannot be iterated over, for a generator")
 
 
 async def _as_async_items(iterable: Iterable[T]) -> AsyncGenerator[T, None]:

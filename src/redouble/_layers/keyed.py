@@ -103,7 +103,7 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
         instance(name, "Keyed name", str | None, "a text, or None")
         self.name = name
         self.register("layers")
-        self._example: Layer | None = None  # for description only
+        self._example: Layer | None = None  # for descriptions and checks: no call goes through it
         self._table = KeyedTable(self._make_layer, self._max_keys, self._idle)
 
     def of(self, key: Hashable) -> L:
@@ -232,7 +232,7 @@ def check_key(key: Callable[..., Any], fn: Callable[..., Any]) -> None:
         signature.bind(*positional, **named)
     except TypeError:
         wanted = ", ".join([*positional, *(["*", *named] if named else [])])
-        text = f"Keyed key={display_name(key)} does not take what {display_name(fn)} does"
+        text = f"Keyed key={display_name(key)} does not accept the arguments of {display_name(fn)}"
         raise TypeError(f"{text}: write a function of ({wanted})") from None
 
 
@@ -241,7 +241,7 @@ def check_hashable(key_value: object, key: Callable[..., Any]) -> None:
     try:
         hash(key_value)
     except TypeError:
-        given = f"Keyed key={display_name(key)} gave a {type(key_value).__name__}"
+        given = f"Keyed key={display_name(key)} returned a {type(key_value).__name__}"
         raise TypeError(f"{given}: keys must be hashable") from None
 
 

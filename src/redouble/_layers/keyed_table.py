@@ -31,7 +31,7 @@ class KeyedEntry:
 
 
 class WrapperCache(dict[KeyedEntry, Callable[..., Any]]):
-    """The wrappers of one function, by entry: one for each key that the function was called with."""
+    """One function's wrappers: maps the entry of each key in use to the function wrapped by its layer."""
 
     __slots__ = ("__weakref__", "wrap")
 

@@ -82,7 +82,7 @@ class Layer:
         raise self._unsupported(fn, "an async generator function")
 
     def _unsupported(self, fn: object, kind: str) -> TypeError:
-        return TypeError(f"{type(self).__name__} cannot wrap {kind}, which {display_name(fn)} is")
+        return TypeError(f"{type(self).__name__} cannot wrap {display_name(fn)}, which is {kind}")
 
     def describe(self) -> str:
         """Return a few words for `Pipeline.explain`: what the layer does, and its limits."""

@@ -124,8 +124,8 @@ class Timeout(Layer):
         limit = min((layer.traits().time_limit for layer in outer), default=inf)
         if limit <= self._limit:
             yield (
-                f"Timeout({self._limit:g}) inside a limit of {format_seconds(limit)}: that one is always "
-                "reached first, so this one ends nothing, and nothing is retried after it"
+                f"Timeout({self._limit:g}) inside a limit of {format_seconds(limit)}: the limit is always "
+                "reached first, so this Timeout never ends a call, and no retry follows it"
             )
 
     @property
@@ -140,14 +140,14 @@ class TimeoutCall:
 
     def __init__(self, seconds: float, name: str) -> None:
         self._seconds, self._name = seconds, name
-        self.reading = context_clock()
+        self.read_clock = context_clock()
         if ambient.active:
-            self.reading()  # the first reading binds a virtual clock to this context
+            self.read_clock()  # the first reading binds a virtual clock to this context
         self.stuck = False
 
     def refresh_now(self) -> float:
         """Return the time."""
-        return self.reading()
+        return self.read_clock()
 
     def time_left(self, *, own: bool = True) -> float:
         """Return the seconds that the call may take, and record which limit that is."""

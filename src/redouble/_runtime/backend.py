@@ -112,7 +112,7 @@ def cancel_after(seconds: float) -> CancelScope:
 
 
 def cancelling(error: BaseException | None = None) -> bool:
-    """Return True if the current task is being cancelled, even if the operation swallowed that."""
+    """Return True if the current asyncio task is being cancelled, even if the operation swallowed that."""
     return backend().cancelling(error)
 
 

@@ -39,8 +39,8 @@ class ActiveDeadline:
 
     __slots__ = ("clock", "outer", "over", "until")
 
-    def __init__(self, until: float, reading: Callable[[], float]) -> None:
-        self.until, self.clock = until, reading
+    def __init__(self, until: float, read_clock: Callable[[], float]) -> None:
+        self.until, self.clock = until, read_clock
         self.over = False
         self.outer = in_force(ACTIVE_DEADLINE.get())
 
@@ -74,7 +74,7 @@ ACTIVE_DEADLINE: ContextVar[ActiveDeadline | None] = ContextVar("redouble_deadli
 
 
 def in_force(moment: ActiveDeadline | None) -> ActiveDeadline | None:
-    """Return this deadline, or the innermost one around it that is not over."""
+    """Return this deadline or the nearest outer one whose block has not been left; None without one."""
     while moment is not None and moment.over:
         moment = moment.outer
     return moment
@@ -105,19 +105,19 @@ class Deadline:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._ways_out = ContextExits[ActiveDeadline]()
+        self._exits = ContextExits[ActiveDeadline]()
 
     def __enter__(self) -> None:
-        reading = context_clock()
-        moment = ActiveDeadline(reading() + self._seconds, reading)
+        read_clock = context_clock()
+        moment = ActiveDeadline(read_clock() + self._seconds, read_clock)
         ACTIVE_DEADLINE.set(moment)
         ambient.count_user(1)
-        self._ways_out.enter(moment)
+        self._exits.enter(moment)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        moment = self._ways_out.leave()
+        moment = self._exits.leave()
         moment.over = True
         ambient.count_user(-1)
         # If the block is left in another context, or out of order, `over` alone ends the deadline.

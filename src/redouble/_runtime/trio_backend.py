@@ -83,4 +83,4 @@ async def _quietly(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
     except Exception:  # an error in a system task would crash the Trio run
-        log(ABANDONED, trouble=True)
+        log(ABANDONED, error=True)

@@ -65,7 +65,7 @@ def bind(**fields: Value | None) -> Binding:
     for key, value in fields.items():
         if not isinstance(value, str | int | float | None):
             raise TypeError(
-                f"bind({key}={value!r}): write a text, a number, True or False; of other things their str()"
+                f"bind({key}={value!r}): write a text, a number, True or False, or the str() of it"
             )
     return Binding(fields)
 

@@ -27,7 +27,7 @@ __all__ = [
 
 R = TypeVar("R", bound=Rejected)
 
-EMITTED = "__redouble_told__"  # an attribute of errors whose rejection has been emitted
+EMITTED = "__redouble_emitted__"  # an attribute of errors whose rejection has been emitted
 INFINITY = float("inf")
 
 # True while a call already emitted as a success is being retried because its response body failed.

@@ -14,7 +14,7 @@ from redouble._internal.public import public
 from redouble._telemetry.bound_fields import Value
 from redouble.errors import Limit, Reason
 
-__all__ = ["WHATS", "Event", "Observer", "What"]
+__all__ = ["EVENT_NAMES", "Event", "Observer", "What"]
 
 
 What: TypeAlias = Literal[
@@ -31,7 +31,7 @@ What: TypeAlias = Literal[
     "circuit_isolated",
     "circuit_rejected",
 ]
-WHATS: tuple[What, ...] = get_args(What)
+EVENT_NAMES: tuple[What, ...] = get_args(What)
 
 
 @public("redouble.types")

@@ -17,7 +17,7 @@ from redouble._internal.logger import log
 from redouble._internal.public import public
 from redouble._internal.validation import hook
 from redouble._runtime.ambient import ambient
-from redouble._telemetry.events import WHATS, Event, Observer, What
+from redouble._telemetry.events import EVENT_NAMES, Event, Observer, What
 
 __all__ = ["Observation", "log_failure", "observe", "observing", "publish", "watch"]
 
@@ -52,7 +52,7 @@ class Observers:
         """Replace all subscriptions."""
         self.entries = entries
         self.by_event: Mapping[What, tuple[Observer, ...]] = {
-            what: tuple(entry.observer for entry in entries if what in entry.only) for what in WHATS
+            what: tuple(entry.observer for entry in entries if what in entry.only) for what in EVENT_NAMES
         }
         self.attempts = _as_one(self.by_event["before_attempt"])
         self.successes = _as_one(self.by_event["success"])
@@ -132,9 +132,11 @@ def observing(
         raise TypeError(f"only={only!r}: write names of events, such as ('retry', 'give_up')")
     wanted: Collection[str] = only
     for what in wanted:
-        if what not in WHATS:
-            raise ValueError(f"only={what!r}: write names of events ({', '.join(WHATS)})")
-    entry = Subscription(observer, frozenset(what for what in WHATS if what in wanted or not wanted), enabled)
+        if what not in EVENT_NAMES:
+            raise ValueError(f"only={what!r}: write names of events ({', '.join(EVENT_NAMES)})")
+    entry = Subscription(
+        observer, frozenset(what for what in EVENT_NAMES if what in wanted or not wanted), enabled
+    )
     with _lock:
         if entry.wants_successes:
             ambient.count_observer(1)
@@ -172,8 +174,8 @@ def log_failure(observer: Observer, event: Event) -> None:
         if first:
             _logged.add(key)
     if first:
-        message = "observer %s failed on %s; it goes on being called, and this is logged once"
-        log(message, key[2], key[0], trouble=True)
+        message = "observer %s failed on %s; it stays registered, and this is logged only once"
+        log(message, key[2], key[0], error=True)
 
 
 def _code_location(observer: object) -> tuple[str, str, int]:

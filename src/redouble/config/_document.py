@@ -143,7 +143,7 @@ class ParsedDocument:
             }
             objects |= {("policies", name): policy for name, policy in policies.items()}
             pipelines: dict[str, Any] = {
-                name: blueprint.made(objects) for name, blueprint in self._pipelines.items()
+                name: blueprint.build(objects) for name, blueprint in self._pipelines.items()
             }
         sections: dict[str, Mapping[str, Any]] = {
             section: MappingProxyType({name: one for (of, name), one in objects.items() if of == section})
@@ -189,7 +189,7 @@ def parse(document: Mapping[str, object], environ: Mapping[str, str] | None = No
             name: _pipeline(table, sections["defaults"], DocPath(("pipelines", name), known))
             for name, table in sections["pipelines"].items()
         }
-        objects = {key: blueprint.made(NOTHING) for key, blueprint in shared.items()}
+        objects = {key: blueprint.build(NOTHING) for key, blueprint in shared.items()}
     kinds = {"budgets": BUDGETS, "gates": GATES}
     tables = {key: kinds[key[0]].write(thing, DocPath(key)) for key, thing in objects.items()}
     return ParsedDocument(objects, tables, policies, pipelines, variables)
@@ -244,7 +244,7 @@ def _check_names(sections: Mapping[str, Mapping[str, object]]) -> None:
     for section in SECTIONS[1:]:
         for name in sections[section]:
             if not name or name == UNLIMITED:
-                raise DocPath((section, name)).error("this cannot be a name: write another one")
+                raise DocPath((section, name)).error("this name is not allowed: choose another one")
     for name in sections["pipelines"]:
         if name in sections["policies"]:
             raise DocPath(("pipelines", name)).error(
@@ -335,4 +335,4 @@ def _parse_toml(path: str) -> Mapping[str, object]:
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror or error}", path=path or "''") from error
     except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, too long a number, too deep nesting
-        raise ConfigError(f"is no TOML: {error}", path=path) from error
+        raise ConfigError(f"is not valid TOML: {error}", path=path) from error

@@ -126,9 +126,9 @@ def _reject_misspelled(variable: str, words: list[str], named: Mapping[str, obje
         name, option = "_".join(words[:count]), "_".join(words[count:])
         if _find_target(kinds, None, option, None) is not None:
             if not name:
-                message = f"say whose option it is: {PREFIX}DEFAULTS_{option} is for all policies"
+                message = f"name the owner of the option: {PREFIX}DEFAULTS_{option} sets it for all policies"
             else:
-                message = f"nothing is called {name} here; {nearest(name, named)}"
+                message = f"the configuration has nothing named {name}; {nearest(name, named)}"
             raise ConfigError(message, path=variable)
 
 

@@ -44,7 +44,7 @@ def nearest(word: str, words: Iterable[str]) -> str:
     if close := get_close_matches(word[:MAX_LENGTH], known, 1):
         return f"did you mean {close[0]!r}?"
     more = "..." if len(known) > MAX_NAMES else ""
-    return f"write one of {', '.join(known[:MAX_NAMES])}{more}" if known else "there is none"
+    return f"write one of {', '.join(known[:MAX_NAMES])}{more}" if known else "none is defined"
 
 
 def rewrite(error: ConfigError, *, path: str | None = None, end: str = "") -> None:
@@ -92,8 +92,8 @@ class DocPath(NamedTuple):
         """Return the value if it is a mapping whose keys are all strings; raise `ConfigError` otherwise."""
         table = as_table(value)
         if table is None:
-            problem = f"{short_repr(value)} is no table"
-            keys = ", whose keys are texts" if isinstance(value, Mapping) else ""
+            problem = f"{short_repr(value)} is not a table"
+            keys = " with texts as keys" if isinstance(value, Mapping) else ""
             raise self.error(f"{problem}{keys}: write {wanted}")
         return table
 
@@ -120,5 +120,5 @@ class DocPath(NamedTuple):
         text = short_repr(value)
         if isinstance(value, Mapping | list):
             text = "a list" if isinstance(value, list) else "a table"
-        shown = "" if foreign else f" (for {text})"
+        shown = "" if foreign else f" (its value: {text})"
         return self.under(key).error(f"there is no such key{shown}; {nearest(key, keys)}")

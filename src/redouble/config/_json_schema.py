@@ -30,7 +30,7 @@ def schema() -> dict[str, object]:
             "budgets": _section("Allowances for retries, shared by name.", {"$ref": "#/$defs/budget"}),
             "gates": _section("Layers that admit or reject calls, shared by name.", {"$ref": "#/$defs/gate"}),
             "policies": _section("Retry policies.", RETRY.schema()),
-            "pipelines": _section("Layers in order.", PIPELINE.schema()),
+            "pipelines": _section("Layers in order, outermost first.", PIPELINE.schema()),
         },
         "additionalProperties": False,
         "$defs": {
@@ -67,7 +67,7 @@ def _by_kind() -> dict[str, object]:
 
 
 def _delays() -> dict[str, object]:
-    lists = {"description": "The delays themselves.", "type": "array", "items": DurationValue().schema()}
+    lists = {"description": "A list of delays.", "type": "array", "items": DurationValue().schema()}
     return {"anyOf": [lists, *(_series(name) for name in SERIES)]}
 
 

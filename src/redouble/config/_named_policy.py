@@ -38,29 +38,29 @@ T = TypeVar("T")
 
 NAMED = Template(
     "named policy",
-    "{async_}def named({parameters}):\n    return {await_}redouble_cell.made({arguments})\n",
+    "{async_}def named({parameters}):\n    return {await_}redouble_cell.value({arguments})\n",
 )
 STREAM = Template(
     "named stream",
-    "def named({parameters}):\n    return (yield from redouble_cell.made({arguments}))\n",
+    "def named({parameters}):\n    return (yield from redouble_cell.value({arguments}))\n",
 )
 ASYNC_STREAM = Template(
     "named async stream",
-    "def named({parameters}):\n    return redouble_cell.made({arguments})\n",
+    "def named({parameters}):\n    return redouble_cell.value({arguments})\n",
 )
 
 
 class BoundValue(Generic[T]):
-    """A value ``made`` from the current layer of a `Named`, such as a function wrapped by that layer.
+    """A ``value`` made from the current layer of a `Named`, such as a function wrapped by that layer.
 
     A reload replaces it. ``owner`` names its user in errors.
     """
 
-    __slots__ = ("__weakref__", "layer", "made", "make", "owner")
+    __slots__ = ("__weakref__", "layer", "make", "owner", "value")
 
-    def __init__(self, make: Callable[[Layer], T], made: T, whose: str) -> None:
-        self.make, self.made, self.owner = make, made, whose
-        self.layer: Layer | None = None  # the layer from which `made` was made; None before the first load
+    def __init__(self, make: Callable[[Layer], T], value: T, owner: str) -> None:
+        self.make, self.value, self.owner = make, value, owner
+        self.layer: Layer | None = None  # the layer from which `value` was made; None before the first load
 
 
 @public("redouble.config")
@@ -74,8 +74,8 @@ class Named(LayerProxy, SharedByIdentity):
 
     resolved_by_name = True
 
-    def __init__(self, name: str, home: ReloadLock[Any], current: Retry | Pipeline | None) -> None:
-        self._name, self._store, self._current = name, home, current
+    def __init__(self, name: str, store: ReloadLock[Any], current: Retry | Pipeline | None) -> None:
+        self._name, self._store, self._current = name, store, current
         self._cells: dict[int, ref[BoundValue[Any]]] = {}
 
     @property
@@ -117,16 +117,16 @@ class Named(LayerProxy, SharedByIdentity):
 
     # ---------------------------------------------------------------- bound values
 
-    def _follow(self, make: Callable[[Layer], T], absent: T, whose: str) -> BoundValue[T]:
+    def _follow(self, make: Callable[[Layer], T], absent: T, owner: str) -> BoundValue[T]:
         """Return a `BoundValue` with the value that ``make`` returns for the current layer.
 
         Each reload that changes the layer makes the value again. The `BoundValue` is held weakly. It holds
-        ``absent`` until a configuration is loaded; ``whose`` names its user in errors.
+        ``absent`` until a configuration is loaded; ``owner`` names its user in errors.
         """
-        cell = BoundValue(make, absent, whose)
+        cell = BoundValue(make, absent, owner)
         with self._store._lock:
             if self._current is not None:
-                cell.made, cell.layer = make(self._current), self._current
+                cell.value, cell.layer = make(self._current), self._current
             cells, key = self._cells, id(cell)
             cells[key] = ref(cell, lambda _: cells.pop(key, None))
             self._store._request_repeat()
@@ -139,7 +139,7 @@ class Named(LayerProxy, SharedByIdentity):
     def _make_value(self, cell: BoundValue[T], layer: Retry | Pipeline) -> T:
         """Make the value for another layer; return the present value if the layer is the same."""
         if cell.layer is layer:
-            return cell.made
+            return cell.value
         try:
             return cell.make(layer)
         except Exception as error:

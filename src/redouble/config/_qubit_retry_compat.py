@@ -80,24 +80,26 @@ class QubitSettings:
 
     def __init__(self, values: Mapping[str, object], prefix: str) -> None:
         self._prefix = prefix
-        self.said: dict[str, Any] = {}
+        self.given: dict[str, Any] = {}
         for name, value in DocPath().table(values).items():
             key = name.removeprefix(prefix)
             if not name.startswith(prefix):
                 continue
             if key not in KEYS:
-                raise self.wrong(key, f"there is no such key (for {short_repr(value)}); {nearest(key, KEYS)}")
-            self.said[key] = KEYS[key].read(value, self._at(key))
+                raise self.error(
+                    key, f"there is no such key (its value: {short_repr(value)}); {nearest(key, KEYS)}"
+                )
+            self.given[key] = KEYS[key].read(value, self._at(key))
 
-    def wrong(self, key: str, message: str) -> ConfigError:
+    def error(self, key: str, message: str) -> ConfigError:
         """Return a `ConfigError` with this message at this key."""
         return self._at(key).error(message)
 
     def word(self, key: str, words: Mapping[str, str], what: str) -> str:
         """Return the entry of ``words`` for the text at a key, ignoring case; raise `ConfigError` if none."""
-        word: str = self.said[key].strip().lower()
+        word: str = self.given[key].strip().lower()
         if word not in words:
-            raise self.wrong(key, f"unsupported {what} {short_repr(self.said[key])}; {nearest(word, words)}")
+            raise self.error(key, f"unsupported {what} {short_repr(self.given[key])}; {nearest(word, words)}")
         return words[word]
 
     def _at(self, key: str) -> DocPath:
@@ -116,7 +118,7 @@ def from_qubit(values: Mapping[str, object], *, defaults: Retry | None = None, p
     instance(prefix, "prefix", str, "a text, such as 'retry.'")
     usual = USUAL if defaults is None else defaults
     settings = QubitSettings(values, prefix)
-    given, changed = settings.said, dict[str, Any]()
+    given, changed = settings.given, dict[str, Any]()
     if "max_attempts" in given:
         changed["attempts"] = given["max_attempts"]
     for key, option in (("max_operation_elapsed", "work_timeout"), ("max_total_elapsed", "timeout")):
@@ -139,10 +141,8 @@ def from_qubit(values: Mapping[str, object], *, defaults: Retry | None = None, p
 def _on(settings: QubitSettings, usual: Retry) -> On:
     key = "attempt_timeout_policy"
     wanted = settings.word(key, {"retry": "retry", "abort": "abort"}, "timeout policy")
-    if "attempt_timeout_millis" not in settings.said and usual.attempt_timeout is None:
-        raise settings.wrong(
-            key, f"{wanted!r} is for attempts with a limit, and there is none: set attempt_timeout_millis"
-        )
+    if "attempt_timeout_millis" not in settings.given and usual.attempt_timeout is None:
+        raise settings.error(key, f"{wanted!r} needs a limit of the attempts: set attempt_timeout_millis too")
     on: object = usual.on
     before = cast("tuple[object, ...]", on) if isinstance(on, tuple) else (on,)
     rules: list[Any] = [rule for rule in before if rule != ABORT]
@@ -151,14 +151,14 @@ def _on(settings: QubitSettings, usual: Retry) -> On:
 
 def _backoff(settings: QubitSettings, usual: Retry) -> Backoff | None:
     """Return the backoff, or None if no setting concerns it."""
-    base, factor = _base(settings), settings.said.get("jitter_factor")
+    base, factor = _base(settings), settings.given.get("jitter_factor")
     if base is None and factor is None:
         return None
     inherited: object = usual.backoff
     before = inherited if isinstance(inherited, Backoff) else None
     if base is None:
         if isinstance(inherited, Mapping):
-            raise settings.wrong(
+            raise settings.error(
                 "jitter_factor", "the inherited backoff differs by kind of failure: set a delay too"
             )
         base = Backoff.of(cast("Iterable[float]", inherited)) if before is None else _without_jitter(before)
@@ -168,26 +168,26 @@ def _backoff(settings: QubitSettings, usual: Retry) -> Backoff | None:
 
 
 def _base(settings: QubitSettings) -> Backoff | None:
-    given = settings.said
+    given = settings.given
     key = next((key for key in ("delay", "delay_strategy") if key in given), None)
     if key is None:
         name = next((name for name, keys in STRATEGIES.items() if keys.keys() & given.keys()), None)
-        return None if name is None else _made(settings, name, {**STRATEGIES[name], **given})
+        return None if name is None else _build_backoff(settings, name, {**STRATEGIES[name], **given})
     name = settings.word(key, SPELLED, "delay strategy")
     for needed in STRATEGIES.get(name, ()):
         if needed not in given:
-            raise settings.wrong(needed, f"missing: {key} = {name!r} needs it")
-    return _made(settings, name, given)
+            raise settings.error(needed, f"missing: {key} = {name!r} needs it")
+    return _build_backoff(settings, name, given)
 
 
-def _made(settings: QubitSettings, name: str, millis: Mapping[str, Any]) -> Backoff:
+def _build_backoff(settings: QubitSettings, name: str, millis: Mapping[str, Any]) -> Backoff:
     if name == "none":
         return Backoff.constant(0)
     if name == "fixed":
         return Backoff.constant(millis["fixed_delay_millis"] / 1000)
     low, high, *_ = STRATEGIES[name]
     if millis[low] > millis[high]:
-        raise settings.wrong(high, f"{millis[high]} is below {low}, which is {millis[low]}")
+        raise settings.error(high, f"{millis[high]} is below {low}, which is {millis[low]}")
     first, last = millis[low] / 1000, millis[high] / 1000
     if name == "random":
         return Backoff.random(first, last)

@@ -133,10 +133,10 @@ class ConfigStore(ReloadLock[Source]):
                 before, environ = self._source
                 changed = self._put_in_force(before if source is None else source, environ).changed
         except ConfigError as error:
-            message = "the configuration is not reloaded, and the last good one stays: %s"
-            log(message, str(_bare(error)), trouble=True, traced=False)  # the message has the path
+            message = "the configuration was not reloaded, and the last valid one stays active: %s"
+            log(message, str(_bare(error)), error=True, traced=False)  # the message has the path
             return Reload((), error)
-        log("the configuration is reloaded: %s", ", ".join(changed) or "nothing has changed", news=True)
+        log("the configuration was reloaded: %s", ", ".join(changed) or "nothing has changed", info=True)
         return Reload(changed)
 
     # ---------------------------------------------------------------- while the lock is held
@@ -191,7 +191,7 @@ class ConfigStore(ReloadLock[Source]):
         for named, layer in ready.current.items():
             named._current = layer
         for cell, filling in ready.values.items():
-            cell.layer, cell.made = filling
+            cell.layer, cell.value = filling
 
     def _after_fork(self) -> None:
         super()._after_fork()

@@ -201,11 +201,11 @@ class WritableCall(TaskCall):
 
     async def write(self, request: Any) -> None:  # noqa: ARG002
         """Raise: gRPC itself passes the requests that the caller writes, as an iterator."""
-        raise grpc.aio.UsageError("an intercepted call is given its requests by gRPC itself")
+        raise grpc.aio.UsageError("gRPC itself passes the requests to an intercepted call")
 
     async def done_writing(self) -> None:
         """Raise, for the same reason."""
-        raise grpc.aio.UsageError("an intercepted call is given its requests by gRPC itself")
+        raise grpc.aio.UsageError("gRPC itself passes the requests to an intercepted call")
 
 
 class UnaryResponseCall(WritableCall, grpc.aio.StreamUnaryCall[Any, Any]):

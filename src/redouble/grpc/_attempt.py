@@ -240,7 +240,7 @@ async def aattempt_unary(guard: RpcResendGuard) -> Any:
 
 
 def result_of(call: Any) -> Any:
-    """Wait for the response of an RPC in blocking code; raise its error with this traceback."""
+    """Wait for the response of an RPC in blocking code and return it, or raise its error from here."""
     # gRPC passes an exception raised by an interceptor behind this one on as if it were an RPC.
     error = call.exception() if hasattr(call, "exception") else call
     try:

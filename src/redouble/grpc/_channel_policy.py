@@ -141,7 +141,7 @@ def channel_policy_of(
     binding = named._follow(make, None, "redouble.grpc")
 
     def current() -> ChannelPolicy:
-        channel_policy: ChannelPolicy | None = binding.made
+        channel_policy: ChannelPolicy | None = binding.value
         if channel_policy is None:
             raise named._not_loaded_error()
         return channel_policy

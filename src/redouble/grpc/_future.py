@@ -48,7 +48,9 @@ class FutureCall(grpc.Call, FutureOfAny):
             with self._lock:
                 if self._guard.cancelled:  # wins over the result of an attempt that ended meanwhile
                     call = ResolvedCall(error=self._guard.cancellation_error(None))
-                self._call = call or ResolvedCall(error=Stopped("the thread of the call was ended"))
+                self._call = call or ResolvedCall(
+                    error=Stopped("the thread of the call ended without a result")
+                )
                 self._done.set()
             run_callbacks(self._callbacks)
 
@@ -153,4 +155,4 @@ def run_callbacks(callbacks: list[Callable[[], object]]) -> None:
         try:
             callbacks.pop(0)()
         except Exception:
-            log("a callback of a gRPC call failed", trouble=True)
+            log("a callback of a gRPC call failed", error=True)

@@ -104,13 +104,13 @@ def _single_backoff(policy: Retry) -> tuple[Backoff, list[str]]:
         if any(other != chosen for other in backoff.values()):
             exported = "all others" if kind is None else kind
             remarks.append(
-                f"backoff: each kind of failure has its own; gRPC has one, here that of {exported}"
+                f"backoff: each kind of failure has its own; gRPC has one for all, that of {exported}"
             )
         backoff = chosen
     source = backoff._source
     if source is not None and not isinstance(source, tuple):
         backoff = _make("of", source=tuple(islice(source, MAX_ATTEMPTS)), stages=backoff._stages)
-        remarks.append("backoff: it is an iterable of your own; here are the delays that it gave once")
+        remarks.append("backoff: it is an iterable of your own; gRPC has the delays of one iteration")
     return backoff, remarks
 
 
@@ -169,17 +169,17 @@ def _retried_codes(policy: Retry, lost: list[str]) -> list[str]:
             remarks[f"the rule raised {type(failure).__name__}, so gRPC does not retry it"].append(name)
             continue
         if first.action == "accept":
-            remarks["the rule takes it for a success; gRPC never does"].append(name)
+            remarks["the rule accepts it as a success; gRPC fails the call"].append(name)
         if first.action != "retry":
             continue
         retried.append(name)
         if first.after is not None:
-            remarks["the rule asks for a delay of its own; gRPC takes none but a server's"].append(name)
+            remarks["the rule returns a delay; gRPC obeys only delays of the server"].append(name)
         if any(each.action != "retry" for each in later):
-            remarks["the rule answers by the attempt; gRPC retries it each time"].append(name)
+            remarks["the rule's answer depends on the attempt; gRPC retries it each time"].append(name)
     lost.extend(f"on, about {', '.join(names)}: {sentence}" for sentence, names in remarks.items())
     if not retried:
-        lost.append("on: it retries none of gRPC's status codes; name those that are worth it: codes=[...]")
+        lost.append("on: it retries none of gRPC's status codes; write those to retry: codes=[...]")
     return retried
 
 
@@ -189,7 +189,7 @@ def _verdicts(policy: Retry, name: str) -> list[Verdict]:
     error = grpc.aio.AioRpcError(grpc.StatusCode[name], nothing, nothing, "")
     judges = any(step == "judge" for step, _ in policy._rules)
     answers = [
-        judge(policy._rules, error, lambda shown: Ended(attempt, shown, labels=policy.labels))  # noqa: B023
+        judge(policy._rules, error, lambda failure: Ended(attempt, failure, labels=policy.labels))  # noqa: B023
         for attempt in range(1, MAX_ATTEMPTS if judges else 2)
     ]
     return [answer or Verdict.stop() for answer in answers]

@@ -108,7 +108,8 @@ def service_config(
         method["timeout"] = format_duration(limit)
         option = f"timeout={limit:g}"
         lost.append(
-            f"{option}: grpcio ends calls up to 2 s early, so options omit it; pass {option} with calls"
+            f"{option}: grpcio ends calls up to 2 s early, so `options` leaves it out; pass {option} "
+            "with each call"
         )
     lost += _lost_call_options(retry)
     lost += [_lost_layer(layer) for layer in outer if not isinstance(layer, Timeout)]
@@ -125,20 +126,20 @@ def _lost_retry_options(policy: Retry) -> Iterator[str]:
     """Yield a sentence for each lost option about retries."""
     hints = policy.hints
     if policy.give_up_after is not None:
-        yield f"give_up_after={policy.give_up_after:g}: gRPC begins attempts until the time of the call is up"
+        yield f"give_up_after={policy.give_up_after:g}: gRPC starts attempts until the call times out"
     if policy.attempt_timeout is not None:
-        yield f"attempt_timeout={policy.attempt_timeout:g}: gRPC limits the whole call, and no attempt"
+        yield f"attempt_timeout={policy.attempt_timeout:g}: gRPC limits the whole call, not each attempt"
     if policy.work_timeout is not None:
-        yield f"work_timeout={policy.work_timeout:g}: gRPC counts the delays too, so only timeout= is for it"
+        yield f"work_timeout={policy.work_timeout:g}: gRPC's limit includes the delays; write timeout="
     if hints.mode != "instead":
         yield f"hints: mode={hints.mode!r}; gRPC waits as long as the server asks, instead of its own delay"
     if hints.mode != "ignore":
         if hints.longest is not None:
-            yield f"hints: longest={hints.longest:g}; gRPC waits however long it is asked to"
+            yield f"hints: longest={hints.longest:g}; gRPC waits as long as the server asks"
         if hints.over is not None:
             yield f"hints: over={hints.over:g}; gRPC obeys every requested delay"
         if hints.spread:
-            yield f"hints: spread={hints.spread:g}; gRPC adds nothing to what it is asked for"
+            yield f"hints: spread={hints.spread:g}; gRPC adds nothing to a requested delay"
     if policy.random is not chance:
         yield "random: gRPC has its own random source"
 
@@ -146,14 +147,14 @@ def _lost_retry_options(policy: Retry) -> Iterator[str]:
 def _lost_call_options(policy: Retry) -> Iterator[str]:
     """Yield a sentence for each lost option about calls, retried or not."""
     if policy.until is not None:
-        yield f"until={display_name(policy.until)}: gRPC looks at no results"
+        yield f"until={display_name(policy.until)}: gRPC does not inspect results"
     for hook in HOOKS:
         if getattr(policy, hook) is not None:
             yield f"{hook}: gRPC calls no observers"
     if policy.wrap:
-        yield "wrap=True: what comes out is the RpcError itself"
+        yield "wrap=True: gRPC raises the RpcError itself"
     if policy.name is not None or policy.labels:
-        yield "name, labels: what gRPC does is in no event, metric or report of ours"
+        yield "name, labels: gRPC's retries appear in no event, metric or report of redouble"
     if policy.clock is not SYSTEM:
         yield "clock: gRPC uses the system clock"
 
@@ -164,8 +165,8 @@ def _lost_layer(layer: Layer) -> str:
     if isinstance(layer, Retry):
         return f"{label} inside a Retry: the outer one is exported"
     if isinstance(layer, Timeout):
-        return f"{label} for each attempt: gRPC limits the whole call, and no attempt"
-    return f"{label}: a service config knows no such layer"
+        return f"{label} for each attempt: gRPC limits the whole call, not each attempt"
+    return f"{label}: a service config has no such layer"
 
 
 # ------------------------------------------------------------------------------ validation
@@ -195,7 +196,7 @@ def _names(methods: object) -> list[dict[str, str]]:
     """Parse method names without duplicates, because gRPC rejects a document that repeats one."""
     names = [_name(method) for method in _as_list(methods, "methods")]
     if not names:
-        raise ValueError("methods=[] is empty, so it would be for no method: write None for all of them")
+        raise ValueError("methods=[] is empty, so it would apply to no method: write None for all methods")
     return [name for index, name in enumerate(names) if name not in names[:index]]
 
 
@@ -205,7 +206,7 @@ def _name(method: object) -> dict[str, str]:
     if method.startswith("/"):
         raise ValueError(f"methods: {method!r} begins with a slash: write {method.strip('/')!r}")
     if not NAME.fullmatch(method):
-        raise ValueError(f"methods: {method!r} is the name of no service or method: write {NAME_FORMATS}")
+        raise ValueError(f"methods: {method!r} is not the name of a service or method: write {NAME_FORMATS}")
     return dict(zip(("service", "method"), method.split("/"), strict=False))
 
 

@@ -114,11 +114,11 @@ class RestartableContent:
                     self._delivered = True
                 return data
 
-    async def _read_within(self, rest: float, reading: Awaitable[Any]) -> Any:
-        with cancel_after(max(0.0, rest)):
+    async def _read_within(self, seconds: float, reading: Awaitable[Any]) -> Any:
+        with cancel_after(max(0.0, seconds)):
             return await reading
         self._timeout_error = aiohttp.SocketTimeoutError(
-            "the time of the call was up before all of the body came"
+            "the time of the call was up before the whole body arrived"
         )
         raise self._timeout_error
 

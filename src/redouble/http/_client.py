@@ -223,7 +223,7 @@ class PolicyBinding:
     @property
     def current(self) -> ClientPolicy:
         """The policy in force; raise if its name is not configured."""
-        current: ClientPolicy | None = self._binding.made
+        current: ClientPolicy | None = self._binding.value
         if current is None:
             raise self._policy._not_loaded_error()
         return current
@@ -232,8 +232,8 @@ class PolicyBinding:
 class FixedBinding:
     """A binding whose policy never changes."""
 
-    def __init__(self, made: ClientPolicy | None) -> None:
-        self.made = made
+    def __init__(self, value: ClientPolicy | None) -> None:
+        self.value = value
 
 
 def timeout_types(timeout: type[Exception], module: str) -> dict[type[Exception], type[Exception]]:

@@ -127,10 +127,10 @@ class Exchange(RetryVeto):
             else min(self.attempt_deadline - self.now(), self.seconds_left())
         )
 
-    def shorten_timeout(self, rest: float) -> float:
-        """Return a client timeout just below ``rest``: the client, which knows the cause, times out first."""
-        self.slack = min(SLACK, rest / 5)
-        return max(MIN_TIMEOUT, rest - self.slack)
+    def shorten_timeout(self, seconds: float) -> float:
+        """Return a client timeout just below ``seconds``: the client, which knows the cause, ends first."""
+        self.slack = min(SLACK, seconds / 5)
+        return max(MIN_TIMEOUT, seconds - self.slack)
 
     def begin_attempt(self) -> None:
         """Record the start of an attempt; raise if a body failed or the request must not be resent."""
@@ -301,7 +301,7 @@ class Exchange(RetryVeto):
         stamp: Any = self.run if self.error is None else stamp_of(self.error)
         if isinstance(stamp, Run):
             if not stamp.ok and stamp.reason is None:
-                stamp.returned(None, stamp.reading())  # the fast path records no result
+                stamp.returned(None, stamp.read_clock())  # the fast path records no result
             stamp.value = stamp.last = None  # breaks the reference cycle between response and record
             self.previous_run = stamp
         else:
@@ -358,7 +358,7 @@ def status_text(status: int) -> str:
 
 def _resend_error(reason: Reason, *, cut: bool) -> Exception:
     """Make the error of an attempt that must not be made, for use if the previous one left no error."""
-    message = "not sent again: it may have arrived, and its method may do harm when it does so twice"
+    message = "not sent again: it may have arrived, and its method is not safe to repeat"
     if reason is not Reason.stopped:
         message = f"not sent again: {OUTCOMES[reason][0]}"
     return AttemptTimeout(message) if cut else Stopped(message, reason=reason)

@@ -12,7 +12,7 @@ from math import inf
 from typing import Any, cast
 from weakref import ref
 
-from anyio import move_on_after  # a scope that the shields used by httpx cannot block
+from anyio import move_on_after  # unlike asyncio's timeout, it waits for the shielded clean-up of httpcore
 
 from redouble._clients.socket_deadline import limited_waits
 from redouble._runtime.ambient import ambient
@@ -133,7 +133,7 @@ class RestartableState:
             self._exchange.finish(response)
 
     def _timeout_error(self) -> Exception:
-        error = self.module.ReadTimeout("the time of the call was up before all of the body came")
+        error = self.module.ReadTimeout("the time of the call was up before the whole body arrived")
         return cast("Exception", error)
 
 

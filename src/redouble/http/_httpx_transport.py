@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any, ClassVar
 
-from anyio import move_on_after  # a scope that the shields used by httpx cannot block
+from anyio import move_on_after  # unlike asyncio's timeout, it waits for the shielded clean-up of httpcore
 
 from redouble._clients.call_record import LazyCallRecord
 from redouble._clients.idempotency import Keys
@@ -30,12 +30,12 @@ __all__ = ["AsyncSender", "HttpxLibrary", "Sender", "TransportState", "shorten_t
 TIMEOUT_NAMES = ("connect", "read", "write", "pool")
 
 
-def shorten_timeouts(extensions: Any, rest: float) -> Any:
-    """Return request extensions with the client's timeouts shortened to ``rest`` seconds."""
+def shorten_timeouts(extensions: Any, seconds: float) -> Any:
+    """Return request extensions with the client's timeouts shortened to ``seconds``."""
     timeouts: dict[str, float | None] = extensions.get("timeout") or {}
     return {
         **extensions,
-        "timeout": {name: ShortenedTimeout(timeouts.get(name), rest) for name in TIMEOUT_NAMES},
+        "timeout": {name: ShortenedTimeout(timeouts.get(name), seconds) for name in TIMEOUT_NAMES},
     }
 
 
@@ -57,7 +57,7 @@ class TransportState:
             )
         reject_retries(wrapped)
         if isinstance(wrapped, TransportState):
-            raise ValueError("wrapped is a transport of ours, so attempts would multiply: leave it out")
+            raise ValueError("wrapped is a redouble transport, so attempts would multiply: leave it out")
         self._wrapped = wrapped
         self._binding = PolicyBinding(self._library.name, policy, idempotency, self._attempt, aio=aio)
 
@@ -87,7 +87,9 @@ class TransportState:
         """Stamp the response with its record and make its body restartable."""
         if not isinstance(response, self._library.module.Response):
             name = self._library.name
-            raise TypeError(f"the policy returned {response!r}: write a layer that gives an {name}.Response")
+            raise TypeError(
+                f"the policy returned {response!r}: write a layer that returns an {name}.Response"
+            )
         exchange.finish(response)
         if exchange.failed_finally or exchange.plan.reads_bodies:
             self._library.reset(response)

@@ -89,16 +89,16 @@ class RestartableResponse(requests.Response):
         exchange.finish(self)
 
 
-def shorten_timeouts(timeout: Any, rest: float) -> Any:
+def shorten_timeouts(timeout: Any, seconds: float) -> Any:
     """Shorten the connect and read timeouts, in any of the forms that requests accepts."""
-    if rest == inf:
+    if seconds == inf:
         return timeout
     if isinstance(timeout, urllib3.Timeout):
         timeout = timeout.clone()
         timeout.start_connect()  # otherwise read_timeout raises
         timeout = (timeout.connect_timeout, timeout.read_timeout)
     both: Any = cast("Any", timeout) if isinstance(timeout, tuple) else (timeout, timeout)
-    return tuple(ShortenedTimeout(own if isinstance(own, int | float) else None, rest) for own in both)
+    return tuple(ShortenedTimeout(own if isinstance(own, int | float) else None, seconds) for own in both)
 
 
 def prefetch(exchange: Exchange, response: requests.Response) -> None:

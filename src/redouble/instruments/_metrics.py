@@ -93,17 +93,17 @@ def read_gauge(metric: Metric) -> GaugeValues:
     return totals
 
 
-def _states(shown: Mapping[str, Any]) -> Mapping[tuple[str, ...], float]:
-    return {(state,): float(shown["state"] == state) for state in schema.STATES}
+def _states(snapshot: Mapping[str, Any]) -> Mapping[tuple[str, ...], float]:
+    return {(state,): float(snapshot["state"] == state) for state in schema.STATES}
 
 
-def _tokens(shown: Mapping[str, Any]) -> Mapping[tuple[str, ...], float]:
-    return {(): float(shown["tokens"] if "tokens" in shown else shown["available"])}
+def _tokens(snapshot: Mapping[str, Any]) -> Mapping[tuple[str, ...], float]:
+    return {(): float(snapshot["tokens"] if "tokens" in snapshot else snapshot["available"])}
 
 
 READERS: Mapping[Metric, tuple[Section, Callable[[Mapping[str, Any]], Mapping[tuple[str, ...], float]]]] = {
     schema.BUDGET_TOKENS: ("budgets", _tokens),
     schema.BREAKER_STATE: ("breakers", _states),
-    schema.BULKHEAD_IN_USE: ("bulkheads", lambda shown: {(): float(shown["in_use"])}),
-    schema.BULKHEAD_QUEUED: ("bulkheads", lambda shown: {(): float(shown["queued"])}),
+    schema.BULKHEAD_IN_USE: ("bulkheads", lambda snapshot: {(): float(snapshot["in_use"])}),
+    schema.BULKHEAD_QUEUED: ("bulkheads", lambda snapshot: {(): float(snapshot["queued"])}),
 }

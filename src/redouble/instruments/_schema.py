@@ -27,35 +27,35 @@ class Metric(NamedTuple):
 
 # fmt: off
 CALLS: Final = Metric("calls", "counter", ("name", "ok"), "call",
-    "Calls that ended: each once, however many attempts it took.")
+    "Calls that ended, each counted once, whatever the number of its attempts.")
 ATTEMPTS: Final = Metric("attempts", "counter", ("name", "kind", "result"), "attempt",
     "Attempts that ended, by result (ok, failed) and by kind of failure (none, if it did not fail).")
 RETRIES: Final = Metric("retries", "counter", ("name", "reason"), "retry",
-    "Retries, by why: rate_limit, http_5xx, timeout_connect, timeout_read, network, ...")
+    "Retries, by the cause of the failure: rate_limit, http_5xx, timeout_connect, timeout_read, network, ...")
 ERRORS: Final = Metric("errors", "counter", ("name", "code"), "error",
-    "Calls that failed, by the status, the code or the type of the error that came out.")
+    "Calls that failed, by the status, the code or the type of the error that was raised.")
 GIVEN_UP: Final = Metric("given_up", "counter", ("name", "reason"), "call",
     "Calls that were given up, by reason: attempts, timeout, budget, stopped, ...")
 REJECTED: Final = Metric("rejected", "counter", ("name", "by"), "call",
-    "Calls that a gate did not let in, by its name and its sort.")
+    "Calls that a gate rejected, by the name and the type of the gate.")
 TIMEOUTS: Final = Metric("timeouts", "counter", ("name",), "call",
-    "Calls that a Timeout cut, by the function's name; a policy inside it counts them nowhere.")
+    "Calls that a Timeout ended, by the name of the function; a policy inside it does not count them.")
 CALL_DURATION: Final = Metric("call_duration", "histogram", ("name",), "s",
-    "How long calls took: attempts, delays and all.")
+    "The duration of calls, with all attempts and delays.")
 ATTEMPT_DURATION: Final = Metric("attempt_duration", "histogram", ("name",), "s",
-    "How long attempts took.")
+    "The duration of attempts.")
 DELAY: Final = Metric("delay", "histogram", ("name",), "s",
-    "How long was waited before retries.")
+    "The delays before retries.")
 FIRST_ITEM: Final = Metric("time_to_first_item", "histogram", ("name",), "s",
-    "How long streams took to their first item, retries included.")
+    "The time until the first item of a stream, including retries.")
 BUDGET_TOKENS: Final = Metric("budget_tokens", "gauge", ("name",), "retry",
-    "What is left in a budget.")
+    "The tokens left in a TokenBucket, or the retries left in a RetryBudget.")
 BREAKER_STATE: Final = Metric("breaker_state", "gauge", ("name", "state"), "breaker",
-    "How many breakers of this name are in each state; with one of them, 1 or 0.")
+    "The number of breakers with this name in each state: 1 or 0 if only one has the name.")
 BULKHEAD_IN_USE: Final = Metric("bulkhead_in_use", "gauge", ("name",), "call",
-    "Calls inside a bulkhead.")
+    "Calls in flight in a bulkhead.")
 BULKHEAD_QUEUED: Final = Metric("bulkhead_queued", "gauge", ("name",), "call",
-    "Calls that wait in front of a bulkhead.")
+    "Calls that wait for a slot of a bulkhead.")
 # fmt: on
 
 METRICS: Final = (

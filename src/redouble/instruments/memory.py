@@ -120,7 +120,7 @@ def _labels(key: Key) -> Labels:
 
 
 def _check(name: str, kind: str, labels: Mapping[str, str]) -> Metric:
-    instance(name, "metric", str, "the name of one, such as 'calls'")
+    instance(name, "metric", str, "the name of a metric, such as 'calls'")
     metric = BY_NAME.get(name)
     if metric is None or metric.kind != kind:
         known = ", ".join(metric.name for metric in METRICS if metric.kind == kind)

@@ -187,5 +187,5 @@ def _label_names(labels: Sequence[str]) -> tuple[str, ...]:
         if not NAME.fullmatch(label) or label.startswith("__"):
             raise ValueError(f"labels: {label!r} cannot be a label: write letters, digits and single _")
         if label in taken or label in labels[:place]:
-            raise ValueError(f"labels: {label!r} is there already: call yours something else, once")
+            raise ValueError(f"labels: {label!r} is already the name of a label: choose another one")
     return tuple(labels)

@@ -40,7 +40,9 @@ def instrument(logger: Any = None) -> Observation:
     target = structlog.get_logger("redouble") if logger is None else logger
     methods(target, "logger", ("log",))
     if isinstance(target, stdlib.Logger):
-        raise TypeError(f"logger={target!r} is one of logging's: use redouble.instruments.logging")
+        raise TypeError(
+            f"logger={target!r} is a logger of the logging module: use redouble.instruments.logging"
+        )
     observer = partial(_log, target)
     info = observing(observer, INFO_EVENTS)
     debug = observing(observer, DEBUG_EVENTS, partial(_debug_enabled, target))

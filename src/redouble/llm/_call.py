@@ -211,7 +211,7 @@ def refuse_stream(fn: Callable[..., Any], kwargs: dict[str, Any]) -> None:
             given, fn = fn.keywords | given, fn.func
         if given.get("stream") is True:
             raise TypeError(
-                f"stream=True gives a stream: write model.stream({display_name(fn)}, ..., stream=True)"
+                f"stream=True returns a stream: write model.stream({display_name(fn)}, ..., stream=True)"
             )
 
 
@@ -229,8 +229,8 @@ def refuse_stream_result(fn: Callable[..., Any], answer: T) -> T:
         # close() of an async stream returns a coroutine, which cannot be awaited here.
         close_unawaited(cast("Any", answer).close())
     raise TypeError(
-        f"{display_name(fn)} gave a stream ({kind.__name__}), and a call guards none: write "
-        f"model.stream({display_name(fn)}, ...), or in a function of yours `yield` what comes"
+        f"{display_name(fn)} returned a stream ({kind.__name__}), which call() does not guard: "
+        f"write model.stream({display_name(fn)}, ...), or `yield` the chunks in a function of your own"
     )
 
 

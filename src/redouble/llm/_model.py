@@ -212,7 +212,7 @@ class Model(Layer):
         """
         if not callable(open):
             reject_uncallable(open, "stream")
-        refuse_until(self._streams, f"{display_name(open)} gives none")
+        refuse_until(self._streams, f"{display_name(open)} has none")
         name, factory = self._call_name(open), self._call_factory
         state = StreamState(lambda: factory.begin(name, args, kwargs, stream=True), self._protocol_factory)
         state.worker = self._streams.worker

@@ -52,7 +52,7 @@ def source_of(open: object, opened: Any) -> Source[Any]:  # noqa: A002
             opened = _enter(source, opened)
         if _has(opened, "iter_bytes"):
             source.hold(opened)
-            if not getattr(opened, "is_success", True):  # the SDKs have checked the status already
+            if not getattr(opened, "is_success", True):  # the response of an SDK lacks it
                 opened.read()  # so that the error has a body
                 opened.raise_for_status()
             opened = opened.iter_bytes()
@@ -73,7 +73,7 @@ async def asource_of(open: object, opened: Any) -> AsyncSource[Any]:  # noqa: A0
             opened = await _aenter(source, opened)
         if _has(opened, "aiter_bytes"):
             source.hold(opened)
-            if not getattr(opened, "is_success", True):  # the SDKs have checked the status already
+            if not getattr(opened, "is_success", True):  # the response of an SDK lacks it
                 await opened.aread()  # so that the error has a body
                 opened.raise_for_status()
             opened = opened.aiter_bytes()
@@ -111,7 +111,9 @@ def _refuse_whole_answer(open: object, opened: object) -> None:  # noqa: A002
     kind = type(opened)
     if issubclass(kind, str | bytes | bytearray | Mapping) or _has(opened, "model_dump"):
         fix = "write stream=True, or model.call instead of model.stream"
-        raise UsageError(f"{display_name(open)} gave a whole answer ({kind.__name__}), and no stream: {fix}")
+        raise UsageError(
+            f"{display_name(open)} returned a whole answer ({kind.__name__}), not a stream: {fix}"
+        )
 
 
 def _has(opened: object, name: str) -> bool:

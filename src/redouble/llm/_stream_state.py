@@ -110,7 +110,7 @@ class StreamState:
         return max(0.0, shortest)
 
     def check(self) -> None:
-        """Record the limit if a failed wait lasted until it: the error itself may come from the client."""
+        """Record the limit that a failed wait has reached: the error may be the client's own timeout."""
         if self.call._now() >= self._chunk_due:
             self.expired_limit = self._chunk_limit
 
@@ -207,7 +207,7 @@ class ChunkInspector:
         if verdict is None or verdict.action != "retry":  # a bug in the caller's code, for instance
             return False
         self._state.expired_limit = None
-        log("a stream failed after its end marker", news=True)
+        log("a stream failed after its end marker", info=True)
         return True
 
     @contextmanager
@@ -218,7 +218,7 @@ class ChunkInspector:
         except Exception:
             if not self.complete:
                 raise
-            log("a stream that was complete could not be closed", trouble=True)
+            log("a stream that was complete could not be closed", error=True)
 
     def usage(self) -> Usage | None:
         """Return the tokens reported so far."""
@@ -232,7 +232,5 @@ class ChunkInspector:
 def _make_protocol(protocol: Callable[[], Protocol]) -> Protocol:
     created: object = protocol()
     if not isinstance(created, Protocol):
-        raise UsageError(
-            f"protocol={display_name(protocol)} gave {created!r}: write a function that returns a Protocol"
-        )
+        raise UsageError(f"protocol={display_name(protocol)} returned {created!r}: return a Protocol")
     return created

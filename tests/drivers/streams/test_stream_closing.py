@@ -22,7 +22,7 @@ class Play:
         self.log: list[str] = []
         self.taken: list[Any] = []
         self.script = [*script]
-        self.spoilt, self.where = spoilt, where
+        self.close_error, self.failing_part = spoilt, where
         hooks: dict[str, Any] = dict.fromkeys(HOOKS[1:], self.record)
         self.policy = Retry(on=Boom, backoff=[0] * 9, clock=Virtual(), **hooks)
 
@@ -31,7 +31,7 @@ class Play:
 
     def open(self) -> Any:
         response = Response(self.log, self.script.pop(0))
-        response.spoilt, response.where = self.spoilt, self.where
+        response.close_error, response.failing_part = self.close_error, self.failing_part
         return response
 
     def after(self, last: object) -> Any:

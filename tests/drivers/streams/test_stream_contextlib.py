@@ -11,7 +11,7 @@ import pytest
 
 import redouble
 from redouble import Layer, Retry
-from tests.support.drivers.context_managers import Place, entered
+from tests.support.drivers.context_managers import ConnectionFactory, entered
 from tests.support.fakes import ASYNC, Boom, in_colour
 from tests.support.streams import OpenGate
 
@@ -107,21 +107,21 @@ def test_until_is_refused_for_generator_functions(colour: str) -> None:
     policy = Retry(until=bool)
     for fn in (items, aitems):
         for how in (policy, policy.call):
-            with pytest.raises(TypeError, match=r"until= judges a result, and a?items gives none"):
+            with pytest.raises(TypeError, match=r"until= judges a result, and a?items has none"):
                 how(fn)
 
 
 def test_a_layer_without_streams_refuses_generator_functions() -> None:
     for fn in (items, aitems):
         with pytest.raises(
-            TypeError, match=r"Layer cannot wrap an? (async )?generator function, which a?items is"
+            TypeError, match=r"Layer cannot wrap a?items, which is an? (async )?generator function"
         ):
             Layer()(fn)
 
 
 def test_enter_retries_what_contextlib_makes(colour: str) -> None:
     """Most context managers are functions decorated by `contextmanager`."""
-    place, fails = Place(), [Boom(), Boom()]
+    factory, fails = ConnectionFactory(), [Boom(), Boom()]
 
     @contextmanager
     def connection(host: str) -> Generator[str]:
@@ -137,6 +137,6 @@ def test_enter_retries_what_contextlib_makes(colour: str) -> None:
 
     seen: list[str] = []
     make: Any = aconnection if colour in ASYNC else connection
-    entered(colour, place.policy.enter(make, "db"), seen.append)
+    entered(colour, factory.policy.enter(make, "db"), seen.append)
     assert seen == ["db"]
-    assert place.clock.waits == [1, 2]
+    assert factory.clock.waits == [1, 2]

@@ -60,7 +60,9 @@ def test_async_for_refuses_what_is_no_async_iterable(
 
 @pytest.mark.parametrize("wrong", [5, [1], iter([1])])
 def test_resume_must_be_a_function(wrong: Any) -> None:
-    with pytest.raises(TypeError, match="write a function of the last item that opens what follows it"):
+    with pytest.raises(
+        TypeError, match="write a function of the last item that opens the rest of the stream"
+    ):
         policy().stream(lambda: [1], resume=wrong)
 
 
@@ -72,5 +74,5 @@ def test_an_open_source_is_refused() -> None:
 
 
 def test_until_is_refused_for_streams() -> None:
-    with pytest.raises(TypeError, match="until= judges a result, and numbers gives none"):
+    with pytest.raises(TypeError, match="until= judges a result, and numbers has none"):
         policy(until=bool).stream(numbers)

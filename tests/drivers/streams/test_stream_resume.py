@@ -18,7 +18,7 @@ def test_a_broken_stream_is_resumed_after_its_last_item(colour: str) -> None:
     """`resume` gets the last item after each break; no item is lost or repeated."""
     feed = Feed(1, 2, 1, "end")
     assert feed.play(colour) == [1, 2, 3, 4, 5, 6]
-    assert feed.asked == [1, 3, 4]
+    assert feed.resumed_after == [1, 3, 4]
     assert feed.clock.waits == [1, 1, 1]
     assert " ".join(feed.trail) == (
         f"{B1} open:1 item:1 close:1 {BROKE} open:2 item:2 item:3 close:2 {BROKE} open:3 item:4 close:3 "
@@ -30,7 +30,7 @@ def test_progress_resets_the_run(colour: str) -> None:
     """The break counts as the first attempt, and the policy allows as many failures after each item."""
     feed = Feed(1, None, None, 1, None, None, 1, None, None, "end", attempts=4)
     assert feed.play(colour) == [1, 2, 3, 4, 5, 6]
-    assert feed.asked == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert feed.resumed_after == [1, 1, 1, 2, 2, 2, 3, 3, 3]
     assert feed.clock.waits == [1, 2, 4] * 3
     again = "open:2 close:2 failure:2 retry:2 before_attempt:3 open:3 close:3 failure:3 retry:3"
     assert f"item:1 close:1 {BROKE} {again} before_attempt:4 open:4 item:2 close:4 {BROKE}" in " ".join(
@@ -117,7 +117,7 @@ def test_a_failing_resume_is_retried(colour: str) -> None:
     """Each call of `resume` is an attempt."""
     feed = Feed(2, "refused", "refused", "end")
     assert feed.play(colour) == [1, 2, 3, 4, 5, 6]
-    assert feed.asked == [2, 2, 2]
+    assert feed.resumed_after == [2, 2, 2]
     assert feed.clock.waits == [1, 2, 4]
 
 
@@ -146,5 +146,5 @@ def test_a_base_exception_is_not_resumed(colour: str) -> None:
     feed = Feed((2, Panic()))
     with pytest.raises(Panic):
         feed.play(colour)
-    assert (feed.opened, feed.asked) == (1, [])
+    assert (feed.opened, feed.resumed_after) == (1, [])
     assert feed.trail[-1] == "close:1"

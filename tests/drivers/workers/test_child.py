@@ -50,8 +50,8 @@ def test_an_exception_is_sent_back_with_its_traceback(kind: type[BaseException])
         (in_process.locked, (), ("unpicklable value", "lock: cannot pickle '_thread.lock' object")),
         (
             in_process.fail,
-            (in_process.Held, "why"),
-            ("unpicklable error", "tests.support.workers.functions.Held: ('why', "),
+            (in_process.UnpicklableError, "why"),
+            ("unpicklable error", "tests.support.workers.functions.UnpicklableError: ('why', "),
         ),
     ],
 )
@@ -73,7 +73,7 @@ def test_an_argument_that_cannot_be_unpickled_is_reported_as_text() -> None:
 
 @pytest.mark.parametrize(("seconds", "least", "most"), [(50.0, 0.0, 50.0), (0.0, 0.0, 0.0), (-3.0, 0.0, 0.0)])
 def test_the_time_left_becomes_a_deadline(seconds: float, least: float, most: float) -> None:
-    _, sent, _ = make_call(work(in_process.left, seconds=seconds))
+    _, sent, _ = make_call(work(in_process.remaining_and_cancelled, seconds=seconds))
     time_left, is_cancelled = pickle.loads(sent)
     assert least <= time_left <= most
     assert not is_cancelled
@@ -81,7 +81,7 @@ def test_the_time_left_becomes_a_deadline(seconds: float, least: float, most: fl
 
 
 def test_without_a_limit_there_is_no_deadline() -> None:
-    assert pickle.loads(make_call(work(in_process.left))[1]) == (None, False)
+    assert pickle.loads(make_call(work(in_process.remaining_and_cancelled))[1]) == (None, False)
     assert not cancelled()
 
 
@@ -119,13 +119,13 @@ def test_serve_returns_if_the_parent_is_gone_before_the_reply(wires: tuple[Conne
     """The connection is closed, so that the reply cannot be sent."""
     ours, theirs = wires
     serving = threading.Thread(target=serve, args=(theirs,))
-    with in_process.Line() as line:
+    with in_process.WorkerConnections() as line:
         serving.start()
         assert ours.recv_bytes() == READY
         ours.send_bytes(work(in_process.stuck, line.port))
-        line.answer()
+        line.accept()
         ours.close()
-        line.hang_up()
+        line.release()
         serving.join()
 
 
@@ -144,7 +144,7 @@ def test_printed_text_is_flushed_before_the_reply(
             flushes.append("flush")
 
     monkeypatch.setattr("sys.stdout", Out())
-    ours.send_bytes(work(in_process.speak, "hello"))
+    ours.send_bytes(work(in_process.print_word, "hello"))
     serving = threading.Thread(target=serve, args=(theirs,))
     serving.start()
     assert ours.recv_bytes() == READY

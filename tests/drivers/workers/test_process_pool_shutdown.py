@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.workers.functions import PATIENCE, Line
+from tests.support.workers.functions import PATIENCE, WorkerConnections
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills and forks as POSIX does")
 
@@ -64,13 +64,16 @@ def test_a_worker_process_ends_when_its_parent_is_killed(tmp_path: Path, start: 
         sys.stdin.read()
         """,
     )
-    with Line() as line, started(command, line.port, start, work, stdin=subprocess.PIPE) as parent:
-        line.answer()
+    with (
+        WorkerConnections() as line,
+        started(command, line.port, start, work, stdin=subprocess.PIPE) as parent,
+    ):
+        line.accept()
         if work == "stay":
             assert parent.stdout is not None
             assert parent.stdout.readline() == "done\n"
         parent.kill()
-        line.hear_the_end()
+        line.wait_for_exit()
         assert ended(parent)[0] == -signal.SIGKILL
 
 
@@ -87,10 +90,10 @@ def test_exit_waits_for_no_worker_process(tmp_path: Path, start: str) -> None:
         sys.stdin.readline()
         """,
     )
-    with Line() as line, started(command, line.port, start, stdin=subprocess.PIPE) as parent:
-        assert line.answer() != line.answer()
+    with WorkerConnections() as line, started(command, line.port, start, stdin=subprocess.PIPE) as parent:
+        assert line.accept() != line.accept()
         assert ended(parent) == (0, "", "")
-        line.hear_the_end()
+        line.wait_for_exit()
 
 
 def test_a_thread_that_continues_during_exit_starts_no_process(tmp_path: Path) -> None:
@@ -128,10 +131,10 @@ def test_ctrl_c_raises_keyboard_interrupt_in_the_parent_only(tmp_path: Path) -> 
         redouble.Retry(worker=redouble.Worker(kind='process')).call(in_process.stuck, int(sys.argv[1]))
         """,
     )
-    with Line() as line, started(command, line.port) as parent:
-        line.answer()
+    with WorkerConnections() as line, started(command, line.port) as parent:
+        line.accept()
         os.killpg(parent.pid, signal.SIGINT)
-        line.hear_the_end()
+        line.wait_for_exit()
         code, _, err = ended(parent)
     assert code == -signal.SIGINT
     assert err.count("Traceback") == err.count("\nKeyboardInterrupt") == 1
@@ -156,7 +159,7 @@ def test_text_printed_by_a_worker_precedes_the_result(tmp_path: Path) -> None:
         """
         policy = redouble.Retry(worker=redouble.Worker(kind="process"))
         for word in ("one", "two"):
-            policy.call(in_process.speak, word)
+            policy.call(in_process.print_word, word)
             print("returned", word, flush=True)
         """,
     )
@@ -194,9 +197,9 @@ def test_a_forked_child_does_not_keep_the_workers_of_a_killed_parent_alive(tmp_p
         os.kill(os.getpid(), signal.SIGKILL)
         """,
     )
-    with Line() as line, started(command, line.port, stdin=subprocess.PIPE) as parent:
-        line.answer()
+    with WorkerConnections() as line, started(command, line.port, stdin=subprocess.PIPE) as parent:
+        line.accept()
         assert parent.stdin is not None
         parent.stdin.write("go\n")
         parent.stdin.flush()
-        line.hear_the_end()
+        line.wait_for_exit()

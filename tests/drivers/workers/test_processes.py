@@ -91,10 +91,22 @@ def test_nested_retries_are_recognised_across_processes() -> None:
         (lambda: None, (), "<lambda> or its arguments cannot be sent to a worker process: .*pickle"),
         (in_process.echo, (threading.Lock(),), "echo or its arguments cannot be sent .*lock"),
         (in_process.echo, (in_process.Unreadable(),), "echo cannot be called .* ValueError: invalid literal"),
-        (in_process.locked, (), "what locked made cannot be sent back .* cannot pickle '_thread.lock'"),
-        (in_process.fail, (in_process.Held, "why"), "(?s)what fail made cannot be sent back .*in fail.*Held"),
-        (in_process.fail, (in_process.OneWay, "w", "hy"), "(?s)cannot be read again: .*OneWay: why"),
-        (in_process.fail, (in_process.Odd, "why"), "(?s)what fail raised cannot be read again.*Odd: why"),
+        (
+            in_process.locked,
+            (),
+            "the result or error of locked cannot be sent back .* cannot pickle '_thread.lock'",
+        ),
+        (
+            in_process.fail,
+            (in_process.UnpicklableError, "why"),
+            "(?s)error of fail cannot be sent back .*in fail.*UnpicklableError",
+        ),
+        (in_process.fail, (in_process.OneWayError, "w", "hy"), "(?s)cannot be unpickled: .*OneWayError: why"),
+        (
+            in_process.fail,
+            (in_process.NotAnError, "why"),
+            "(?s)that fail raised cannot be unpickled.*NotAnError: why",
+        ),
         (in_process.leave, (3,), r"the worker process has died \(exit code 3\)"),
     ],
     ids=["function", "argument", "argument there", "value", "error", "error here", "odd error", "exit"],
@@ -121,20 +133,20 @@ def test_what_cannot_be_loaded_raises_worker_failed() -> None:
 
 @COLOURS
 def test_the_process_has_the_deadline_of_the_call(colour: str) -> None:
-    assert in_any(colour, policy(), in_process.left) == (None, False)
+    assert in_any(colour, policy(), in_process.remaining_and_cancelled) == (None, False)
     for options in ({"attempt_timeout": LONG}, {"timeout": LONG}):
-        time_left, is_cancelled = in_any(colour, policy(**options), in_process.left)
+        time_left, is_cancelled = in_any(colour, policy(**options), in_process.remaining_and_cancelled)
         assert 0 < time_left <= LONG
         assert not is_cancelled
     with deadline(LONG):
-        time_left, _ = in_any(colour, policy(), in_process.left)
+        time_left, _ = in_any(colour, policy(), in_process.remaining_and_cancelled)
     assert 0 < time_left <= LONG
 
 
 @COLOURS
 @pytest.mark.parametrize("seconds", [3e6, 1e10, 1e300])
 def test_a_limit_may_be_of_any_length(colour: str, seconds: float) -> None:
-    time_left, _ = in_any(colour, policy(attempt_timeout=seconds), in_process.left)
+    time_left, _ = in_any(colour, policy(attempt_timeout=seconds), in_process.remaining_and_cancelled)
     assert time_left > seconds / 2
 
 

@@ -22,13 +22,13 @@ from tests.support.workers.calls import (
     COLOURS,
     LONG,
     cancelled_when,
-    cold,
+    idle_processes,
     in_any,
-    is_there,
     policy,
-    waiting,
+    process_exists,
+    without_idle_processes,
 )
-from tests.support.workers.functions import PATIENCE, Line
+from tests.support.workers.functions import PATIENCE, WorkerConnections
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="looks for processes as POSIX does")
 
@@ -36,12 +36,12 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="looks for proce
 @COLOURS
 def test_a_process_that_takes_too_long_is_killed(colour: str) -> None:
     victim = in_any(colour, policy(), in_process.pid)
-    with Line() as line, pytest.raises(errors.AttemptTimeout) as caught:
+    with WorkerConnections() as line, pytest.raises(errors.AttemptTimeout) as caught:
         in_any(colour, policy(attempts=1, attempt_timeout=AT_ONCE), in_process.stuck, line.port)
     reported = report(caught.value)
     assert reported is not None
     assert (reported.limit, reported.workers_left) == ("attempt", 0)
-    assert not is_there(victim)
+    assert not process_exists(victim)
 
 
 @COLOURS
@@ -65,30 +65,30 @@ def test_a_killed_call_is_retried_in_another_process(colour: str, tmp_path: Path
 @pytest.mark.parametrize("limit", ["timeout", "work_timeout"])
 def test_a_limit_of_the_call_kills_the_process_and_ends_the_call(colour: str, limit: str) -> None:
     victim = in_any(colour, policy(), in_process.pid)
-    with Line() as line, pytest.raises(errors.DeadlineExceeded) as caught:
+    with WorkerConnections() as line, pytest.raises(errors.DeadlineExceeded) as caught:
         in_any(colour, policy(**{limit: AT_ONCE}), in_process.stuck, line.port)
     assert caught.value.reason == limit
-    assert not is_there(victim)
+    assert not process_exists(victim)
 
 
 def test_a_timeout_layer_kills_the_process() -> None:
     victim = policy().call(in_process.pid)
-    with Line() as line, pytest.raises(errors.AttemptTimeout):
+    with WorkerConnections() as line, pytest.raises(errors.AttemptTimeout):
         Timeout(AT_ONCE, worker=in_process.PROCESS).call(in_process.stuck, line.port)
-    assert not is_there(victim)
+    assert not process_exists(victim)
 
 
 def test_a_process_of_a_fork_server_is_killed_too() -> None:
     """It is not our child, so that only its closed socket shows its end."""
     by_server = policy(worker=Worker(kind="process", start="forkserver"), attempts=1)
-    with Line() as line:
+    with WorkerConnections() as line:
         first = by_server.call(in_process.stay, line.port)
-        assert line.answer() == first
+        assert line.accept() == first
         with pytest.raises(errors.AttemptTimeout):
             policy(worker=by_server.worker, attempts=1, attempt_timeout=AT_ONCE).call(
                 in_process.stuck, line.port
             )
-        line.hear_the_end()
+        line.wait_for_exit()
     assert by_server.call(in_process.pid) != first
 
 
@@ -101,18 +101,18 @@ def test_the_start_of_a_process_does_not_count_for_the_attempt(
 ) -> None:
     monkeypatch.setattr(_pool, "main", in_process.slow_main)
     retrying = policy(attempts=1, attempt_timeout=in_process.STARTING * 0.9)
-    with cold():
+    with without_idle_processes():
         assert in_any(colour, retrying, in_process.pid) != os.getpid()
 
 
 @COLOURS
 def test_the_start_of_a_process_counts_for_the_call(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_pool, "main", in_process.held_main)
-    with Line() as line, cold():
+    with WorkerConnections() as line, without_idle_processes():
         monkeypatch.setenv("REDOUBLE_TEST_PORT", str(line.port))
         with pytest.raises(errors.DeadlineExceeded) as caught:
             in_any(colour, policy(timeout=AT_ONCE), in_process.pid)
-        line.answer()
+        line.accept()
         reported = report(caught.value)
         assert reported is not None
         assert (reported.limit, reported.workers_left) == ("total", 0)
@@ -120,16 +120,16 @@ def test_the_start_of_a_process_counts_for_the_call(colour: str, monkeypatch: py
 
 def test_a_process_that_starts_too_slowly_serves_the_next_call() -> None:
     """Otherwise a call with little time would never find a process that has started."""
-    with cold():
+    with without_idle_processes():
         with pytest.raises(errors.DeadlineExceeded):
             policy(timeout=AT_ONCE / 10).call(in_process.pid)
-        (process,) = waiting()
+        (process,) = idle_processes()
         assert policy().call(in_process.pid) == process._process.pid
 
 
 def test_a_process_that_hangs_during_its_start_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second job that waits for it in vain ends it."""
-    with Line() as line, cold():
+    with WorkerConnections() as line, without_idle_processes():
         monkeypatch.setenv("REDOUBLE_TEST_PORT", str(line.port))
         ready = policy().call(in_process.pid)
         job = ProcessJob("spawn", in_process.pid, (), {})
@@ -137,12 +137,12 @@ def test_a_process_that_hangs_during_its_start_is_ended(monkeypatch: pytest.Monk
             patched.setattr(_pool, "main", in_process.held_main)
             with pytest.raises(errors.DeadlineExceeded):
                 policy(timeout=AT_ONCE).call(in_process.pid)
-        line.answer()
+        line.accept()
         job.release()
         assert policy().call(in_process.pid) == ready
         with job_of(ready), pytest.raises(errors.DeadlineExceeded):
             policy(timeout=AT_ONCE).call(in_process.pid)
-        line.hear_the_end()
+        line.wait_for_exit()
 
 
 @contextmanager
@@ -158,7 +158,7 @@ def job_of(process: int) -> Generator[None]:
 def test_a_process_that_ends_during_its_start_raises_worker_failed_once(
     colour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with cold():
+    with without_idle_processes():
         with monkeypatch.context() as patched:
             patched.setattr(_pool, "main", in_process.broken_main)
             with pytest.raises(errors.WorkerFailed, match=r"ended before it was ready \(exit code 0\)"):
@@ -171,9 +171,9 @@ def test_a_process_that_ends_during_its_start_raises_worker_failed_once(
 
 @ASYNCS
 def test_cancellation_during_the_call_kills_the_process(colour: str) -> None:
-    with Line() as line:
-        cancelled_when(colour, line.answer, lambda: policy().acall(in_process.stuck, line.port))
-        line.hear_the_end()
+    with WorkerConnections() as line:
+        cancelled_when(colour, line.accept, lambda: policy().acall(in_process.stuck, line.port))
+        line.wait_for_exit()
 
 
 @ASYNCS
@@ -182,11 +182,11 @@ def test_cancellation_during_the_start_does_not_kill_the_process(
 ) -> None:
     """It continues to start, for another job; here the test ends it before."""
     monkeypatch.setattr(_pool, "main", in_process.held_main)
-    with Line() as line, cold():
+    with WorkerConnections() as line, without_idle_processes():
         monkeypatch.setenv("REDOUBLE_TEST_PORT", str(line.port))
-        cancelled_when(colour, line.answer, lambda: policy().acall(in_process.pid))
-        line.hang_up()
-        line.hear_the_end()
+        cancelled_when(colour, line.accept, lambda: policy().acall(in_process.pid))
+        line.release()
+        line.wait_for_exit()
 
 
 def test_cancellation_of_a_ready_job_releases_the_process() -> None:
@@ -206,11 +206,11 @@ def test_cancellation_of_a_ready_job_releases_the_process() -> None:
 
 def test_cancellation_before_the_process_exists_still_starts_it() -> None:
     """It serves the next job."""
-    with cold():
+    with without_idle_processes():
         steps = AsyncJobSteps(lambda: ProcessJob("spawn", in_process.pid, (), {}), lambda: None)
         steps.stop()
         assert steps.run() is None
-        (process,) = waiting()
+        (process,) = idle_processes()
         assert policy().call(in_process.pid) == process._process.pid
 
 
@@ -219,7 +219,7 @@ def test_the_wait_for_a_process_that_is_never_ready_is_limited(
 ) -> None:
     monkeypatch.setattr(_pool, "main", in_process.held_main)
     monkeypatch.setattr(_processes, "START_TIMEOUT", AT_ONCE)
-    with Line() as line, cold():
+    with WorkerConnections() as line, without_idle_processes():
         monkeypatch.setenv("REDOUBLE_TEST_PORT", str(line.port))
         with pytest.raises(errors.WorkerFailed, match=r"was not ready after 0\.01 s"):
             AsyncJobSteps(lambda: ProcessJob("spawn", in_process.pid, (), {}), lambda: None).run()
@@ -239,14 +239,14 @@ def test_cancellation_before_the_thread_runs_makes_no_job() -> None:
 
 
 def test_a_process_is_released_once() -> None:
-    with cold():
+    with without_idle_processes():
         job = ProcessJob("spawn", in_process.pid, (), {})
         assert job.is_ready(PATIENCE)
         job.release()
         job.release()
         job.kill()
         job.close()
-        (process,) = waiting()
+        (process,) = idle_processes()
         assert policy().call(in_process.pid) == process._process.pid
 
 

@@ -12,13 +12,13 @@ import pytest
 from redouble import SYSTEM, Retry, Worker, errors
 from redouble.testing import virtual_time
 from tests.support.fakes import Boom, Panic
-from tests.support.garbage_collection import Thing, uncollected
+from tests.support.garbage_collection import Thing, without_gc
 from tests.support.workers.threads import idle, settled
 
 pytestmark = pytest.mark.usefixtures(idle.__name__)
 
 
-@pytest.mark.usefixtures(uncollected.__name__)
+@pytest.mark.usefixtures(without_gc.__name__)
 @pytest.mark.parametrize("error", [None, Boom, Panic])
 def test_nothing_keeps_arguments_and_results_alive(error: type[BaseException] | None) -> None:
     def work(thing: Thing, *, other: Thing) -> Thing:
@@ -39,7 +39,7 @@ def test_nothing_keeps_arguments_and_results_alive(error: type[BaseException] | 
     assert [ref() for ref in watched + local] == [None] * (2 + len(local))
 
 
-@pytest.mark.usefixtures(uncollected.__name__)
+@pytest.mark.usefixtures(without_gc.__name__)
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_late_result_is_discarded_and_freed(fails: bool) -> None:
     """It is freed when the job ends, even if the error of the call is still referenced."""
@@ -65,7 +65,7 @@ def test_a_late_result_is_discarded_and_freed(fails: bool) -> None:
     assert not watched.alive
 
 
-@pytest.mark.usefixtures(uncollected.__name__)
+@pytest.mark.usefixtures(without_gc.__name__)
 def test_an_error_that_is_late_in_virtual_time_is_freed() -> None:
     """The worker has ended before it could be cancelled."""
     watched: list[weakref.ref[Thing]] = []
@@ -105,7 +105,7 @@ def test_a_slow_destructor_of_a_late_result_delays_no_call() -> None:
         freed.set()
 
 
-@pytest.mark.usefixtures(uncollected.__name__)
+@pytest.mark.usefixtures(without_gc.__name__)
 @pytest.mark.parametrize("error", [None, Boom])
 def test_nothing_keeps_the_arguments_of_async_calls_alive(error: type[Exception] | None) -> None:
     watched: list[weakref.ref[Thing]] = []

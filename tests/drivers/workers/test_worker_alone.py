@@ -11,7 +11,7 @@ import pytest
 from redouble import SYSTEM, Layer, Retry, Timeout, Worker, errors, report
 from redouble.testing import virtual_time
 from tests.support.drivers.stuck_operations import SOON
-from tests.support.drivers.worker_attempts import AT_ONCE, BESIDE, LONG, STUCK, Stuck
+from tests.support.drivers.worker_attempts import LONG, NO_GRACE, OVERLAPPING, STILL_RUNNING, StuckAttempt
 from tests.support.fakes import ASYNC, always, in_colour
 from tests.support.virtual_time import at
 
@@ -19,13 +19,13 @@ COLOURS = pytest.mark.parametrize("colour", ["sync", *ASYNC])
 
 # Each layer leaves its worker running, and reports it in another way.
 LEAVING: dict[str, Layer] = {
-    "attempts": Retry(attempts=1, attempt_timeout=SOON, worker=AT_ONCE),
-    "another attempt": Retry(attempt_timeout=SOON, worker=AT_ONCE),
-    "total": Retry(timeout=SOON, worker=AT_ONCE),
-    "work": Retry(work_timeout=SOON, worker=AT_ONCE),
-    "wrapped": Retry(timeout=SOON, worker=AT_ONCE, wrap=True),
-    "stopped": Retry(on=always(False), attempt_timeout=SOON, worker=AT_ONCE),
-    "timeout": Timeout(SOON, worker=AT_ONCE),
+    "attempts": Retry(attempts=1, attempt_timeout=SOON, worker=NO_GRACE),
+    "another attempt": Retry(attempt_timeout=SOON, worker=NO_GRACE),
+    "total": Retry(timeout=SOON, worker=NO_GRACE),
+    "work": Retry(work_timeout=SOON, worker=NO_GRACE),
+    "wrapped": Retry(timeout=SOON, worker=NO_GRACE, wrap=True),
+    "stopped": Retry(on=always(False), attempt_timeout=SOON, worker=NO_GRACE),
+    "timeout": Timeout(SOON, worker=NO_GRACE),
 }
 EVERY_LEAVING = pytest.mark.parametrize("inner", LEAVING.values(), ids=LEAVING)
 
@@ -45,7 +45,7 @@ def failure(colour: str, policy: Retry, work: Callable[[], object]) -> Exception
 def reports_a_worker_left(error: Exception) -> bool:
     """Return True if the report of this error has a worker left."""
     reported = report(error)
-    return reported is not None and (reported.reason, reported.workers_left) == (STUCK, 1)
+    return reported is not None and (reported.reason, reported.workers_left) == (STILL_RUNNING, 1)
 
 
 # ------------------------------------------------------------------- a policy around another
@@ -54,7 +54,7 @@ def reports_a_worker_left(error: Exception) -> bool:
 @COLOURS
 @EVERY_LEAVING
 def test_an_outer_policy_does_not_retry_while_an_inner_worker_runs(colour: str, inner: Layer) -> None:
-    with Stuck() as stuck:
+    with StuckAttempt() as stuck:
         assert reports_a_worker_left(failure(colour, around(), lambda: inner.call(stuck)))
         assert stuck.called(1)
 
@@ -63,7 +63,7 @@ def test_an_outer_policy_does_not_retry_while_an_inner_worker_runs(colour: str, 
 @pytest.mark.parametrize("limit", ["attempt_timeout", "timeout"])
 def test_an_outer_async_policy_does_not_retry_while_an_inner_worker_runs(colour: str, limit: str) -> None:
     limits: dict[str, Any] = {limit: SOON}
-    inner = Retry(attempts=1, worker=AT_ONCE, **limits)
+    inner = Retry(attempts=1, worker=NO_GRACE, **limits)
 
     async def work() -> None:
         await inner.acall(stuck)
@@ -73,7 +73,7 @@ def test_an_outer_async_policy_does_not_retry_while_an_inner_worker_runs(colour:
             await around().call(work)
         assert reports_a_worker_left(caught.value)
 
-    with Stuck() as stuck:
+    with StuckAttempt() as stuck:
         in_colour(colour, lambda: None, main)
         assert stuck.called(1)
 
@@ -97,7 +97,9 @@ def pickled(error: Exception) -> Exception:
 TRANSFORMS = pytest.mark.parametrize("transform", [chained, grouped, pickled])
 
 
-def failing(inner: Layer, stuck: Stuck, transform: Callable[[Exception], Exception]) -> Callable[[], None]:
+def failing(
+    inner: Layer, stuck: StuckAttempt, transform: Callable[[Exception], Exception]
+) -> Callable[[], None]:
     """Return an operation that raises ``transform(error)`` for the error of the inner call."""
 
     def work() -> None:
@@ -118,15 +120,15 @@ def test_an_inner_worker_is_recognised_in_a_chained_grouped_or_pickled_error(
     transform: Callable[[Exception], Exception], inner: Layer, nested: str
 ) -> None:
     """Whatever `nested` of the outer policy is."""
-    with Stuck() as stuck:
+    with StuckAttempt() as stuck:
         assert reports_a_worker_left(failure("sync", around(nested=nested), failing(inner, stuck, transform)))
         assert stuck.called(1)
 
 
 @COLOURS
 def test_overlap_allows_attempts_beside_a_stuck_worker(colour: str) -> None:
-    inner = Retry(attempts=1, attempt_timeout=SOON, worker=BESIDE)
-    with Stuck() as stuck:
+    inner = Retry(attempts=1, attempt_timeout=SOON, worker=OVERLAPPING)
+    with StuckAttempt() as stuck:
         error = failure(colour, around(attempts=3), lambda: inner.call(stuck))
         reported = report(error)
         assert reported is not None
@@ -135,8 +137,8 @@ def test_overlap_allows_attempts_beside_a_stuck_worker(colour: str) -> None:
 
 
 def test_a_worker_left_by_an_earlier_call_does_not_prevent_retries() -> None:
-    old = Retry(attempts=1, attempt_timeout=SOON, worker=AT_ONCE)
-    with Stuck() as stuck, virtual_time():
+    old = Retry(attempts=1, attempt_timeout=SOON, worker=NO_GRACE)
+    with StuckAttempt() as stuck, virtual_time():
         error = old.run(stuck).error
         assert error is not None
         SYSTEM.sleep(1)
@@ -155,16 +157,16 @@ def fail(error: Exception) -> None:
 @pytest.mark.parametrize(
     "inner",
     [
-        Timeout(LONG, worker=AT_ONCE),
-        Retry(timeout=LONG, worker=AT_ONCE),
-        Retry(attempts=1, attempt_timeout=LONG, worker=AT_ONCE),
-        Retry(worker=AT_ONCE, wrap=True),
+        Timeout(LONG, worker=NO_GRACE),
+        Retry(timeout=LONG, worker=NO_GRACE),
+        Retry(attempts=1, attempt_timeout=LONG, worker=NO_GRACE),
+        Retry(worker=NO_GRACE, wrap=True),
     ],
     ids=["timeout", "total", "attempts", "wrapped"],
 )
 def test_a_cancelled_worker_that_left_its_own_worker_is_not_retried(colour: str, inner: Layer) -> None:
     """The limit is a deadline for the inner call, which ends by it and leaves its own worker running."""
-    with Stuck() as stuck:
+    with StuckAttempt() as stuck:
         policy = around(attempt_timeout=SOON, worker=Worker(grace=LONG))
         error = failure(colour, policy, lambda: inner.call(stuck))
         assert reports_a_worker_left(error)
@@ -175,12 +177,12 @@ def test_a_cancelled_worker_that_left_its_own_worker_is_not_retried(colour: str,
 @COLOURS
 @TRANSFORMS
 @pytest.mark.parametrize(
-    "inner", [Retry(timeout=LONG, worker=AT_ONCE), Timeout(LONG, worker=AT_ONCE)], ids=["retry", "timeout"]
+    "inner", [Retry(timeout=LONG, worker=NO_GRACE), Timeout(LONG, worker=NO_GRACE)], ids=["retry", "timeout"]
 )
 def test_a_nested_worker_is_recognised_in_a_chained_grouped_or_pickled_error(
     colour: str, transform: Callable[[Exception], Exception], inner: Layer
 ) -> None:
-    with Stuck() as stuck:
+    with StuckAttempt() as stuck:
         policy = around(attempt_timeout=SOON, worker=Worker(grace=LONG))
         assert reports_a_worker_left(failure(colour, policy, failing(inner, stuck, transform)))
         assert stuck.called(1)
@@ -205,8 +207,8 @@ def test_a_late_attempt_that_left_a_worker_is_not_retried(colour: str) -> None:
 
 @COLOURS
 def test_an_outer_timeout_reports_the_worker_that_an_inner_one_left(colour: str) -> None:
-    inner, outer = Timeout(LONG, worker=AT_ONCE), Timeout(SOON, worker=Worker(grace=LONG))
-    with Stuck() as stuck:
+    inner, outer = Timeout(LONG, worker=NO_GRACE), Timeout(SOON, worker=Worker(grace=LONG))
+    with StuckAttempt() as stuck:
         error = failure(colour, around(), lambda: (outer | inner).call(stuck))
         assert reports_a_worker_left(error)
         assert type(error) is errors.WorkerStillRunning

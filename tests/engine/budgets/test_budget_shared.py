@@ -14,9 +14,9 @@ from redouble.testing import VirtualClock
 from tests.support.budgets import bucket_of, budget_of
 from tests.support.call_shapes import ASYNC_SHAPES, SHAPES
 from tests.support.fakes import COLOURS, Boom, Ledger, Virtual, in_colour
-from tests.support.virtual_time import at, unwaiting
+from tests.support.virtual_time import at, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 MANY = ("call", "decorator", "run", "loop", "stream", "worker")
 AGES = 1e6  # a window that no test outlives

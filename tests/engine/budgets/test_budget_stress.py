@@ -22,8 +22,8 @@ from redouble._engine.retry_budget import MAX_PENDING
 from redouble.testing import VirtualClock
 from tests.support.budgets import ANY, InterruptingTime, bucket_of
 from tests.support.fakes import Boom
-from tests.support.thread_switching import everywhere, switching
-from tests.support.virtual_time import at, unwaiting
+from tests.support.thread_switching import run_in_threads, switching
+from tests.support.virtual_time import at, no_real_waits
 
 pytestmark = [pytest.mark.stress, pytest.mark.usefixtures(switching.__name__)]
 
@@ -54,7 +54,7 @@ def test_every_credit_counts_and_none_twice(ratio: float, credit: Any) -> None:
             if chance.random() < 0.3 and (grant := budget.spend(ANY, NOW)) is not None:
                 grants.append(grant)
 
-    everywhere(work, threads=THREADS)
+    run_in_threads(work, threads=THREADS)
     most = ceil(round(THREADS * ROUNDS * ratio, 6))
     seen = budget.snapshot(NOW)
     assert seen["credits"] == THREADS * ROUNDS
@@ -127,7 +127,7 @@ def test_the_number_of_grants_never_exceeds_the_limit(make: Callable[[], types.B
             inside.discard(ticket)
             budget.refund(grant, NOW)
 
-    everywhere(work, threads=THREADS)
+    run_in_threads(work, threads=THREADS)
     assert 0 < max(most) <= 10
     assert not inside
     seen = budget.snapshot()
@@ -156,7 +156,7 @@ def test_tokens_are_conserved(rate: float) -> None:
                     bucket.credit(None, NOW)
                     taken.append(grant.cost - 0.25)
 
-    everywhere(work, threads=THREADS)
+    run_in_threads(work, threads=THREADS)
     assert bucket.snapshot()["tokens"] == pytest.approx(1e6 - 1e4 - sum(taken), abs=1e-3)
 
 
@@ -179,7 +179,7 @@ def test_calls_on_many_threads_retry_within_their_budget() -> None:
             except Boom:
                 failures.append(None)
 
-    everywhere(work, threads=THREADS)
+    run_in_threads(work, threads=THREADS)
     seen, made = budget.snapshot(), THREADS * 200
     assert seen["credits"] == made - len(failures)
     assert seen["granted"] == len(calls) - made
@@ -255,7 +255,7 @@ class CancelledCalls:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.usefixtures(unwaiting.__name__)
+@pytest.mark.usefixtures(no_real_waits.__name__)
 def test_after_cancellations_the_grants_are_the_retries_that_began(place: str, seed: int) -> None:
     budget = budget_of_all(ratio=0.5, per_second=100 / 1e6)
     calls = CancelledCalls(budget, seed)
@@ -268,7 +268,7 @@ def test_after_cancellations_the_grants_are_the_retries_that_began(place: str, s
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("options", [{}, {"refill_per_second": 1e-12, "when_empty": "refuse"}])
-@pytest.mark.usefixtures(unwaiting.__name__)
+@pytest.mark.usefixtures(no_real_waits.__name__)
 def test_cancellation_loses_no_token(place: str, options: dict[str, Any]) -> None:
     bucket = bucket_of(100, success_increment=0, **options)
     calls = CancelledCalls(bucket, 7)

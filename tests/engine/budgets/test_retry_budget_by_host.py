@@ -6,7 +6,7 @@ import pytest
 
 from redouble import Kind, RetryBudget, presets
 from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets
-from tests.support.thread_switching import everywhere, switching
+from tests.support.thread_switching import run_in_threads, switching
 
 NOW = 5.0
 HOSTS = MAX_HOSTS + 100
@@ -73,7 +73,7 @@ def test_concurrent_threads_get_the_same_budget_of_a_host() -> None:
         for host, seen in found.items():
             seen.add(id(budgets.of(host)))
 
-    everywhere(work, threads=8)
+    run_in_threads(work, threads=8)
     assert [len(seen) for seen in found.values()] == [1] * len(found)
 
 
@@ -86,4 +86,4 @@ def test_concurrent_threads_may_use_more_hosts_than_are_kept() -> None:
         for host in range(3 * MAX_HOSTS):
             assert isinstance(budgets.of((owner, host)), RetryBudget)
 
-    everywhere(work, threads=8)
+    run_in_threads(work, threads=8)

@@ -17,7 +17,7 @@ from redouble.testing import Script, fail, ok
 from tests.support.fakes import Boom, Draws, always, in_colour
 from tests.support.fakes import options as defaults
 from tests.support.layers.limits.throttles import with_history
-from tests.support.thread_switching import everywhere, switching
+from tests.support.thread_switching import run_in_threads, switching
 
 EXPECTED = "write a number from 1 to 1000, such as 10"
 
@@ -131,7 +131,7 @@ def test_tokens_are_counted_exactly_on_many_threads() -> None:
         for _ in range(60):
             budget.credit(None, 0.0)
 
-    everywhere(failing, succeeding, threads=8)
+    run_in_threads(failing, succeeding, threads=8)
     assert tokens(budget) == 500 - 4 * 60 + 4 * 60 * 0.5
 
 
@@ -244,5 +244,5 @@ def test_policies_that_share_a_bucket_stop_retrying_together(colour: str) -> Non
 def test_the_bucket_never_delays_a_retry() -> None:
     policy = policy_with(TokenBucket.grpc(), attempts=3, backoff=[1, 2], hints=Hints(mode="ignore"))
     text = (policy | Timeout(2)).explain()
-    assert "delays of 3 s in all, within 30 s, by a budget" in text
+    assert "delays of 3 s in all, within 30 s, limited by a budget" in text
     assert "at worst: 3 calls, 9 s" in text

@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 from redouble import Retry
-from tests.support.http.bodies import BEFORE, DATA, Unseekable, again, multipart, once, real, rows
+from tests.support.http.bodies import (
+    BEFORE,
+    DATA,
+    Unseekable,
+    multipart,
+    one_shot_bodies,
+    real_file,
+    resendable_bodies,
+    rows,
+)
 from tests.support.http.clients import CLIENTS, client
 from tests.support.http.refused_port import opened_later
 from tests.support.servers import Server, refused_port
@@ -40,7 +49,7 @@ def bodies(server: Server, url: str) -> list[bytes]:
     ("name", "kind", "script"),
     [
         (name, kind, script)
-        for name, kind in rows(CLIENTS, again)
+        for name, kind in rows(CLIENTS, resendable_bodies)
         for script in ("503*2,200", "429,rst~late,200", "200*2~cut=5,200")
         if (name, kind, script[:3])
         != ("aiohttp", "real file", "200")  # see `test_a_file_that_aiohttp_has_closed_is_not_resent`
@@ -48,7 +57,7 @@ def bodies(server: Server, url: str) -> list[bytes]:
 )
 def test_a_replayable_body_is_resent_whole(server: Server, name: str, kind: str, script: str) -> None:
     """A file is resent from the position it had at first, which need not be its start."""
-    url, body = server.url(script), again(name)[kind]()
+    url, body = server.url(script), resendable_bodies(name)[kind]()
     with client(name, POLICY) as http:
         seen = http.request("PUT", url, body=body)
         assert (seen.outcome, seen.report().attempts, seen.report().reason) == (200, 3, None)
@@ -56,10 +65,10 @@ def test_a_replayable_body_is_resent_whole(server: Server, name: str, kind: str,
     assert bodies(server, url) == [DATA] * 3
 
 
-@pytest.mark.parametrize(("name", "kind"), rows(CLIENTS, once))
+@pytest.mark.parametrize(("name", "kind"), rows(CLIENTS, one_shot_bodies))
 def test_a_one_shot_body_is_not_resent_after_a_response(server: Server, name: str, kind: str) -> None:
     """The caller receives that response."""
-    url, body = server.url("503~body=busy,200"), once(name)[kind]()
+    url, body = server.url("503~body=busy,200"), one_shot_bodies(name)[kind]()
     with client(name, POLICY) as http:
         seen = http.request("PUT", url, body=body)
         assert (seen.status, seen.content, seen.report().attempts) == (503, b"busy", 1)
@@ -68,10 +77,10 @@ def test_a_one_shot_body_is_not_resent_after_a_response(server: Server, name: st
     assert bodies(server, url) == [DATA]
 
 
-@pytest.mark.parametrize(("name", "kind"), rows(CLIENTS, once))
+@pytest.mark.parametrize(("name", "kind"), rows(CLIENTS, one_shot_bodies))
 def test_a_one_shot_body_is_not_resent_after_an_error(server: Server, name: str, kind: str) -> None:
     """The client's own error is raised, with a note about the reason."""
-    url, body = server.url("rst~late,200"), once(name)[kind]()
+    url, body = server.url("rst~late,200"), one_shot_bodies(name)[kind]()
     with client(name, POLICY) as http, client(name, bare=True) as bare:
         expected = bare.request("PUT", server.url("rst~late"), body=DATA).error
         seen = http.request("PUT", url, body=body)
@@ -85,22 +94,24 @@ def test_a_one_shot_body_is_not_resent_after_an_error(server: Server, name: str,
 
 
 @pytest.mark.parametrize("method", ["PUT", "POST"])
-@pytest.mark.parametrize(("name", "kind"), [*rows(CLIENTS, once), *rows(CLIENTS, again)])
+@pytest.mark.parametrize(
+    ("name", "kind"), [*rows(CLIENTS, one_shot_bodies), *rows(CLIENTS, resendable_bodies)]
+)
 def test_an_unsent_request_is_resent_with_any_body(name: str, kind: str, method: str) -> None:
     """Whatever its method, because the connection was refused."""
-    body = (once(name) | again(name))[kind]()
+    body = (one_shot_bodies(name) | resendable_bodies(name))[kind]()
     with client(name, POLICY) as http:
         seen = http.request(method, f"http://127.0.0.1:{refused_port()}/", body=body)
         assert (seen.report().attempts, seen.report().reason) == (3, "attempts")
         close(body)
 
 
-@pytest.mark.parametrize(("name", "kind"), rows(CLIENTS, once))
+@pytest.mark.parametrize(("name", "kind"), rows(CLIENTS, one_shot_bodies))
 def test_a_one_shot_body_arrives_whole_after_a_refused_connection(
     server: Server, name: str, kind: str
 ) -> None:
     """The second attempt can connect."""
-    url, body = server.url("200"), once(name)[kind]()
+    url, body = server.url("200"), one_shot_bodies(name)[kind]()
     with (
         opened_later(server.port) as (port, open_up),
         client(name, Retry(attempts=3, backoff=[0, 0], on_retry=lambda _: open_up())) as http,
@@ -136,7 +147,7 @@ def test_a_request_without_a_body_is_resent_without_one(
 @pytest.mark.parametrize("name", ["httpx2", "requests", "aiohttp"])
 def test_a_file_that_was_closed_between_attempts_is_not_resent(server: Server, name: str) -> None:
     """An empty body would be sent."""
-    url, body = server.url("503,200"), real()
+    url, body = server.url("503,200"), real_file()
     with client(name, Retry(attempts=3, backoff=[0, 0], on_failure=lambda _: body.close())) as http:
         seen = http.request("PUT", url, body=body)
         assert (seen.status, seen.report().reason) == (503, "not_replayable")
@@ -146,7 +157,7 @@ def test_a_file_that_was_closed_between_attempts_is_not_resent(server: Server, n
 def test_a_file_that_aiohttp_has_closed_is_not_resent(server: Server) -> None:
     """It closes the caller's file when the head arrives, so a response that breaks after that is final."""
     url = server.url("200~cut=5,200")
-    with client("aiohttp", POLICY) as http, real() as file:
+    with client("aiohttp", POLICY) as http, real_file() as file:
         seen = http.request("PUT", url, body=file)
         assert (seen.outcome, seen.report().reason) == ("ClientPayloadError", "not_replayable")
     assert bodies(server, url) == [DATA]
@@ -182,7 +193,7 @@ def test_a_form_of_bytes_and_files_is_resent_whole(server: Server, name: str, sc
 def test_a_form_resends_a_file_from_its_first_position(server: Server, name: str) -> None:
     """Both httpx libraries send a file from its start, with and without redouble's transport."""
     url = server.url("503*2,200")
-    with client(name, POLICY) as http, real() as file:
+    with client(name, POLICY) as http, real_file() as file:
         assert file.tell() == len(BEFORE)
         form = http.run(multipart(name, file))
         assert http.request("PUT", url, **form).outcome == 200

@@ -60,7 +60,7 @@ def test_a_policy_must_return_a_response(server: Server) -> None:
     url = server.url("503")
     with (
         httpx2.Client(transport=redouble.httpx2.Transport(odd)) as client,
-        pytest.raises(TypeError, match=r"the policy returned 'x': write a layer that gives an httpx2.Resp"),
+        pytest.raises(TypeError, match=r"the policy returned 'x': write a layer that returns an httpx2.R"),
     ):
         client.get(url)
     with session(odd) as made, pytest.raises(TypeError, match="the policy returned 'x'"):

@@ -10,7 +10,7 @@ import pytest
 
 from redouble import Hints, Retry
 from tests.support.fakes import Virtual
-from tests.support.http.clients import CLIENTS, Client, Seen, client
+from tests.support.http.clients import CLIENTS, Client, HttpResult, client
 from tests.support.servers import Server, black_hole, refused_port
 
 LONG, SHORT = 30.0, 0.2  # timeouts in seconds: never reached, and always reached
@@ -53,13 +53,13 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def plain(name: str, method: str, url: str, timeout: tuple[float, float]) -> Seen:
+def plain(name: str, method: str, url: str, timeout: tuple[float, float]) -> HttpResult:
     """Make the same call without redouble."""
     with client(name, bare=True) as http:
         return http.request(method, url, timeout=timeout)
 
 
-def is_the_client_s_own(seen: Seen, expected: Seen) -> bool:
+def is_the_client_s_own(seen: HttpResult, expected: HttpResult) -> bool:
     """Return True if an error has exactly the type that the plain client raises."""
     return seen.error is not None and type(seen.error) is type(expected.error)
 
@@ -253,7 +253,7 @@ def test_neither_note_nor_report_has_secrets(name: str, server: Server) -> None:
         assert "hidden" not in repr((seen.notes, seen.report()))
 
 
-def _notes_without_time(seen: Seen) -> list[str]:
+def _notes_without_time(seen: HttpResult) -> list[str]:
     """Return the notes without the elapsed time."""
     return [f"{note.partition(' in ')[0]} ({note.partition(' (')[2]}" for note in seen.notes]
 

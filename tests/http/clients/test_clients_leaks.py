@@ -57,7 +57,7 @@ def server() -> Iterator[Server]:
 def settles(server: Server, most: int) -> bool:
     """Wait until the server has at most this number of connections."""
     with server._changed:
-        return server._changed.wait_for(lambda: len(server._wires) <= most, PATIENCE)
+        return server._changed.wait_for(lambda: len(server._open_connections) <= most, PATIENCE)
 
 
 # ------------------------------------------------------------------------------ connections

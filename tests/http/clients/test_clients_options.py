@@ -123,7 +123,7 @@ def test_the_other_layers_are_those_of_the_client(server: Server, name: str) -> 
         ({"idempotency_key": ""}, TypeError, "idempotency_key=''"),
         ({"policy": "none"}, TypeError, "policy='none'"),
         ({"attempts": 0}, ValueError, "attempts"),
-        ({"policy": None, "attempts": 2}, TypeError, "attempts: there is no Retry"),
+        ({"policy": None, "attempts": 2}, TypeError, "attempts: the policy has no Retry"),
         ({"attempts": None, "give_up_after": None}, (TypeError, ValueError), "attempts"),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 from redouble import Bulkhead, CircuitBreaker, Retry, errors, presets
 from redouble.http import rule
 from tests.support.fakes import Ledger, Virtual, options
-from tests.support.http.clients import CLIENTS, Seen, client
+from tests.support.http.clients import CLIENTS, HttpResult, client
 from tests.support.servers import Server
 
 GIVEN = options(backoff=[1, 2, 4], give_up_after=None)
@@ -114,13 +114,13 @@ def test_the_response_is_the_client_s_own(name: str, server: Server, row: Row, s
     assert isinstance(got.response, type(expected.response))
 
 
-def _shown(seen: Seen) -> dict[str, Any]:
+def _shown(seen: HttpResult) -> dict[str, Any]:
     said = {key: text for key, text in seen.headers.items() if key != "date"}
     reason = getattr(seen.response, "reason", None) or getattr(seen.response, "reason_phrase", None)
     return {"status": seen.status, "reason": reason, "headers": said, "url": len(str(seen.response.url))}
 
 
-def _raised(seen: Seen, url: str = "", instead_of: str = "") -> tuple[type[Exception], str] | None:
+def _raised(seen: HttpResult, url: str = "", instead_of: str = "") -> tuple[type[Exception], str] | None:
     """Return the error that ``raise_for_status`` raises."""
     try:
         seen.raise_for_status()

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from redouble import Reason, Retry, TokenBucket
 from tests.support.fakes import Ledger
-from tests.support.http.body_readers import ENOUGH, ITERATING, READERS, WHOLES, Reader, reader
-from tests.support.http.clients import CLIENTS, Seen
+from tests.support.http.body_readers import EXACT_SIZE, ITERATING, READERS, WHOLES, Reader, reader
+from tests.support.http.clients import CLIENTS, HttpResult
 from tests.support.servers import Server
 
 POLICY = Retry(attempts=3, backoff=[0] * 9)
@@ -37,18 +37,18 @@ def server() -> Iterator[Server]:
         yield running
 
 
-def content(seen: Seen) -> bytes:
+def content(seen: HttpResult) -> bytes:
     return b"".join(seen.pieces)
 
 
 def expected(read: Reader, body: bytes) -> bytes:
     """Return what a reader delivers of a response with this body."""
     if read.way == "readexactly":
-        return body[:ENOUGH]
+        return body[:EXACT_SIZE]
     return body if read.way != "iter_lines" or body.endswith(b"\n") else body + b"\n"
 
 
-def reason_and_attempts(seen: Seen) -> tuple[str | None, int]:
+def reason_and_attempts(seen: HttpResult) -> tuple[str | None, int]:
     return seen.report().reason, seen.report().attempts
 
 

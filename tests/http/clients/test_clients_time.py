@@ -20,7 +20,7 @@ from redouble import Layer, Reason, Retry, Timeout
 from redouble.testing import virtual_time
 from tests.support.fakes import in_colour
 from tests.support.http.body_readers import reader
-from tests.support.http.clients import CLIENTS, Client, Seen, client
+from tests.support.http.clients import CLIENTS, Client, HttpResult, client
 from tests.support.servers import Server, black_hole
 
 SHORT = 0.2  # the limit, in seconds
@@ -54,13 +54,13 @@ def server() -> Iterator[Server]:
         yield running
 
 
-def timed(http: Client, limit: str, url: str, method: str = "GET", **options: Any) -> Seen:
+def timed(http: Client, limit: str, url: str, method: str = "GET", **options: Any) -> HttpResult:
     """Make a call within a limit; the client's own timeout is longer."""
     within = SHORT if limit == "deadline" else None
     return http.request(method, url, timeout=LONG, within=within, **options)
 
 
-def check(name: str, limit: str, seen: Seen) -> None:
+def check(name: str, limit: str, seen: HttpResult) -> None:
     _, attempts, reason = LIMITS[limit]
     assert isinstance(seen.error, TIMEOUTS[name.partition("-")[0]])
     assert (seen.report().reason, seen.report().attempts) == (reason, attempts)
@@ -265,7 +265,7 @@ def test_a_restart_counts_for_the_same_limit(server: Server, name: str) -> None:
     """A body breaks, and the server does not respond to the next attempt."""
     url = server.url("200~cut=0,stall")
     with client(name, Retry(backoff=NONE, timeout=SHORT)) as http:
-        seen = reader(name, whole=False).on(http, url, timeout=LONG)
+        seen = reader(name, whole=False).read_with(http, url, timeout=LONG)
     assert isinstance(seen.error, TIMEOUTS[name.partition("-")[0]])
     assert seen.report().reason == Reason.timeout
     assert len(server.ledger(url)) == 2

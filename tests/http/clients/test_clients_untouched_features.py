@@ -14,7 +14,7 @@ import requests.auth
 import redouble
 from redouble import Retry
 from redouble.aiohttp import middleware
-from tests.support.http.clients import CLIENTS, HTTPX, Seen, client
+from tests.support.http.clients import CLIENTS, HTTPX, HttpResult, client
 from tests.support.servers import Server, value
 
 POLICY = Retry(backoff=[0] * 3)
@@ -49,7 +49,7 @@ def to(url: str) -> str:
 def test_each_step_of_a_redirect_is_retried(name: str, server: Server, status: int, method: str) -> None:
     """The body is sent in every attempt of every request that has one."""
     body = b"data" if method == "PUT" else None
-    seen, ledgers = dict[bool, Seen](), dict[bool, list[list[tuple[str, bytes]]]]()
+    seen, ledgers = dict[bool, HttpResult](), dict[bool, list[list[tuple[str, bytes]]]]()
     for bare in (False, True):
         target = server.url("200" if bare else "503,200")
         start = server.url(f"{'' if bare else '503,'}{status}~{to(target)}")

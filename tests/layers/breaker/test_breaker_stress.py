@@ -20,7 +20,7 @@ from redouble.testing import recorded
 from redouble.types import Event
 from tests.support.fakes import Boom, Virtual
 from tests.support.layers.breaker_scripts import BreakerScript, after_script, at_every_line
-from tests.support.thread_switching import everywhere, switching
+from tests.support.thread_switching import run_in_threads, switching
 
 pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(switching.__name__)]
 
@@ -77,7 +77,7 @@ def looping(breaker: CircuitBreaker) -> Callable[[str], None]:
 def test_many_failures_at_once_open_it_once(options: dict[str, Any], works: tuple[Any, ...]) -> None:
     received: list[Event] = []
     breaker = CircuitBreaker(**options, clock=Virtual(), on_change=received.append)
-    everywhere(*(work(breaker) for work in works), threads=THREADS)
+    run_in_threads(*(work(breaker) for work in works), threads=THREADS)
     assert states(received) == ["circuit_opened"]
     assert [event.what for event in received].count("circuit_rejected") == 1
     assert breaker.state == "open"
@@ -86,14 +86,14 @@ def test_many_failures_at_once_open_it_once(options: dict[str, Any], works: tupl
 def test_no_rejection_is_miscounted() -> None:
     breaker = CircuitBreaker()
     breaker.isolate()
-    everywhere(calling(breaker, int), threads=THREADS)
+    run_in_threads(calling(breaker, int), threads=THREADS)
     assert breaker.snapshot()["rejected"] == THREADS * CALLS
 
 
 def test_no_call_of_a_ratio_is_miscounted() -> None:
     breaker = CircuitBreaker(ratio=1, clock=Virtual())
     tried(breaker, int)
-    everywhere(
+    run_in_threads(
         calling(breaker, int),
         blocking(breaker),
         threads=THREADS,
@@ -129,7 +129,7 @@ def test_no_more_probes_are_admitted_than_allowed() -> None:
             if ticket is not None:
                 breaker.ended(ticket, Boom(), clock.now())
 
-    everywhere(work, threads=THREADS)
+    run_in_threads(work, threads=THREADS)
     assert breaker.state == "open"
 
 
@@ -144,7 +144,7 @@ def test_events_form_one_chain_of_states() -> None:
             breaker.close()
 
     with recorded() as observed:
-        everywhere(by_hand, calling(breaker, int, fail), threads=THREADS)
+        run_in_threads(by_hand, calling(breaker, int, fail), threads=THREADS)
     assert received == [event for event in observed if event.what != "rejected"]
     seen = states(received)
     allowed = {

@@ -17,9 +17,9 @@ from tests.support.fakes import ASYNC, Boom, Panic, Virtual, in_colour
 from tests.support.layers.breaker_scripts import SHAPES, Service, outcome_of
 from tests.support.runtime.cancellation import cancelled
 from tests.support.streams import Reader, ScriptedSource
-from tests.support.virtual_time import PLACES, at, unwaiting
+from tests.support.virtual_time import PLACES, at, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 LOOPS = pytest.mark.parametrize("colour", ASYNC)
 FOR_EVER = 1e6
 
@@ -271,13 +271,13 @@ def test_a_policy_that_cannot_wait_so_long_gives_up_at_once(colour: str) -> None
             Timeout(5),
             Retry(),
             {},
-            "CircuitBreaker outside Retry: it sees one failure where there were several",
+            "CircuitBreaker outside Retry: it counts one failure for several",
         ),
         (
             Retry(attempt_timeout=1),
             None,
             {},
-            "CircuitBreaker inside the limit of an attempt: a call that is cut looks",
+            "CircuitBreaker inside the limit of an attempt: it takes a call that is cut",
         ),
         (Retry(attempt_timeout=1), None, {"slow": 1}, ""),
         (Retry(attempt_timeout=1), Timeout(1), {}, ""),

@@ -12,7 +12,7 @@ from redouble._layers.breaker.circuit import StateChange
 from redouble._layers.breaker.notifications import ChangeDispatcher, dispatch
 from redouble.types import Event
 from tests.support.fakes import Panic
-from tests.support.thread_switching import often
+from tests.support.thread_switching import frequent_switches
 
 PATIENCE = 30.0  # seconds, after which a thread that waits here is taken for stuck
 THREADS = 8
@@ -112,7 +112,7 @@ def test_many_threads_deliver_each_change_once_and_in_order() -> None:
                 reader.dispatcher.add(change(number))
             reader.dispatcher.publish()
 
-    with often():
+    with frequent_switches():
         threads = [threading.Thread(target=add, args=(owner,)) for owner in range(THREADS)]
         for thread in threads:
             thread.start()

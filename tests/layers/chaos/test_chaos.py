@@ -23,9 +23,9 @@ from redouble import (
 )
 from redouble.testing import VirtualClock
 from tests.support.fakes import ASYNC, Boom
-from tests.support.virtual_time import at, unwaiting
+from tests.support.virtual_time import at, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 WAITING = [f"{colour} around" for colour in ASYNC]
 PLACES = pytest.mark.parametrize("place", ["sync", "thread", *WAITING])
@@ -232,7 +232,7 @@ CHAOS = Chaos(fault=Boom)
 )
 def test_lint_reports_a_layer_inside_it(layers: Pipeline, inside: str) -> None:
     problems = [line for line in layers.check() if line.startswith("Chaos")]
-    assert problems[0].startswith(f"Chaos outside {inside}: what is inside of it never sees what goes wrong")
+    assert problems[0].startswith(f"Chaos outside {inside}: the layers inside it never see its failures")
     assert problems[0].endswith("; put it innermost")
 
 

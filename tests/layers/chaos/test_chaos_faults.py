@@ -10,7 +10,7 @@ import pytest
 
 from redouble import Chaos
 from tests.support.fakes import Boom, in_colour
-from tests.support.layers.chaos import afetch, fetch, items, struck
+from tests.support.layers.chaos import afetch, call_with_chaos, fetch, items
 
 
 class Picky(Exception):
@@ -41,7 +41,7 @@ class Silent(Exception):
     ],
 )
 def test_the_injected_exception(fault: Any, expected: Exception) -> None:
-    error, _ = struck(fault=fault)
+    error, _ = call_with_chaos(fault=fault)
     assert (type(error), error.args) == (type(expected), expected.args)
 
 

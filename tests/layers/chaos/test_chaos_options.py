@@ -15,7 +15,7 @@ import pytest
 from redouble import Chaos, Pipeline, policy_of
 from redouble.testing import virtual_time
 from tests.support.fakes import Boom, in_colour
-from tests.support.layers.chaos import afetch, fetch, items, struck
+from tests.support.layers.chaos import afetch, call_with_chaos, fetch, items
 
 
 async def aitems() -> AsyncIterator[str]:
@@ -38,7 +38,7 @@ async def aitems() -> AsyncIterator[str]:
     ],
 )
 def test_latency(latency: Any, seconds: float) -> None:
-    assert struck(latency=latency) == ("fetched", seconds)
+    assert call_with_chaos(latency=latency) == ("fetched", seconds)
 
 
 def test_a_latency_function_is_called_for_each_call() -> None:
@@ -52,7 +52,7 @@ def test_a_latency_function_is_called_for_each_call() -> None:
 
 @pytest.mark.parametrize("returned", [-1, nan, inf, "2s", None, True])
 def test_a_function_that_returns_no_latency_is_reported(returned: Any) -> None:
-    error, moment = struck(latency=lambda: returned, fault=Boom)
+    error, moment = call_with_chaos(latency=lambda: returned, fault=Boom)
     assert isinstance(error, TypeError | ValueError)
     assert str(error).startswith(f"Chaos latency={returned!r}: write ")
     assert moment == 0
@@ -127,8 +127,16 @@ def test_the_switch_may_be_a_function(assigned: bool) -> None:
     [
         ({}, ValueError, r"Chaos\(\): write what goes wrong, such as fault=ConnectionError, or latency=2$"),
         ({"rate": 1}, ValueError, r"Chaos\(\): write what goes wrong"),
-        ({"fault": Boom, "result": 3}, ValueError, r"Chaos\(fault=\.\.\., result=\.\.\.\): it can do one of"),
-        ({"fault": Boom, "result": None}, ValueError, r"Chaos\(fault=\.\.\., result=\.\.\.\): it can do one"),
+        (
+            {"fault": Boom, "result": 3},
+            ValueError,
+            r"Chaos\(fault=\.\.\., result=\.\.\.\): one layer does one of",
+        ),
+        (
+            {"fault": Boom, "result": None},
+            ValueError,
+            r"Chaos\(fault=\.\.\., result=\.\.\.\): one layer does one",
+        ),
         ({"latency": -1}, ValueError, r"Chaos latency=-1: write a finite number of seconds, 0 or more$"),
         ({"latency": nan}, ValueError, r"Chaos latency=nan: write a finite"),
         ({"latency": "2s"}, TypeError, r"Chaos latency='2s': write seconds as a number, or a timedelta"),

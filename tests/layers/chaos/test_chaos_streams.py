@@ -10,9 +10,9 @@ import pytest
 from redouble import SYSTEM, Chaos, Layer, Pipeline, Timeout, errors
 from redouble.testing import VirtualClock
 from tests.support.fakes import ASYNC, Boom, in_colour
-from tests.support.virtual_time import at, unwaiting
+from tests.support.virtual_time import at, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 NEVER = Chaos(fault=Boom, rate=0)
 ALWAYS = Chaos(fault=Boom, rate=1)

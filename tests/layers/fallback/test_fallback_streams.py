@@ -214,7 +214,7 @@ def test_a_substitute_that_fails_is_closed_and_not_replaced(colour: str) -> None
 
 @pytest.mark.parametrize("substitute", [None, 3, object()], ids=["None", "3", "object"])
 def test_a_substitute_that_is_not_iterable_raises_type_error(colour: str, substitute: object) -> None:
-    message = rf"^Fallback\(value=...\) gave '{type(substitute).__name__}', which cannot be iterated over"
+    message = rf"^Fallback\(value=...\) returned '{type(substitute).__name__}', which cannot be iterated over"
     taken = play(colour, Fallback(value=substitute), tape(BOOM))
     with pytest.raises(TypeError, match=message) as caught:
         raise taken[0] if isinstance(taken[0], Exception) else AssertionError(taken)

@@ -12,10 +12,10 @@ import pytest
 
 from redouble import Hedge, Retry, TokenBucket, Verdict
 from tests.support.fakes import Boom, Ledger, always
-from tests.support.layers.hedge_attempts import LOOPS, ScriptedAttempts, Seen, seen, timed
-from tests.support.virtual_time import unwaiting
+from tests.support.layers.hedge_attempts import LOOPS, HedgedCall, ScriptedAttempts, make_hedged_call, timed
+from tests.support.virtual_time import no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 
 class Busy(Exception):
@@ -90,11 +90,11 @@ def test_one_call(
     arguments: dict[str, Any] = {"delay": 1, "max_extra_load": None, **options}
     hedge, work = Hedge(**arguments), ScriptedAttempts([*steps, (9, "unused")])
 
-    async def main() -> Seen:
-        return await seen(hedge, work)
+    async def main() -> HedgedCall:
+        return await make_hedged_call(hedge, work)
 
     assert str(timed(colour, main)).startswith(ends)
-    assert (work.began, work.running) == (began, 0)
+    assert (work.start_times, work.running) == (began, 0)
     assert hedge.snapshot()["hedged"] == len(began) - 1
 
 
@@ -109,8 +109,8 @@ def test_the_first_error_is_raised_unchanged(colour: str) -> None:
         await work()
         raise mine
 
-    async def main() -> Seen:
-        return await seen(Hedge(1, None), failing)
+    async def main() -> HedgedCall:
+        return await make_hedged_call(Hedge(1, None), failing)
 
     call = timed(colour, main)
     assert call.error is errors[0]
@@ -134,7 +134,7 @@ def test_every_attempt_gets_the_arguments(colour: str, options: dict[str, Any]) 
         return await fetch("u", 1, other=2)
 
     assert timed(colour, main) == "quick"
-    assert work.given == [(("u", 1), {"key": "k", "other": 2})] * 34
+    assert work.arguments == [(("u", 1), {"key": "k", "other": 2})] * 34
 
 
 @LOOPS
@@ -153,12 +153,12 @@ def test_extra_calls_call_the_different_function(colour: str, how: str) -> None:
     }
     hedge = Hedge(1, None, hedges=2, different=functions[how])
 
-    async def main() -> Seen:
-        return await seen(hedge, here, 1)
+    async def main() -> HedgedCall:
+        return await make_hedged_call(hedge, here, 1)
 
     assert str(timed(colour, main)) == "there too after 3"
-    assert (here.began, here.given) == ([0], [((1,), {})])
-    assert (there.began, there.given) == ([1, 2], [((1,), {})] * 2)
+    assert (here.start_times, here.arguments) == ([0], [((1,), {})])
+    assert (there.start_times, there.arguments) == ([1, 2], [((1,), {})] * 2)
 
 
 # --------------------------------------------------------------------------- the load
@@ -170,10 +170,10 @@ def test_the_delay_is_measured(colour: str) -> None:
     hedge = Hedge(max_extra_load=0.05)
 
     async def main() -> list[Any]:
-        early = await seen(hedge, ScriptedAttempts([(60, "late")]))
+        early = await make_hedged_call(hedge, ScriptedAttempts([(60, "late")]))
         for _ in range(31):
             await hedge.call(ScriptedAttempts([(1, "quick")]))
-        return [early, await seen(hedge, slow)]
+        return [early, await make_hedged_call(hedge, slow)]
 
     slow = ScriptedAttempts([(60, "late"), (2, "b")])
     early, late = timed(colour, main)
@@ -189,7 +189,7 @@ def test_a_used_up_quota_suppresses_only_the_extra_call(colour: str) -> None:
     hedge = Hedge(1, 0.1)
 
     async def main() -> list[str]:
-        return [str(await seen(hedge, ScriptedAttempts([(3, "a"), (1, "b")]))) for _ in range(12)]
+        return [str(await make_hedged_call(hedge, ScriptedAttempts([(3, "a"), (1, "b")]))) for _ in range(12)]
 
     hedged, not_hedged = "b after 2", "a after 3"
     # Each call adds a tenth of an extra call to the quota before it is late, so the tenth has the next one.
@@ -203,7 +203,10 @@ def test_two_hedges_share_a_budget(colour: str) -> None:
     first, second = Hedge(1, None, budget=ledger), Hedge(1, None, budget=ledger)
 
     async def main() -> list[str]:
-        return [str(await seen(hedge, ScriptedAttempts([(3, "a"), (1, "b")]))) for hedge in (first, second)]
+        return [
+            str(await make_hedged_call(hedge, ScriptedAttempts([(3, "a"), (1, "b")])))
+            for hedge in (first, second)
+        ]
 
     assert timed(colour, main) == ["b after 2", "a after 3"]
     assert ledger.lines == ["spend unknown"] * 2
@@ -216,9 +219,9 @@ def test_a_hedge_refused_by_the_budget_costs_no_quota(colour: str) -> None:
     hedge = Hedge(1, 1e-6, budget=ledger)  # one extra call, and then none for a long time
 
     async def main() -> list[str]:
-        before = await seen(hedge, ScriptedAttempts([(3, "a"), (1, "b")]))
+        before = await make_hedged_call(hedge, ScriptedAttempts([(3, "a"), (1, "b")]))
         ledger.retries = 2
-        after = [await seen(hedge, ScriptedAttempts([(3, "a"), (1, "b")])) for _ in range(2)]
+        after = [await make_hedged_call(hedge, ScriptedAttempts([(3, "a"), (1, "b")])) for _ in range(2)]
         return [str(before), *map(str, after)]
 
     assert timed(colour, main) == ["a after 3", "b after 2", "a after 3"]
@@ -231,7 +234,9 @@ def test_a_grant_that_requires_a_wait_is_refunded(colour: str) -> None:
     ledger = Ledger(wait=2)
 
     async def main() -> str:
-        return str(await seen(Hedge(1, None, budget=ledger), ScriptedAttempts([(3, "a"), (1, "b")])))
+        return str(
+            await make_hedged_call(Hedge(1, None, budget=ledger), ScriptedAttempts([(3, "a"), (1, "b")]))
+        )
 
     assert timed(colour, main) == "a after 3"
     assert ledger.lines == ["spend unknown", "refund 1"]
@@ -243,7 +248,7 @@ def test_retries_and_extra_calls_take_tokens_from_one_bucket(colour: str) -> Non
     policy = Retry(on=Exception, attempts=2, backoff=[0], budget=bucket) | Hedge(1, None, budget=bucket)
 
     async def main() -> str:
-        return str(await seen(policy, ScriptedAttempts([(2, Boom), (2, Boom), (0.5, "c")])))
+        return str(await make_hedged_call(policy, ScriptedAttempts([(2, Boom), (2, Boom), (0.5, "c")])))
 
     assert timed(colour, main) == "c after 3.5"
     assert bucket.snapshot()["tokens"] == 500 - 5  # the extra call; the retry succeeded and was refunded

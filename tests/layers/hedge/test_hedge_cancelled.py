@@ -12,9 +12,9 @@ from redouble import SYSTEM, Hedge
 from redouble._runtime.backend import backend, under_trio
 from tests.support.fakes import Boom, always
 from tests.support.layers.hedge_attempts import LOOPS, ON_ASYNCIO, Response, ScriptedAttempts, limit, timed
-from tests.support.virtual_time import unwaiting
+from tests.support.virtual_time import no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 # When the caller is cancelled, how many attempts there are by then, and when all have ended: on Trio, and on
 # asyncio, where the first one is in the caller's task, and the others are cancelled after it.
@@ -31,7 +31,7 @@ MOMENTS = pytest.mark.parametrize(
 
 def three() -> ScriptedAttempts:
     """Make three attempts; the last one ends first, at 3.5 s; a cancelled attempt takes 2 s to end."""
-    return ScriptedAttempts([(9, "a"), (9, "b"), (1.5, "c")], tidies=2)
+    return ScriptedAttempts([(9, "a"), (9, "b"), (1.5, "c")], cleanup_seconds=2)
 
 
 @LOOPS
@@ -49,7 +49,7 @@ def test_a_limit_around_a_race_ends_after_all_attempts(
         return SYSTEM.now()
 
     assert timed(colour, main) == pytest.approx(on_trio if colour == "trio" else on_asyncio, abs=0.01)
-    assert (len(work.began), work.running) == (began, 0)
+    assert (len(work.start_times), work.running) == (began, 0)
 
 
 @ON_ASYNCIO
@@ -68,7 +68,7 @@ def test_a_caller_cancelled_repeatedly_waits_for_all_attempts(colour: str, momen
         assert work.running == 0
 
     timed(colour, main)
-    assert len(work.began) == min(3, 1 + int(moments[0]))
+    assert len(work.start_times) == min(3, 1 + int(moments[0]))
 
 
 @ON_ASYNCIO
@@ -111,7 +111,7 @@ def test_the_result_of_a_first_attempt_that_swallows_the_cancellation_is_returne
 ) -> None:
     """As without a hedge."""
     result = Response()
-    work = ScriptedAttempts([(9, result), (9, "b")], stubborn=[1])
+    work = ScriptedAttempts([(9, result), (9, "b")], uncancellable=[1])
 
     async def main() -> Any:
         if under_trio():
@@ -135,8 +135,8 @@ def test_a_cancelled_race_closes_its_unused_results(colour: str, how: str) -> No
     results = [Response(), Response()]
     works = {
         "refused": ScriptedAttempts([(2, results[0]), (9, "b")]),
-        "won": ScriptedAttempts([(9, "a"), (1, results[1])], tidies=2),
-        "closing": ScriptedAttempts([(9, results[0]), (1, results[1])], stubborn=[1]),
+        "won": ScriptedAttempts([(9, "a"), (1, results[1])], cleanup_seconds=2),
+        "closing": ScriptedAttempts([(9, results[0]), (1, results[1])], uncancellable=[1]),
     }
     moments = {"refused": 3.0, "won": 3.0, "closing": 2.5}
     until = always(False) if how == "refused" else None
@@ -164,7 +164,7 @@ def test_a_hedge_works_after_cancelled_and_failed_calls(colour: str) -> None:
         with pytest.raises(Boom):
             await hedge.call(ScriptedAttempts([(2, Boom), (2, Boom)]))
         async with limit(2.5):
-            await hedge.call(ScriptedAttempts([(9, "a"), (1, "b")], tidies=1))
+            await hedge.call(ScriptedAttempts([(9, "a"), (1, "b")], cleanup_seconds=1))
         await backend().sleep(20)
         return [
             await hedge.call(ScriptedAttempts([(0.5, "a")])),

@@ -24,15 +24,13 @@ from redouble import (
     policy_of,
 )
 from redouble._layers.analysis import WorstCase
-from tests.support.layers.analysis import checked, plain, worst_of
-from tests.support.layers.hedge_attempts import LOOPS, ScriptedAttempts, seen, timed
+from tests.support.layers.analysis import assert_warnings, plain, worst_case_of
+from tests.support.layers.hedge_attempts import LOOPS, ScriptedAttempts, make_hedged_call, timed
 
 OUTSIDE = (
     r"Hedge outside Retry: a call that is slow because it retries is made a second time, .*; put it inside"
 )
-NEVER = (
-    r"Hedge\(delay=1\) inside a limit of .* s: that one is always reached first, so nothing is ever hedged"
-)
+NEVER = r"Hedge\(delay=1\) inside a limit of .* s: the limit is always reached before the delay, so no .*"
 
 
 async def fetch(url: str = "") -> str:
@@ -112,9 +110,13 @@ def test_different_must_not_block(colour: str) -> None:
 
     async def main() -> str:
         different: Any = measured
-        return str(await seen(Hedge(1, None, different=different), ScriptedAttempts([(9, "a")]), "argument"))
+        return str(
+            await make_hedged_call(
+                Hedge(1, None, different=different), ScriptedAttempts([(9, "a")]), "argument"
+            )
+        )
 
-    message = r"Hedge different=.*measured gave a int: make it async\) after 1"
+    message = r"Hedge different=.*measured returned a int: make it async\) after 1"
     assert re.search(message, timed(colour, main))
 
 
@@ -154,7 +156,7 @@ def test_functions_that_cannot_be_hedged_are_reported(
     ],
 )
 def test_lint_in_a_pipeline(layers: Layer, expected: list[str]) -> None:
-    checked(layers, expected)
+    assert_warnings(layers, expected)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +187,7 @@ def test_its_description(layer: Layer, description: str) -> None:
     ],
 )
 def test_the_worst_case(layers: Layer, worst: WorstCase) -> None:
-    assert worst_of(Pipeline(layers)) == worst
+    assert worst_case_of(Pipeline(layers)) == worst
 
 
 # ----------------------------------------------------------- repr, identity, statistics
@@ -210,7 +212,7 @@ def test_it_is_shared_and_never_copied() -> None:
     assert copy.copy(hedge) is copy.deepcopy(hedge) is hedge
     with pytest.raises(TypeError, match="a Hedge is shared by the calls of one process"):
         pickle.dumps(hedge)
-    checked(hedge | Fallback(value=1) | hedge, ["the same Hedge is there twice: .*"])
+    assert_warnings(hedge | Fallback(value=1) | hedge, ["the same Hedge is in the pipeline twice: .*"])
 
 
 @pytest.mark.parametrize("options", [{}, {"delay": 1}])

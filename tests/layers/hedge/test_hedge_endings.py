@@ -15,16 +15,16 @@ from tests.support.fakes import Boom, Panic
 from tests.support.layers.hedge_attempts import (
     LOOPS,
     ON_ASYNCIO,
+    HedgedCall,
     Other,
     Response,
     ScriptedAttempts,
-    Seen,
-    seen,
+    make_hedged_call,
     timed,
 )
-from tests.support.virtual_time import unwaiting
+from tests.support.virtual_time import no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 
 def refusing(*bad: object) -> Callable[[object], bool]:
@@ -39,13 +39,13 @@ def refusing(*bad: object) -> Callable[[object], bool]:
 
 @LOOPS
 def test_losers_are_cancelled_and_awaited(colour: str) -> None:
-    work = ScriptedAttempts([(9, "a"), (9, "b"), (0.5, "c"), (9, "d")], tidies=2)
+    work = ScriptedAttempts([(9, "a"), (9, "b"), (0.5, "c"), (9, "d")], cleanup_seconds=2)
 
-    async def main() -> Seen:
-        return await seen(Hedge(1, None, hedges=3), work)
+    async def main() -> HedgedCall:
+        return await make_hedged_call(Hedge(1, None, hedges=3), work)
 
     assert str(timed(colour, main)) == "c after 4.5"
-    assert (work.running, sorted(work.cut)) == (0, [1, 2])
+    assert (work.running, sorted(work.cancelled)) == (0, [1, 2])
 
 
 @LOOPS
@@ -53,10 +53,12 @@ def test_losers_are_cancelled_and_awaited(colour: str) -> None:
 def test_results_of_losers_that_swallow_the_cancellation_are_closed(colour: str, stubborn: list[int]) -> None:
     """Also if the first attempt lost; the winner's result is not closed."""
     results = [Response(), Response(), Response()]
-    work = ScriptedAttempts([(9, results[0]), (9, results[1]), (1, results[2])], tidies=1, stubborn=stubborn)
+    work = ScriptedAttempts(
+        [(9, results[0]), (9, results[1]), (1, results[2])], cleanup_seconds=1, uncancellable=stubborn
+    )
 
-    async def main() -> Seen:
-        return await seen(Hedge(1, None, hedges=2), work)
+    async def main() -> HedgedCall:
+        return await make_hedged_call(Hedge(1, None, hedges=2), work)
 
     call = timed(colour, main)
     assert (call.value, work.running) == (results[2], 0)
@@ -72,8 +74,8 @@ def test_refused_results_are_closed(colour: str, last: str) -> None:
     refused = {"hedge": results[:1], "first": results[1:], "none": results}[last]
     hedge = Hedge(1, None, until=refusing(*refused))
 
-    async def main() -> Seen:
-        return await seen(hedge, ScriptedAttempts(list(zip(times, results, strict=True))))
+    async def main() -> HedgedCall:
+        return await make_hedged_call(hedge, ScriptedAttempts(list(zip(times, results, strict=True))))
 
     winner = results[last == "hedge"]
     assert timed(colour, main).value is winner  # if all are refused, the first result is returned
@@ -84,13 +86,13 @@ def test_refused_results_are_closed(colour: str, last: str) -> None:
 @pytest.mark.parametrize("refused", [False, True])
 def test_a_shared_result_is_not_closed_if_it_wins(colour: str, refused: bool) -> None:
     shared = Response()
-    work = ScriptedAttempts([(2 if refused else 9, shared), (3, shared)], stubborn=[1])
+    work = ScriptedAttempts([(2 if refused else 9, shared), (3, shared)], uncancellable=[1])
 
     def until(_: object) -> bool:
         return work.running == 0  # accepts only the result of the last attempt
 
-    async def main() -> Seen:
-        return await seen(Hedge(1, None, until=until if refused else None), work)
+    async def main() -> HedgedCall:
+        return await make_hedged_call(Hedge(1, None, until=until if refused else None), work)
 
     assert str(timed(colour, main)).endswith(" after 4")
     assert shared.closed == 0
@@ -103,8 +105,10 @@ def test_a_rule_that_fails_leaves_no_result_open(colour: str) -> None:
     def raising(_: object) -> bool:
         raise LookupError
 
-    async def main() -> Seen:
-        return await seen(Hedge(1, None, until=raising), ScriptedAttempts([(9, "a"), (1, result)]))
+    async def main() -> HedgedCall:
+        return await make_hedged_call(
+            Hedge(1, None, until=raising), ScriptedAttempts([(9, "a"), (1, result)])
+        )
 
     assert type(timed(colour, main).error) is LookupError
     assert result.closed == 1
@@ -113,10 +117,10 @@ def test_a_rule_that_fails_leaves_no_result_open(colour: str) -> None:
 @LOOPS
 def test_closing_that_fails_is_logged(colour: str, caplog: pytest.LogCaptureFixture) -> None:
     others = [Response(OSError), Response()]
-    work = ScriptedAttempts([(9, others[0]), (9, others[1]), (1, "c")], stubborn=[1, 2])
+    work = ScriptedAttempts([(9, others[0]), (9, others[1]), (1, "c")], uncancellable=[1, 2])
 
-    async def main() -> Seen:
-        return await seen(Hedge(1, None, hedges=2), work)
+    async def main() -> HedgedCall:
+        return await make_hedged_call(Hedge(1, None, hedges=2), work)
 
     assert timed(colour, main).value == "c"
     assert [other.closed for other in others] == [1, 1]
@@ -130,10 +134,10 @@ def test_closing_that_fails_is_logged(colour: str, caplog: pytest.LogCaptureFixt
 @LOOPS
 @pytest.mark.parametrize("error", [Boom, Other])
 def test_an_error_that_a_loser_raises_when_cancelled_is_ignored(colour: str, error: type[Exception]) -> None:
-    work = ScriptedAttempts([(9, error), (1, "b")], stubborn=[1])
+    work = ScriptedAttempts([(9, error), (1, "b")], uncancellable=[1])
 
-    async def main() -> Seen:
-        return await seen(Hedge(1, None, on=Boom), work)
+    async def main() -> HedgedCall:
+        return await make_hedged_call(Hedge(1, None, on=Boom), work)
 
     assert str(timed(colour, main)) == "b after 2"
 
@@ -143,8 +147,8 @@ def test_an_error_that_a_loser_raises_when_cancelled_is_ignored(colour: str, err
 def test_an_extra_attempt_that_cancels_itself_has_lost(colour: str, first: Any) -> None:
     work = ScriptedAttempts([(3, first), (1, asyncio.CancelledError)])
 
-    async def main() -> Seen:
-        return await seen(Hedge(1, None), work)
+    async def main() -> HedgedCall:
+        return await make_hedged_call(Hedge(1, None), work)
 
     assert str(timed(colour, main)) == ("a after 3" if first == "a" else "ScriptedError(attempt 1) after 3")
 

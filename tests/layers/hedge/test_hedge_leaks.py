@@ -14,11 +14,11 @@ import trio
 from redouble import Hedge
 from redouble._runtime.backend import backend, under_trio
 from tests.support.fakes import Boom
-from tests.support.garbage_collection import Thing, uncollected
+from tests.support.garbage_collection import Thing, without_gc
 from tests.support.layers.hedge_attempts import LOOPS, Other, ScriptedAttempts, timed
-from tests.support.virtual_time import unwaiting
+from tests.support.virtual_time import no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__, uncollected.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__, without_gc.__name__)
 
 
 async def cancelled(call: Awaitable[object]) -> None:

@@ -13,12 +13,19 @@ import trio
 from redouble import Grant, Hedge, Kind
 from redouble.testing import virtual_time
 from tests.support.fakes import Boom, Ledger
-from tests.support.layers.hedge_attempts import LOOPS, ON_ASYNCIO, Response, ScriptedAttempts, seen, timed
+from tests.support.layers.hedge_attempts import (
+    LOOPS,
+    ON_ASYNCIO,
+    Response,
+    ScriptedAttempts,
+    make_hedged_call,
+    timed,
+)
 from tests.support.runtime.timers import SealedLoop, check, live, timer
 from tests.support.thread_switching import switching
-from tests.support.virtual_time import unwaiting
+from tests.support.virtual_time import no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 OFTEN = 20  # Trio schedules tasks in random order
 THREADS, CALLS = 4, 40
@@ -63,12 +70,12 @@ def test_an_attempt_about_to_end_decides_the_race(
         for _ in range(OFTEN):
             works.append(ScriptedAttempts(steps))
             hedge = Hedge(1, None, hedges=2, budget=RecordingBudget(works[-1], running))
-            found.add(str(await seen(hedge, works[-1])))
+            found.add(str(await make_hedged_call(hedge, works[-1])))
         return found
 
     found = timed(colour, main)
     assert found <= ({ends, on_trio_also} if colour == "trio" else {ends})
-    begun = {len(work.began) for work in works}
+    begun = {len(work.start_times) for work in works}
     if colour != "trio":
         assert begun == {1 if ends.endswith("after 1") else 2}
     assert not any(work.running for work in works)
@@ -108,7 +115,7 @@ def test_a_first_attempt_that_ends_in_the_same_loop_iteration_is_not_cancelled(c
 def test_nothing_is_left_in_the_timer_of_the_loop(colour: str, steps: list[tuple[float, Any]]) -> None:
     async def main() -> None:
         for _ in range(3):
-            await seen(Hedge(1, None, hedges=2), ScriptedAttempts(steps))
+            await make_hedged_call(Hedge(1, None, hedges=2), ScriptedAttempts(steps))
             assert live(timer()) == []
             check(timer())
 
@@ -122,11 +129,11 @@ def test_a_race_on_a_loop_that_rejects_our_attributes() -> None:
     work = ScriptedAttempts([(9, "a"), (9, "b"), (1, "c")])
 
     async def main() -> str:
-        return str(await seen(Hedge(1, None, hedges=2), work))
+        return str(await make_hedged_call(Hedge(1, None, hedges=2), work))
 
     with virtual_time(), asyncio.Runner(loop_factory=SealedLoop) as runner:
         assert runner.run(main()) == "c after 3"
-    assert (work.began, work.running) == ([0, 1, 2], 0)
+    assert (work.start_times, work.running) == ([0, 1, 2], 0)
 
 
 def test_a_coroutine_driven_without_a_loop_is_not_hedged() -> None:

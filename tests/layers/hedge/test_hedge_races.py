@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from redouble import Hedge, Layer, Retry, Timeout, errors
 from redouble._runtime.backend import backend, under_trio
 from tests.support.fakes import ASYNC, Boom, Panic
-from tests.support.layers.hedge_attempts import LOOPS, ScriptedAttempts, Seen, seen, timed
-from tests.support.virtual_time import unwaiting
+from tests.support.layers.hedge_attempts import LOOPS, HedgedCall, ScriptedAttempts, make_hedged_call, timed
+from tests.support.virtual_time import no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 Steps = list[tuple[float, Any]]
 TINY = 1 / 64  # added so that no two attempts end, or start and end, at the same moment
@@ -59,15 +59,15 @@ def test_the_first_acceptable_outcome_wins(steps: Steps, hedges: int, colour: st
     work = ScriptedAttempts(steps)
     hedge = Hedge(1, None, hedges=hedges, on=Boom, until=is_good)
 
-    async def main() -> Seen:
-        return await seen(hedge, work)
+    async def main() -> HedgedCall:
+        return await make_hedged_call(hedge, work)
 
     outcome, moment, begun = expected(steps, hedges)
     call = timed(colour, main)
     assert str(call).startswith(f"{outcome} after ")
     assert call.took == pytest.approx(moment, abs=0.01)
-    assert (len(work.began), work.running) == (begun, 0)
-    assert work.began == [0.0, 1.0, 2.0, 3.0][:begun]
+    assert (len(work.start_times), work.running) == (begun, 0)
+    assert work.start_times == [0.0, 1.0, 2.0, 3.0][:begun]
 
 
 async def side_by_side(calls: Sequence[Callable[[], Awaitable[Any]]]) -> None:
@@ -133,12 +133,12 @@ def test_calls_are_attempts_times_one_more_than_hedges_at_most(colour: str, hedg
     """A service that hangs, and one that fails late; with a timeout inside, and retries outside."""
     work = ScriptedAttempts([(9, "a") if ending == "never" else (4, Boom)] * 20)
 
-    async def main() -> Seen:
-        return await seen(layers(hedges), work)
+    async def main() -> HedgedCall:
+        return await make_hedged_call(layers(hedges), work)
 
     call = timed(colour, main)
     assert type(call.error) is (errors.AttemptTimeout if ending == "never" else Boom)
-    assert (len(work.began), work.running) == (3 * (1 + hedges), 0)
+    assert (len(work.start_times), work.running) == (3 * (1 + hedges), 0)
 
 
 @LOOPS
@@ -146,8 +146,8 @@ def test_a_limit_inside_applies_to_each_attempt(colour: str) -> None:
     """The first attempt is cut after its 5 s; the one that started a second later has a second more."""
     work = ScriptedAttempts([(9, "a"), (4.5, "b")])
 
-    async def main() -> Seen:
-        return await seen(Hedge(1, None) | Timeout(5), work)
+    async def main() -> HedgedCall:
+        return await make_hedged_call(Hedge(1, None) | Timeout(5), work)
 
     assert str(timed(colour, main)) == "b after 5.5"
 
@@ -156,12 +156,12 @@ def test_a_limit_inside_applies_to_each_attempt(colour: str) -> None:
 def test_a_limit_outside_ends_all_attempts(colour: str) -> None:
     work = ScriptedAttempts([(9, "a"), (9, "b")])
 
-    async def main() -> Seen:
-        return await seen(Timeout(3) | Hedge(1, None), work)
+    async def main() -> HedgedCall:
+        return await make_hedged_call(Timeout(3) | Hedge(1, None), work)
 
     call = timed(colour, main)
     assert (type(call.error), call.took) == (errors.AttemptTimeout, 3)
-    assert (work.running, sorted(work.cut)) == (0, [1, 2])
+    assert (work.running, sorted(work.cancelled)) == (0, [1, 2])
 
 
 @LOOPS
@@ -169,10 +169,10 @@ def test_the_next_call_after_a_failure_succeeds(colour: str) -> None:
     pipeline = layers(1)
 
     async def main() -> list[str]:
-        broken = await seen(pipeline, ScriptedAttempts([(9, "a")] * 6))
+        broken = await make_hedged_call(pipeline, ScriptedAttempts([(9, "a")] * 6))
         return [
             type(broken.error).__name__,
-            str(await seen(pipeline, ScriptedAttempts([(9, "a"), (1, "b")]))),
+            str(await make_hedged_call(pipeline, ScriptedAttempts([(9, "a"), (1, "b")]))),
         ]
 
     assert timed(colour, main) == ["AttemptTimeout", "b after 2"]
@@ -202,7 +202,7 @@ def test_an_interrupt_is_raised_unchanged_on_trio(
 
 def test_two_interrupts_at_once_are_raised_as_a_group_on_trio() -> None:
     """Neither of them may be lost."""
-    work = ScriptedAttempts([(9, Panic), (1, Panic)], stubborn=[1])
+    work = ScriptedAttempts([(9, Panic), (1, Panic)], uncancellable=[1])
 
     async def main() -> None:
         with pytest.raises(BaseExceptionGroup) as caught:

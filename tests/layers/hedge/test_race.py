@@ -14,7 +14,7 @@ from redouble import Verdict
 from redouble._failures.verdict import Ended, FailureFilter, On, Until
 from redouble._layers.hedge.race import Race
 from tests.support.fakes import Boom, always
-from tests.support.garbage_collection import uncollected
+from tests.support.garbage_collection import without_gc
 
 
 def new_race(begun: int = 2, on: On = Boom, until: Until | None = None) -> Race:
@@ -194,7 +194,7 @@ def test_every_result_is_either_returned_or_unused(
     assert (race.winner is None) == (not goods)
 
 
-@pytest.mark.usefixtures(uncollected.__name__)
+@pytest.mark.usefixtures(without_gc.__name__)
 def test_a_race_keeps_no_error_that_it_raised() -> None:
     race, watched = new_race(), list[weakref.ref[Boom]]()
     race.record_error(2, Boom("2"), 0.0)

@@ -23,9 +23,9 @@ from redouble import (
 from redouble.testing import VirtualClock
 from tests.support.fakes import Boom, in_colour
 from tests.support.layers.keyed_calls import afetch, aitems, fetch, first, items
-from tests.support.virtual_time import AROUND_LOOP, at, unwaiting
+from tests.support.virtual_time import AROUND_LOOP, at, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 SHAPES = pytest.mark.parametrize("stream", [False, True], ids=["call", "stream"])
 

@@ -26,9 +26,9 @@ from redouble import (
 from redouble.testing import VirtualClock, recorded
 from tests.support.fakes import Boom, in_colour
 from tests.support.layers.keyed_calls import afetch, fetch, first, second
-from tests.support.virtual_time import AROUND_LOOP, at, unwaiting
+from tests.support.virtual_time import AROUND_LOOP, at, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 BUDGET = RetryBudget()
 
@@ -125,7 +125,7 @@ def test_its_traits_are_concurrent_if_a_layer_is() -> None:
 
 def test_the_same_keyed_twice_is_reported() -> None:
     layers = Keyed(first, lambda: Bulkhead(1))
-    assert any("the same Keyed is there twice" in line for line in (layers | layers).check())
+    assert any("the same Keyed is in the pipeline twice" in line for line in (layers | layers).check())
 
 
 # ---------------------------------------------------------------------------------- keys

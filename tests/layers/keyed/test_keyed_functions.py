@@ -157,7 +157,8 @@ def test_key_functions_whose_parameters_fit(
 def test_key_functions_whose_parameters_do_not_fit_are_reported(
     key: Callable[..., Any], fn: Callable[..., Any], wanted: str
 ) -> None:
-    message = f"Keyed key={key.__name__} does not take what {fn.__name__} does: write a function of {wanted}"
+    problem = f"Keyed key={key.__name__} does not accept the arguments of {fn.__name__}"
+    message = f"{problem}: write a function of {wanted}"
     with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
         Keyed(key, lambda: Bulkhead(1))(fn)
 

@@ -12,23 +12,23 @@ import pytest
 from redouble import SYSTEM, Bulkhead, CircuitBreaker, Keyed, Layer, Retry, errors
 from redouble.testing import VirtualClock
 from tests.support.fakes import ASYNC, Boom, in_colour
-from tests.support.garbage_collection import uncollected
-from tests.support.layers.keyed_calls import Uses, first
-from tests.support.virtual_time import AROUND_LOOP, at, unwaiting
+from tests.support.garbage_collection import without_gc
+from tests.support.layers.keyed_calls import KeyedBulkheads, first
+from tests.support.virtual_time import AROUND_LOOP, at, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 COLOURS = pytest.mark.parametrize("colour", ASYNC)
 TIMES = 3
 
 
-def use_other_keys(uses: Uses) -> None:
+def use_other_keys(uses: KeyedBulkheads) -> None:
     """Use other keys, so that every layer that is not in use is forgotten."""
     for key in "xyz":
         uses.layers.of(key)
 
 
-def still_full(uses: Uses, layer: Layer) -> None:
+def still_full(uses: KeyedBulkheads, layer: Layer) -> None:
     """Assert that the layer of the key is the same, however it is looked up, and full."""
     use_other_keys(uses)
     with pytest.raises(errors.BulkheadFull):
@@ -40,7 +40,7 @@ def still_full(uses: Uses, layer: Layer) -> None:
     assert uses.layers.of("a") is layer
 
 
-async def still_full_async(uses: Uses, layer: Layer) -> None:
+async def still_full_async(uses: KeyedBulkheads, layer: Layer) -> None:
     use_other_keys(uses)
     with pytest.raises(errors.BulkheadFull):
         await uses.afetch("a")
@@ -50,17 +50,17 @@ async def still_full_async(uses: Uses, layer: Layer) -> None:
     still_full(uses, layer)
 
 
-def freed_afterwards(uses: Uses, layer: weakref.ref[Layer]) -> None:
+def freed_afterwards(uses: KeyedBulkheads, layer: weakref.ref[Layer]) -> None:
     """Assert that nothing refers to the layer any more."""
     use_other_keys(uses)
     assert layer() is None
     assert uses.fetch("a") == "a"
 
 
-@pytest.mark.usefixtures(uncollected.__name__)
+@pytest.mark.usefixtures(without_gc.__name__)
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_call_keeps_its_layer(fails: bool) -> None:
-    uses, seen = Uses(most=1), list[weakref.ref[Layer]]()
+    uses, seen = KeyedBulkheads(most=1), list[weakref.ref[Layer]]()
 
     @uses.layers
     def work(key: str) -> None:
@@ -79,10 +79,10 @@ def test_a_call_keeps_its_layer(fails: bool) -> None:
     freed_afterwards(uses, seen[0])
 
 
-@pytest.mark.usefixtures(uncollected.__name__)
+@pytest.mark.usefixtures(without_gc.__name__)
 @COLOURS
 def test_a_coroutine_keeps_its_layer(colour: str) -> None:
-    uses, seen = Uses(most=1), list[weakref.ref[Layer]]()
+    uses, seen = KeyedBulkheads(most=1), list[weakref.ref[Layer]]()
 
     @uses.layers
     async def work(key: str) -> None:
@@ -101,10 +101,10 @@ def test_a_coroutine_keeps_its_layer(colour: str) -> None:
     freed_afterwards(uses, seen[0])
 
 
-@pytest.mark.usefixtures(uncollected.__name__)
+@pytest.mark.usefixtures(without_gc.__name__)
 @pytest.mark.parametrize("ending", ["exhausted", "closed", "dropped"])
 def test_a_generator_keeps_its_layer(ending: str) -> None:
-    uses = Uses(most=1)
+    uses = KeyedBulkheads(most=1)
     stream: Any = uses.items("a")
     assert next(stream) == "a"
     layer: Any = uses.layers.of("a")
@@ -121,11 +121,11 @@ def test_a_generator_keeps_its_layer(ending: str) -> None:
     freed_afterwards(uses, layer)
 
 
-@pytest.mark.usefixtures(uncollected.__name__)
+@pytest.mark.usefixtures(without_gc.__name__)
 @COLOURS
 @pytest.mark.parametrize("ending", ["exhausted", "closed", "dropped"])
 def test_an_async_generator_keeps_its_layer(colour: str, ending: str) -> None:
-    uses = Uses(most=1)
+    uses = KeyedBulkheads(most=1)
 
     async def main() -> None:
         stream: Any = uses.aitems("a")
@@ -150,7 +150,7 @@ def test_an_async_generator_keeps_its_layer(colour: str, ending: str) -> None:
 
 @AROUND_LOOP
 def test_a_call_may_take_longer_than_the_idle_time(place: str) -> None:
-    uses = Uses(idle=10)
+    uses = KeyedBulkheads(idle=10)
     full: list[str] = []
 
     @uses.layers
@@ -176,13 +176,13 @@ def test_a_call_may_take_longer_than_the_idle_time(place: str) -> None:
         work("a")
 
     at(place, blocking, lambda _: awork("a"))
-    assert (full, uses.made) == (["a"], "ab")
+    assert (full, uses.keys_made) == (["a"], "ab")
 
 
 # ------------------------------------------------------------------------------- freed
 
 
-@pytest.mark.usefixtures(uncollected.__name__)
+@pytest.mark.usefixtures(without_gc.__name__)
 @pytest.mark.parametrize("colour", ["sync", *ASYNC])
 @pytest.mark.parametrize("make", [lambda: Bulkhead(1), CircuitBreaker, lambda: Retry() | Bulkhead(1)])
 def test_decorated_functions_are_freed(colour: str, make: Callable[[], Layer]) -> None:

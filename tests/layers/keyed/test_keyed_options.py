@@ -145,7 +145,7 @@ def test_keys_are_anything_hashable(colour: str, key: Any) -> None:
 @pytest.mark.parametrize("key", [["secret"], {"secret": 1}, ([], "secret"), {"secret"}])
 def test_unhashable_keys_are_reported(colour: str, key: Any) -> None:
     bulkheads = Keyed(first, lambda: Bulkhead(1))
-    message = rf"^Keyed key=first gave a {type(key).__name__}: keys must be hashable$"
+    message = rf"^Keyed key=first returned a {type(key).__name__}: keys must be hashable$"
     with pytest.raises(TypeError, match=message):
         in_every_shape(colour, bulkheads, key)
     with pytest.raises(TypeError, match=message) as caught:

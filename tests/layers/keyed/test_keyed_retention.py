@@ -12,10 +12,10 @@ import pytest
 from redouble import SYSTEM
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.fakes import ASYNC, Boom
-from tests.support.layers.keyed_calls import Uses
-from tests.support.virtual_time import AROUND_LOOP, at, unwaiting
+from tests.support.layers.keyed_calls import KeyedBulkheads
+from tests.support.virtual_time import AROUND_LOOP, at, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 HOWS = pytest.mark.parametrize("how", ["decorated", "called", "stream", "of"])
 
@@ -37,7 +37,7 @@ HOWS = pytest.mark.parametrize("how", ["decorated", "called", "stream", "of"])
     ],
 )
 def test_the_least_recently_used_is_made_again(place: str, how: str, most: int, used: str, made: str) -> None:
-    uses = Uses(most)
+    uses = KeyedBulkheads(most)
 
     def blocking(_: VirtualClock) -> None:
         for key in used:
@@ -48,7 +48,7 @@ def test_the_least_recently_used_is_made_again(place: str, how: str, most: int, 
             await uses.ause(how, key)
 
     at(place, blocking, waiting)
-    assert uses.made == made
+    assert uses.keys_made == made
     keys = min(most, len({*used}))
     assert uses.layers.snapshot() == {"keys": keys, "forgotten": len(made) - keys}
 
@@ -57,7 +57,7 @@ def test_the_least_recently_used_is_made_again(place: str, how: str, most: int, 
 @HOWS
 def test_an_idle_layer_is_made_again(place: str, how: str) -> None:
     """At 0 a, at 10 a and b, at 19 a, at 21 b (idle for 11 s), at 31.5 a and b (for 12.5 s and 10.5 s)."""
-    uses = Uses(idle=10)
+    uses = KeyedBulkheads(idle=10)
     steps = [(0, "a"), (10, "a"), (0, "b"), (9, "a"), (2, "b"), (10.5, "a"), (0, "b"), (0, "a")]
 
     def blocking(clock: VirtualClock) -> None:
@@ -71,7 +71,7 @@ def test_an_idle_layer_is_made_again(place: str, how: str) -> None:
             await uses.ause(how, key)
 
     at(place, blocking, waiting)
-    assert uses.made == "abbab"
+    assert uses.keys_made == "abbab"
     assert uses.layers.snapshot() == {"keys": 2, "forgotten": 3}
 
 
@@ -81,11 +81,11 @@ def test_an_idle_layer_is_made_again(place: str, how: str) -> None:
 @HOWS
 def test_a_layer_is_kept_for_the_idle_time(how: str, idle: float | timedelta | None, made: str) -> None:
     with virtual_time() as clock:
-        uses = Uses(idle=idle)
+        uses = KeyedBulkheads(idle=idle)
         for later in (0, 0, 1, 600, 601):
             clock.advance(later)
             uses.use(how, "a")
-    assert uses.made == made
+    assert uses.keys_made == made
 
 
 @AROUND_LOOP
@@ -93,7 +93,7 @@ def test_a_layer_is_kept_for_the_idle_time(how: str, idle: float | timedelta | N
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_call_is_a_use_until_its_end(place: str, how: str, fails: bool) -> None:
     """Calls take 100 s. After 9 s of idle time the layer is kept, and after 11 s it is made again."""
-    uses = Uses(idle=10)
+    uses = KeyedBulkheads(idle=10)
 
     def work() -> str:
         if fails:
@@ -137,13 +137,13 @@ def test_a_call_is_a_use_until_its_end(place: str, how: str, fails: bool) -> Non
             clock.advance(pause)
 
     at(place, blocking, waiting)
-    assert uses.made == "aa"
+    assert uses.keys_made == "aa"
 
 
 @pytest.mark.parametrize("colour", ASYNC)
 @pytest.mark.parametrize("ending", ["exhausted", "closed", "failed", "thrown back", "cancelled"])
 def test_an_async_stream_is_a_use_until_its_end(colour: str, ending: str) -> None:
-    uses = Uses(idle=10)
+    uses = KeyedBulkheads(idle=10)
 
     @uses.layers
     async def items(key: str) -> AsyncGenerator[str, None]:
@@ -175,13 +175,13 @@ def test_an_async_stream_is_a_use_until_its_end(colour: str, ending: str) -> Non
             uses.layers.of("a")
 
     at(f"{colour} around", lambda _: None, waiting)
-    assert uses.made == "aa"
+    assert uses.keys_made == "aa"
 
 
 def test_a_call_is_a_use_from_its_beginning() -> None:
     """A call starts at 9 s and is in flight at 15 s: the key has not been idle for more than 10 s."""
     with virtual_time() as clock:
-        uses = Uses(idle=10)
+        uses = KeyedBulkheads(idle=10)
         uses.fetch("a")
         clock.advance(9)
 
@@ -191,4 +191,4 @@ def test_a_call_is_a_use_from_its_beginning() -> None:
             assert uses.layers.snapshot() == {"keys": 2, "forgotten": 0}
 
         uses.fetch("a", inside)
-    assert uses.made == "ab"
+    assert uses.keys_made == "ab"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from redouble import Layer
 from redouble._layers.keyed_table import KeyedEntry
 from tests.support.fakes import Boom
-from tests.support.layers.keyed_tables import Of, keys, table, through
+from tests.support.layers.keyed_tables import LayerWithKey, keys, table, wrapped_by
 
 # -------------------------------------------------------------- kept and forgotten entries
 
@@ -25,7 +25,7 @@ def test_the_entry_of_a_key_is_found_again() -> None:
     first = rows.entry("a", 0)
     assert rows.entry("a", 5) is first
     assert rows.entry("b", 5) is not first
-    assert isinstance(first.layer, Of)
+    assert isinstance(first.layer, LayerWithKey)
     assert (first.layer.key, keys(rows), rows.forgotten) == ("a", ["a", "b"], 0)
 
 
@@ -43,7 +43,7 @@ def test_the_entry_of_a_key_is_found_again() -> None:
 @pytest.mark.parametrize("method", ["entry", "find"])
 def test_the_least_recently_used_entry_is_forgotten(most: int, used: str, left: str, method: str) -> None:
     rows = table(most)
-    cache = rows.new_cache(through)
+    cache = rows.new_cache(wrapped_by)
     for moment, key in enumerate(used):
         if method == "entry":
             rows.entry(key, moment)
@@ -59,7 +59,7 @@ def test_a_forgotten_layer_is_made_again() -> None:
     rows.entry("b", 0)
     assert first() is None
     layer = rows.entry("a", 0).layer
-    assert isinstance(layer, Of)
+    assert isinstance(layer, LayerWithKey)
     assert rows.forgotten == 2
 
 
@@ -120,9 +120,9 @@ def test_another_thread_made_the_layer_first() -> None:
 
     def make(key: Hashable) -> Layer:
         if not theirs:
-            theirs.append(KeyedEntry(Of(None), 0))
+            theirs.append(KeyedEntry(LayerWithKey(None), 0))
             theirs[0] = rows.entry(key, 0)
-        return Of(key)
+        return LayerWithKey(key)
 
     rows = table(make=make)
     assert rows.entry("a", 0) is theirs[0]
@@ -134,12 +134,12 @@ def test_a_failed_factory_leaves_no_entry(held: bool) -> None:
     def make(key: Hashable) -> Layer:
         if key == "bad":
             raise Boom
-        return Of(key)
+        return LayerWithKey(key)
 
     rows = table(1, make=make)
     entry = rows.entry("a", 0) if held else None
     with pytest.raises(Boom):
-        rows.find("bad", 0, rows.new_cache(through))
+        rows.find("bad", 0, rows.new_cache(wrapped_by))
     assert (keys(rows), rows.forgotten) == (["a"] if entry else [], 0)
 
 
@@ -209,7 +209,7 @@ def test_there_are_never_more_than_most_entries_and_always_the_latest(
     most: int, idle: float, uses: list[tuple[int, float, bool]]
 ) -> None:
     rows, now = table(most, idle), 0.0
-    cache = rows.new_cache(through)
+    cache = rows.new_cache(wrapped_by)
     for key, passed, found in uses:
         now += passed
         new = key not in rows.entries

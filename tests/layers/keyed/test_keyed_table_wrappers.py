@@ -12,14 +12,14 @@ from redouble import Layer
 from redouble._layers.keyed_table import KeyedEntry, KeyedStreamOwner, WrapperCache
 from redouble.testing import virtual_time
 from tests.support.fakes import Boom
-from tests.support.garbage_collection import uncollected
-from tests.support.layers.keyed_tables import keys, table, through
+from tests.support.garbage_collection import without_gc
+from tests.support.layers.keyed_tables import keys, table, wrapped_by
 
 
-@pytest.mark.usefixtures(uncollected.__name__)
+@pytest.mark.usefixtures(without_gc.__name__)
 def test_a_forgotten_entry_is_freed_at_once() -> None:
     rows = table(1)
-    caches = [rows.new_cache(through) for _ in range(3)]
+    caches = [rows.new_cache(wrapped_by) for _ in range(3)]
     for cache in caches:
         rows.find("a", 0, cache)
     watched: list[weakref.ref[Any]] = [weakref.ref(rows.entry("a", 0)), weakref.ref(rows.entry("a", 0).layer)]
@@ -29,12 +29,12 @@ def test_a_forgotten_entry_is_freed_at_once() -> None:
     assert [len(cache) for cache in caches] == [0, 0, 0]
 
 
-@pytest.mark.usefixtures(uncollected.__name__)
+@pytest.mark.usefixtures(without_gc.__name__)
 def test_the_caches_of_freed_functions_are_freed() -> None:
     rows = table()
 
     def another() -> list[weakref.ref[Any]]:
-        cache = rows.new_cache(through)
+        cache = rows.new_cache(wrapped_by)
         _, wrapper = rows.find("a", 0, cache)
         return [weakref.ref(cache), weakref.ref(wrapper)]
 
@@ -48,7 +48,7 @@ def test_a_wrapper_is_made_once_for_each_function_and_key() -> None:
     def wrapping(name: str) -> Callable[[Layer], Callable[..., Any]]:
         def wrap(layer: Layer) -> Callable[..., Any]:
             made.append((name, layer))
-            return through(layer)
+            return wrapped_by(layer)
 
         return wrap
 
@@ -65,7 +65,7 @@ def test_a_wrapper_is_made_once_for_each_function_and_key() -> None:
 def test_wrapper_caches_are_hashed_by_identity() -> None:
     """Two empty caches are equal, and still two."""
     rows = table()
-    first, second = rows.new_cache(through), rows.new_cache(through)
+    first, second = rows.new_cache(wrapped_by), rows.new_cache(wrapped_by)
     assert first == second
     assert len({first, second}) == 2
 
@@ -75,7 +75,7 @@ def test_a_wrapper_whose_entry_is_forgotten_meanwhile_is_not_kept() -> None:
 
     def wrap(layer: Layer) -> Callable[..., Any]:
         rows.entry("b", 0)
-        return through(layer)
+        return wrapped_by(layer)
 
     rows = table(1)
     cache = rows.new_cache(wrap)
@@ -100,8 +100,8 @@ def test_a_freed_function_may_decorate_another() -> None:
     """A freed function may hold the last reference to an object whose finalizer decorates a function."""
 
     def wrap(layer: Layer) -> Callable[..., Any]:
-        wrapper = through(layer)
-        weakref.finalize(wrapper, lambda: others.append(rows.new_cache(through)))
+        wrapper = wrapped_by(layer)
+        weakref.finalize(wrapper, lambda: others.append(rows.new_cache(wrapped_by)))
         return wrapper
 
     rows, others = table(1), list[WrapperCache]()
@@ -117,7 +117,7 @@ async def items() -> AsyncGenerator[int]:
     yield 1
 
 
-@pytest.mark.usefixtures(uncollected.__name__)
+@pytest.mark.usefixtures(without_gc.__name__)
 def test_an_ended_stream_releases_its_entry_once() -> None:
     entry = KeyedEntry(Layer(), 0.0)
     watched = weakref.ref(entry)

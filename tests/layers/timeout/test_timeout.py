@@ -18,9 +18,9 @@ from redouble._runtime.backend import backend
 from redouble.testing import Script, VirtualClock, fail, ok, virtual_time
 from tests.support.drivers.stuck_operations import SOON
 from tests.support.fakes import ASYNC, Boom, in_colour
-from tests.support.virtual_time import HOUR, LOOP_PLACES, in_virtual_time, unwaiting
+from tests.support.virtual_time import HOUR, LOOP_PLACES, in_virtual_time, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 
 # ----------------------------------------------------------------------------- a value

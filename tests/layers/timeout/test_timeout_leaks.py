@@ -13,12 +13,12 @@ from redouble._runtime.backend import backend
 from tests.support.drivers.stuck_operations import SOON
 from tests.support.drivers.worker_attempts import until_cancelled
 from tests.support.fakes import ASYNC, in_colour
-from tests.support.garbage_collection import Thing, uncollected
+from tests.support.garbage_collection import Thing, without_gc
 from tests.support.workers.threads import idle, settled
 
 COLOURS = pytest.mark.parametrize("colour", ASYNC)
 
-pytestmark = pytest.mark.usefixtures(idle.__name__, uncollected.__name__)
+pytestmark = pytest.mark.usefixtures(idle.__name__, without_gc.__name__)
 
 
 async def for_ever(thing: Thing) -> None:

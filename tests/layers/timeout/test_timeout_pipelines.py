@@ -13,9 +13,9 @@ from redouble import SYSTEM, Gate, Pipeline, Reason, Report, Retry, Timeout, Wor
 from redouble.testing import Script, VirtualClock, fail, ok, virtual_time
 from tests.support.drivers.stuck_operations import SOON, stuck
 from tests.support.fakes import always
-from tests.support.virtual_time import HOUR, LOOP_PLACES, in_virtual_time, unwaiting
+from tests.support.virtual_time import HOUR, LOOP_PLACES, in_virtual_time, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 THREAD = Worker(grace=0)
 OVERLAPPING = replace(THREAD, overlap=True)

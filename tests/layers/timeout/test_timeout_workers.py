@@ -15,9 +15,9 @@ from redouble import SYSTEM, Timeout, Worker, cancelled, deadline, errors, polic
 from redouble.testing import Script, VirtualClock, ok, virtual_time
 from tests.support.drivers.stuck_operations import IN_A_WHILE, SOON, stuck
 from tests.support.fakes import Boom, Panic, in_colour
-from tests.support.virtual_time import HOUR, LOOP_PLACES, in_virtual_time, unwaiting
+from tests.support.virtual_time import HOUR, LOOP_PLACES, in_virtual_time, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 THREAD = Worker(grace=0)
 
@@ -49,7 +49,7 @@ def test_blocking_code_that_stops_when_cancelled_raises_attempt_timeout() -> Non
 
 
 def test_blocking_code_that_does_not_stop_raises_worker_still_running() -> None:
-    message = r"Stuck took longer than 0.01 s, and its worker is still running$"
+    message = r"StuckOperation took longer than 0.01 s, and its worker is still running$"
     with stuck() as operation, pytest.raises(errors.WorkerStillRunning, match=message) as caught:
         Timeout(SOON, worker=THREAD).call(operation)
     assert isinstance(caught.value.__cause__, errors.AttemptTimeout)

@@ -19,7 +19,6 @@ from tests.support.fakes import in_colour
 from tests.support.llm.scripted_model import model_of
 
 HEADER = "Idempotency-Key"
-SDKS = pytest.mark.parametrize("sdk", ["openai", "anthropic"])
 
 
 class Messages:
@@ -38,9 +37,9 @@ class Messages:
     async def acreate(self, *, timeout: Any = None, extra_headers: Any = None, **more: Any) -> str:  # noqa: ASYNC109
         return self.create(timeout=timeout, extra_headers=extra_headers, **more)
 
-    def decorated(self, **said: Any) -> Any:
+    def decorated(self, **options: Any) -> Any:
         """Return a coroutine without being a coroutine function, like the async methods of the SDKs."""
-        return self.acreate(**said)
+        return self.acreate(**options)
 
     decorated.__wrapped__ = acreate  # type: ignore[attr-defined]  # pyright: ignore[reportFunctionMemberAccess]
 
@@ -58,11 +57,11 @@ def messages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     return Messages()
 
 
-def called(colour: str, model: Model, it: Messages, **said: Any) -> Any:
+def called(colour: str, model: Model, it: Messages, **options: Any) -> Any:
     async def waiting() -> Any:
-        return await model.call(it.decorated, **said)
+        return await model.call(it.decorated, **options)
 
-    return in_colour(colour, lambda: model.call(it.create, **said), waiting)
+    return in_colour(colour, lambda: model.call(it.create, **options), waiting)
 
 
 def test_a_client_receives_the_timeout_and_the_key(colour: str, messages: Messages) -> None:
@@ -78,9 +77,9 @@ def test_a_client_receives_the_timeout_and_the_key(colour: str, messages: Messag
 
 def test_options_of_the_caller_win(colour: str, messages: Messages) -> None:
     model = model_of(idempotency="auto")
-    said = {"timeout": 9, "extra_headers": {HEADER.lower(): "order-7", "x-team": "chat"}}
-    called(colour, model, messages, **said)
-    assert messages.received == [said]
+    options = {"timeout": 9, "extra_headers": {HEADER.lower(): "order-7", "x-team": "chat"}}
+    called(colour, model, messages, **options)
+    assert messages.received == [options]
     called(colour, model, messages, extra_headers={"x-team": "chat"})
     assert messages.received[1]["extra_headers"].keys() == {HEADER, "x-team"}
     called(colour, model_of(), messages, extra_headers=None)
@@ -150,8 +149,8 @@ def test_a_client_without_retries_is_accepted(messages: Messages, retries: Any) 
 def test_an_unknown_function_receives_nothing() -> None:
     received: list[dict[str, Any]] = []
 
-    def ask(**said: Any) -> None:
-        received.append(said)
+    def ask(**options: Any) -> None:
+        received.append(options)
 
     model_of(idempotency="auto").call(ask, model="m")
     assert received == [{"model": "m"}]

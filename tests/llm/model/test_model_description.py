@@ -22,8 +22,8 @@ from tests.support.llm.scripted_model import (
     ask,
     every_shape,
     model_of,
-    said,
     status,
+    text_chunk,
     text_of,
 )
 from tests.support.llm.spends import spent
@@ -212,7 +212,7 @@ def test_rejections_are_counted(colour: str, shape: str) -> None:
 
 
 def test_a_stream_that_is_closed_early_is_a_success() -> None:
-    stream = model_of().stream(Service([said("a"), said("b")]).chunks)
+    stream = model_of().stream(Service([text_chunk("a"), text_chunk("b")]).chunks)
     with memory.instrument() as metrics, stream:
         next(stream)
     assert metrics.counter("calls", ok="true", **labelled()) == 1

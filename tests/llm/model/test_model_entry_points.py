@@ -74,7 +74,7 @@ def test_a_call_with_stream_true_raises(create: Any, called: str) -> None:
             functools.partial(functools.partial(ask, stream=True), prompt="x")
         ),
     }
-    with pytest.raises(TypeError, match=r"^stream=True gives a stream: write model\.stream\(.*create, "):
+    with pytest.raises(TypeError, match=r"^stream=True returns a stream: write model\.stream\(.*create, "):
         calls[called]()
     assert model_of().call(functools.partial(ask, stream=True), stream=False, prompt="this") == "said this"
 
@@ -141,7 +141,7 @@ def test_a_call_that_returns_a_stream_closes_it_and_raises(
     async def waiting() -> None:
         await model_of(retry_if=always(True)).call(aask)
 
-    said = r"ask gave a stream \(\w+\), and a call guards none: write model\.stream\(.*ask, "
+    said = r"ask returned a stream \(\w+\), which call\(\) does not guard: write model\.stream\(.*ask, "
     with pytest.raises(TypeError, match=said):
         in_colour(colour, lambda: model_of(retry_if=always(True)).call(ask), waiting)
     assert len(found) == 1

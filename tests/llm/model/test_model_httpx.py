@@ -31,16 +31,16 @@ class Service:
     async def aanswer(self, request: httpx2.Request) -> httpx2.Response:
         return self(request)
 
-    def post(self, colour: str, model: Model, **said: Any) -> Any:
+    def post(self, colour: str, model: Model, **found: Any) -> Any:
         """Send a POST request through a model."""
 
         def blocking() -> Any:
             with httpx2.Client(transport=httpx2.MockTransport(self)) as client:
-                return model.call(client.post, "http://model.test/", **said)
+                return model.call(client.post, "http://model.test/", **found)
 
         async def waiting() -> Any:
             async with httpx2.AsyncClient(transport=httpx2.MockTransport(self.aanswer)) as client:
-                return await model.call(client.post, "http://model.test/", **said)
+                return await model.call(client.post, "http://model.test/", **found)
 
         return in_colour(colour, blocking, waiting)
 
@@ -53,9 +53,9 @@ def test_an_error_status_is_a_failure(colour: str) -> None:
     with pytest.raises(httpx2.HTTPStatusError) as caught:
         Service(404).post(colour, model_of())
     assert caught.value.response.json() == {"code": 404}
-    said = report(caught.value)
-    assert said is not None
-    assert (said.reason, said.attempts) == ("stopped", 1)
+    found = report(caught.value)
+    assert found is not None
+    assert (found.reason, found.attempts) == ("stopped", 1)
 
 
 def test_a_call_of_send_with_stream_true_raises() -> None:
@@ -64,7 +64,7 @@ def test_a_call_of_send_with_stream_true_raises() -> None:
     with httpx2.Client(transport=httpx2.MockTransport(service)) as client:
         request = client.build_request("POST", "http://model.test/")
         with pytest.raises(
-            TypeError, match=r"^stream=True gives a stream: write model\.stream\(Client\.send, "
+            TypeError, match=r"^stream=True returns a stream: write model\.stream\(Client\.send, "
         ):
             model_of().call(client.send, request, stream=True)
     assert service.requests == []

@@ -20,7 +20,7 @@ from tests.support.llm.scripted_model import (
     ask,
     every_shape,
     model_of,
-    played,
+    run_in_virtual_time,
     text_of,
 )
 
@@ -38,15 +38,15 @@ def test_explain_describes_a_model() -> None:
 def test_check_reports_conflicts_with_other_layers() -> None:
     model = model_of(policy=POLICY, spend=Spend(tokens=9), reserve=1)
     assert Pipeline(model).check() == []
-    assert any("their attempts multiply" in said for said in (POLICY | model).check())
-    assert any("the same Spend is there twice" in said for said in (model | model).check())
-    assert any("always reached first" in said for said in (model | Timeout(90)).check())
+    assert any("their attempts multiply" in found for found in (POLICY | model).check())
+    assert any("the same Spend is in the pipeline twice" in found for found in (model | model).check())
+    assert any("always reached first" in found for found in (model | Timeout(90)).check())
     assert (model | Fallback(value="later", on=KeyError)).check() == []
     hidden = model_of(policy=replace(POLICY, on=KeyError)) | Fallback(value="later", on=KeyError)
     assert hidden.check() == []  # the errors that a model handles are not known in advance: its rule decides
     budget = presets.llm(timeout=None)
     twice = Retry(budget=budget.budget) | model_of(policy=budget)
-    assert any("is there twice" in said for said in twice.check())
+    assert any("is in the pipeline twice" in found for found in twice.check())
 
 
 @every_shape
@@ -84,18 +84,18 @@ def test_a_call_that_an_inner_policy_gave_up_is_not_retried(colour: str, shape: 
     def blocking() -> None:
         with pytest.raises(LOST) as caught:
             model_of().call(inner(service.ask))
-        said = report(caught.value)
-        assert said is not None
-        assert (said.reason, said.labels, service.calls) == ("nested", LABELS, 2)
+        found = report(caught.value)
+        assert found is not None
+        assert (found.reason, found.labels, service.calls) == ("nested", LABELS, 2)
 
     async def waiting() -> None:
         with pytest.raises(LOST) as caught:
             await model_of().call(inner(service.aask))
-        said = report(caught.value)
-        assert said is not None
-        assert (said.reason, said.labels, service.calls) == ("nested", LABELS, 2)
+        found = report(caught.value)
+        assert found is not None
+        assert (found.reason, found.labels, service.calls) == ("nested", LABELS, 2)
 
-    played(colour, blocking, waiting)
+    run_in_virtual_time(colour, blocking, waiting)
 
 
 def test_a_policy_around_a_model_logs_that_attempts_multiply(
@@ -155,7 +155,7 @@ def test_copies_with_other_limits_share_the_budget(colour: str, shape: str) -> N
 
 def test_within_accepts_what_timeouts_accepts(colour: str) -> None:
     model = model_of(timeouts=100)
-    assert [model.within(said).timeouts for said in (3, None, Timeouts(1, 2, 3))] == [
+    assert [model.within(found).timeouts for found in (3, None, Timeouts(1, 2, 3))] == [
         Timeouts(3, 3, 3),
         Timeouts.none(),
         Timeouts(1, 2, 3),

@@ -138,7 +138,7 @@ def test_stream_refuses_what_it_cannot_stream() -> None:
     for wrong in ([1], chunks()):
         with pytest.raises(TypeError, match=r"^cannot stream .*: it is not callable"):
             model_of().stream(wrong)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
-    with pytest.raises(TypeError, match=r"until= judges a result, and .*chunks gives none"):
+    with pytest.raises(TypeError, match=r"until= judges a result, and .*chunks has none"):
         model_of(policy=Retry(until=bool)).stream(chunks)
 
 

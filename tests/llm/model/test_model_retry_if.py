@@ -18,8 +18,8 @@ from tests.support.llm.scripted_model import (
     every_shape,
     every_stream,
     model_of,
-    said,
     status,
+    text_chunk,
     text_of,
 )
 
@@ -119,7 +119,7 @@ def test_a_rule_that_raises_ends_the_call(colour: str, shape: str) -> None:
 @every_stream
 def test_after_the_first_chunk_retry_if_changes_nothing(colour: str, shape: str) -> None:
     """The rule may be called; the stream ends whatever it returns."""
-    service = Service([said("a"), ConnectionResetError()], text_of(shape, "ab"))
+    service = Service([text_chunk("a"), ConnectionResetError()], text_of(shape, "ab"))
     seen = ask(colour, shape, model_of(retry_if=rule_returning(True)), service)
     assert isinstance(seen.error, ConnectionResetError)
     assert (seen.report.reason, service.calls, service.closed) == ("committed", 1, 1)

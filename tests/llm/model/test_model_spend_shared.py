@@ -12,8 +12,8 @@ from tests.support.llm.scripted_model import (
     ask,
     every_shape,
     model_of,
-    played,
-    said,
+    run_in_virtual_time,
+    text_chunk,
     text_of,
 )
 from tests.support.llm.spends import tokens
@@ -41,7 +41,7 @@ def test_a_rejected_call_is_retried_after_retry_after(colour: str) -> None:
         assert [await waits.call(service.aask), await waits.call(service.aask)] == ["hi", "hi"]
 
     if colour != "uvloop":  # uvloop has its own clock
-        _, delays = played(colour, blocking, waiting)
+        _, delays = run_in_virtual_time(colour, blocking, waiting)
         assert (service.calls, [60 < delay < 70 for delay in delays]) == (2, [True])
 
 
@@ -58,7 +58,7 @@ def test_a_nested_call_has_its_own_key_and_reservation(colour: str, shape: str) 
         assert current().key == before
         keys.append(before)
 
-    service = Service([said("a", finish="stop")] if shape in STREAMS else "hi")
+    service = Service([text_chunk("a", finish="stop")] if shape in STREAMS else "hi")
     service.inside = ask_inside
     assert ask(colour, shape, model_of(spend=spend, reserve=30, idempotency="auto"), service).error is None
     assert keys[0] != keys[1]

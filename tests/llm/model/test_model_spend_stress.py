@@ -14,7 +14,7 @@ import pytest
 
 from redouble import SYSTEM
 from redouble.llm import Spend, SpendExceeded, SpendRefused, Usage
-from tests.support.llm.scripted_model import model_of, said
+from tests.support.llm.scripted_model import model_of, text_chunk
 
 pytestmark = pytest.mark.stress
 
@@ -57,10 +57,10 @@ class ManyCalls:
         """Answer as a stream; some streams break off."""
         self.check_limit()
         for number in range(1, written + 1):
-            yield said("a", usage=Usage(10, number))
+            yield text_chunk("a", usage=Usage(10, number))
         if written % 7 == 0:
             raise ConnectionResetError
-        yield said("", finish="stop", usage=Usage(10, written))
+        yield text_chunk("", finish="stop", usage=Usage(10, written))
 
     async def aanswer(self, written: int) -> dict[str, Any]:
         await SYSTEM.asleep(0)

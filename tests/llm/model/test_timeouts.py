@@ -15,7 +15,14 @@ from redouble._runtime.backend import backend
 from redouble.errors import AttemptTimeout, DeadlineExceeded
 from redouble.llm import Model, Timeouts, current
 from tests.support.fakes import ASYNC
-from tests.support.llm.scripted_model import BLOCKING, Service, ask, every_shape, model_of, played
+from tests.support.llm.scripted_model import (
+    BLOCKING,
+    Service,
+    ask,
+    every_shape,
+    model_of,
+    run_in_virtual_time,
+)
 
 WANTED = "more than 0 seconds, or None for no limit"
 
@@ -51,7 +58,7 @@ def test_the_first_chunk_may_take_longer_than_the_others() -> None:
 
 @pytest.mark.parametrize("option", ["connect", "read", "total", "first"])
 @pytest.mark.parametrize(
-    ("value", "kind", "said"),
+    ("value", "kind", "message"),
     [
         (0, ValueError, f"write {WANTED}"),
         (timedelta(0), ValueError, f"write {WANTED}"),
@@ -63,14 +70,14 @@ def test_the_first_chunk_may_take_longer_than_the_others() -> None:
     ],
 )
 def test_a_wrong_value_raises_with_its_name(
-    option: str, value: Any, kind: type[Exception], said: str
+    option: str, value: Any, kind: type[Exception], message: str
 ) -> None:
-    with pytest.raises(kind, match=rf"^Timeouts {option}=.*: {said}"):
+    with pytest.raises(kind, match=rf"^Timeouts {option}=.*: {message}"):
         Timeouts(**{option: value})
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("given", "expected"),
     [
         (60, Timeouts(5, 60, 60)),
         (10, Timeouts(5, 10, 10)),
@@ -79,13 +86,13 @@ def test_a_wrong_value_raises_with_its_name(
         (Timeouts(1, 2, 3), Timeouts(1, 2, 3)),
     ],
 )
-def test_a_number_is_the_total_and_bounds_the_other_limits(said: Any, expected: Timeouts) -> None:
-    assert model_of(timeouts=said).timeouts == expected
-    assert model_of().within(said).timeouts == expected
+def test_a_number_is_the_total_and_bounds_the_other_limits(given: Any, expected: Timeouts) -> None:
+    assert model_of(timeouts=given).timeouts == expected
+    assert model_of().within(given).timeouts == expected
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "message"),
+    ("given", "kind", "message"),
     [
         (0, ValueError, f"Model timeouts=0: write {WANTED}"),
         (timedelta(0), ValueError, "Model timeouts=datetime.timedelta(0): write "),
@@ -100,11 +107,11 @@ def test_a_number_is_the_total_and_bounds_the_other_limits(said: Any, expected: 
         ((5, 30, 60), TypeError, "Model timeouts=(5, 30, 60): write seconds for the whole call"),
     ],
 )
-def test_a_wrong_timeouts_option_raises(said: Any, kind: type[Exception], message: str) -> None:
+def test_a_wrong_timeouts_option_raises(given: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match="^" + re.escape(message)):
-        Model("openai", "gpt-5", timeouts=said)
+        Model("openai", "gpt-5", timeouts=given)
     with pytest.raises(kind, match="^" + re.escape(message)):
-        model_of().within(said)
+        model_of().within(given)
 
 
 # ------------------------------------------------------------------------- limits for a client
@@ -168,7 +175,7 @@ def test_the_total_limits_attempts_and_delays_together(colour: str, timeouts: An
             await model.call(slow)
         return SYSTEM.anow() - began, caught.value
 
-    (took, error), _ = played(colour, lambda: None, waiting)
+    (took, error), _ = run_in_virtual_time(colour, lambda: None, waiting)
     assert took == pytest.approx(7)
     assert (error.report.attempts, error.report.limit) == (3, "total")
     assert isinstance(error.last, ConnectionError)
@@ -189,6 +196,6 @@ def test_each_attempt_of_a_stream_has_a_limit_for_its_first_chunk(
             await anext(aiter(model.stream(silent)))
         return SYSTEM.anow() - began, caught.value
 
-    (took, error), _ = played(colour, lambda: None, waiting)
+    (took, error), _ = run_in_virtual_time(colour, lambda: None, waiting)
     assert took == pytest.approx(2 * each + 1)
     assert (error.limit, error.seconds) == ("attempt", each)

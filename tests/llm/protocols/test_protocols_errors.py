@@ -56,7 +56,9 @@ def test_an_error_event_is_returned_in_every_form(
     form: str, before: list[Any], event: dict[str, Any], kind: str, message: str
 ) -> None:
     protocol, errors = read(FORMS[form]([*before, event], done=False))
-    assert [(error.type, str(error)) for error in errors] == [(kind, f"the stream said: {message}")]
+    assert [(error.type, str(error)) for error in errors] == [
+        (kind, f"the stream reported an error: {message}")
+    ]
     assert errors[0].said == (objectified(event) if form == "objects" else event)
     assert not protocol.ended
 
@@ -101,7 +103,7 @@ def test_the_type_of_an_error_event(error: dict[str, Any], kind: str | None) -> 
     """A type that `transient` knows is preferred; otherwise it is the most specific one."""
     _, errors = read([f"data: {json.dumps({'error': {**error, 'message': 'Oh'}})}\n\n"])
     assert [error.type for error in errors] == [kind]
-    assert str(errors[0]) == "the stream said: " + ("Oh" if kind is None else f"{kind}: Oh")
+    assert str(errors[0]) == "the stream reported an error: " + ("Oh" if kind is None else f"{kind}: Oh")
 
 
 def test_a_status_in_an_error_event_is_classified_like_its_type() -> None:
@@ -115,7 +117,7 @@ def test_a_status_in_an_error_event_is_classified_like_its_type() -> None:
     [
         ("event: error\ndata: Overloaded\n\n", None, "Overloaded"),
         ("event: error\ndata: [1]\n\n", None, "[1]"),
-        ("event: error\ndata\n\n", None, "something went wrong"),
+        ("event: error\ndata\n\n", None, "no details"),
         (
             'event: error\ndata: {"message": "Oh", "code": "server_error"}\n\n',
             "server_error",
@@ -124,7 +126,7 @@ def test_a_status_in_an_error_event_is_classified_like_its_type() -> None:
         ('event: error\ndata: {"type": "server_error"}\n\n', "server_error", "server_error"),
         ('data: {"error": "Oh", "error_type": "overloaded"}\n\n', "overloaded", "overloaded: Oh"),
         ('data: {"error": true, "message": "Oh"}\n\n', None, "Oh"),
-        ('data: {"error": ["Oh"]}\n\n', None, "something went wrong"),
+        ('data: {"error": ["Oh"]}\n\n', None, "no details"),
         ('data: {"error": {"code": 503}}\n\n', "api_error", "api_error"),
         ('data: {"type": "response.failed", "response": {"error": null}}\n\n', None, "response.failed"),
         ('data: {"type": "response.failed"}\n\n', None, "response.failed"),
@@ -136,12 +138,16 @@ def test_error_events_over_the_wire_are_recognised(
     name: str, event: str, kind: str | None, message: str
 ) -> None:
     _, errors = read([event.encode()], name)
-    assert [(error.type, str(error)) for error in errors] == [(kind, f"the stream said: {message}")]
+    assert [(error.type, str(error)) for error in errors] == [
+        (kind, f"the stream reported an error: {message}")
+    ]
 
 
 def test_an_event_too_long_to_keep_is_recognised_by_its_name() -> None:
     _, errors = read([b"event: error\ndata: " + b"x" * (1 << 21) + b"\n\n"])
-    assert [(error.type, str(error)) for error in errors] == [(None, "the stream said: something went wrong")]
+    assert [(error.type, str(error)) for error in errors] == [
+        (None, "the stream reported an error: no details")
+    ]
     protocol, _ = read([b"event: message_stop\ndata: " + b"x" * (1 << 21) + b"\n\n"])
     assert (protocol.known, protocol.ended) == (True, True)
 
@@ -178,7 +184,7 @@ def test_an_ambiguous_chunk_is_no_error(chunk: object) -> None:
 
 @pytest.mark.parametrize("name", ["openai", "anthropic"])
 def test_with_a_named_protocol_an_ambiguous_chunk_is_an_error(name: str) -> None:
-    assert [str(error) for error in read([{"error": "Oh"}], name)[1]] == ["the stream said: Oh"]
+    assert [str(error) for error in read([{"error": "Oh"}], name)[1]] == ["the stream reported an error: Oh"]
     assert read([SimpleNamespace(error=SimpleNamespace(message="Oh"))], name)[1]
     assert read([SimpleNamespace(type="error")], name)[1]
     assert read([Anything()], name)[1] == []

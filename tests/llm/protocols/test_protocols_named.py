@@ -62,7 +62,7 @@ async def agenerator() -> AsyncIterator[Protocol]:
 
 
 CHOICES = (
-    r"write 'auto', 'openai', 'anthropic' or 'sse', a class derived from Protocol, or None to look at nothing"
+    r"write 'auto', 'openai', 'anthropic' or 'sse', a class derived from Protocol, or None to inspect nothing"
 )
 
 

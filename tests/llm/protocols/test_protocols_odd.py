@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 from redouble.llm._protocols.detection import DetectedProtocol
 from redouble.llm._protocols.fields import usage_of
 from redouble.llm._spend.usage import Usage
-from tests.support.llm.provider_events import MESSAGE, RESPONSE, Anything, chat, heard, objectified, read, sse
+from tests.support.llm.provider_events import (
+    MESSAGE,
+    RESPONSE,
+    Anything,
+    chat,
+    objectified,
+    read,
+    read_without_errors,
+    sse,
+)
 
 NAMES = ("auto", "openai", "anthropic", "sse")
 
@@ -119,7 +128,7 @@ def test_any_chunks_are_read_without_change(chunks: list[Any], name: str) -> Non
     for chunk in chunks:
         before = repr(chunk)
         error = protocol.read(chunk)
-        assert error is None or str(error).startswith("the stream said: ")
+        assert error is None or str(error).startswith("the stream reported an error: ")
         assert repr(chunk) == before
         usage = protocol.usage or Usage()
         assert usage.input >= taken.input >= 0
@@ -136,8 +145,8 @@ def test_the_borders_of_the_pieces_make_no_difference(
 ) -> None:
     body = sse(events, done=data.draw(st.booleans())).encode()
     size = data.draw(st.integers(1, 50))
-    whole = heard([body])
-    cut = heard(body[i : i + size] for i in range(0, len(body), size))
+    whole = read_without_errors([body])
+    cut = read_without_errors(body[i : i + size] for i in range(0, len(body), size))
     assert vars(cut).keys() >= {"known", "ended", "usage", "pieces"} or not body
     assert (whole.known, whole.ended, whole.usage) == (cut.known, cut.ended, cut.usage)
     assert (whole.pieces, whole.cut_short()) == (cut.pieces, cut.cut_short())
@@ -150,5 +159,8 @@ def test_usage_of_an_odd_result_is_none(number: int) -> None:
 
 def test_json_with_line_separators_and_on_several_lines() -> None:
     event = chat("\u20ac\u2028")[1]
-    assert heard([f"data: {json.dumps(event, ensure_ascii=False)}\n\n".encode()]).pieces == 1
-    assert heard([f"data: {json.dumps(event, indent=1)}\n\n".replace("\n ", "\ndata: ")]).known is False
+    assert read_without_errors([f"data: {json.dumps(event, ensure_ascii=False)}\n\n".encode()]).pieces == 1
+    assert (
+        read_without_errors([f"data: {json.dumps(event, indent=1)}\n\n".replace("\n ", "\ndata: ")]).known
+        is False
+    )

@@ -10,7 +10,7 @@ import pytest
 
 from redouble.llm._protocols.fields import usage_of
 from redouble.llm._spend.usage import Usage
-from tests.support.llm.provider_events import chat, heard, objectified
+from tests.support.llm.provider_events import chat, objectified, read_without_errors
 
 
 @pytest.mark.parametrize(
@@ -50,4 +50,4 @@ def test_a_usage_in_a_chunk_is_a_running_total() -> None:
         {"completion_tokens": 4},
         {"prompt_tokens": 0},
     ]
-    assert heard([{**chat("a")[1], "usage": report} for report in reports]).usage == Usage(9, 4)
+    assert read_without_errors([{**chat("a")[1], "usage": report} for report in reports]).usage == Usage(9, 4)

@@ -120,7 +120,7 @@ def test_a_spend_is_never_copied_nor_pickled() -> None:
     reservation = spend.reserve(tokens=1)
     for thing in (spend, reservation):
         assert copy.copy(thing) is copy.deepcopy(thing) is thing
-        with pytest.raises(TypeError, match="cannot be sent to another: make one there"):
+        with pytest.raises(TypeError, match="cannot be sent to another: create one there"):
             pickle.dumps(thing)
     assert isinstance(reservation, Reservation)
 

@@ -59,7 +59,7 @@ def test_a_wrong_option_raises_with_its_name(
         Spend(**options)
 
 
-AMOUNT = "0 or more: release() hands back what was reserved"
+AMOUNT = "0 or more: release() returns what was reserved"
 
 
 @pytest.mark.parametrize("method", ["reserve", "more", "commit"])

@@ -133,5 +133,5 @@ def test_an_overdrawn_limit_is_logged_once(caplog: pytest.LogCaptureFixture) -> 
     first, second = spend.reserve(tokens=60), spend.reserve(tokens=30)
     first.commit(tokens=90)
     second.commit(tokens=50)
-    assert caplog.messages == ["Spend(tokens=100): 20 more were taken than it allows"]
+    assert caplog.messages == ["Spend(tokens=100): 20 more were used than it allows"]
     assert tokens(spend) == (100, 0, 0, 40)

@@ -21,7 +21,7 @@ from redouble._internal.locks import _after_fork
 from redouble.llm import Reservation, Spend, SpendRefused
 from redouble.testing import virtual_time
 from tests.support.llm.spends import refusal, spent, tokens
-from tests.support.thread_switching import everywhere, switching
+from tests.support.thread_switching import run_in_threads, switching
 
 pytestmark = [pytest.mark.stress, pytest.mark.usefixtures(switching.__name__)]
 
@@ -104,7 +104,7 @@ def test_the_sums_are_exact_with_threads(honest: bool, per: float | None) -> Non
             if begun is not None:
                 calls.end(chance, *begun)
 
-    everywhere(work, threads=20)
+    run_in_threads(work, threads=20)
     calls.check()
 
 
@@ -162,7 +162,7 @@ def test_the_limit_is_reached_exactly() -> None:
                 spent(spend, 1)
                 got.append(None)
 
-    everywhere(work, threads=40)
+    run_in_threads(work, threads=40)
     assert tokens(spend) == (1000, 0, 0, 0)
     assert len(got) == 1000
 

@@ -165,7 +165,7 @@ def test_each_warning_is_logged_once_per_window(
         spend.reserve(tokens=1).commit(tokens=5)
         assert [message.split(": ")[1] for message in caplog.messages] == [
             "8 of 10 are spent or reserved",
-            "3 more were taken than it allows",
+            "3 more were used than it allows",
         ]
         caplog.clear()
         clock.advance(200)

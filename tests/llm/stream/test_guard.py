@@ -13,8 +13,8 @@ import pytest
 from redouble import Retry, Verdict, errors, report
 from redouble.llm import Context, CutShort, ErrorEvent
 from tests.support.fakes import Panic, always
-from tests.support.llm.chunk_sources import Feed, Said
-from tests.support.llm.guarded_streams import PLACES, Read, play
+from tests.support.llm.chunk_sources import ChunkObject, Feed
+from tests.support.llm.guarded_streams import PLACES, StreamOutcome, play
 
 LOST = ConnectionResetError
 B1, B2 = "before_attempt:1 open:1", "before_attempt:2 open:2"
@@ -45,80 +45,92 @@ ALLOWING: list[dict[str, Any]] = [
 WRONG: list[tuple[list[Any], type[Exception]]] = [
     (["a", LOST], ConnectionResetError),
     (["a"], CutShort),
-    (["a", Said("!no")], ErrorEvent),
+    (["a", ChunkObject("!no")], ErrorEvent),
 ]
-LATE: list[tuple[list[list[Any]], dict[str, Any], Read]] = [
-    ([[*steps], ["a", "end"]], options, Read(["a"], raised, "committed", 1))
+LATE: list[tuple[list[list[Any]], dict[str, Any], StreamOutcome]] = [
+    ([[*steps], ["a", "end"]], options, StreamOutcome(["a"], raised, "committed", 1))
     for steps, raised in WRONG
     for options in ALLOWING
 ]
-ROWS: list[tuple[list[list[Any]], dict[str, Any], Read]] = [
+ROWS: list[tuple[list[list[Any]], dict[str, Any], StreamOutcome]] = [
     # complete streams
-    ([["a", "end"]], {}, Read(["a", "end"], told=f"{B1} chunk chunk close:1 success:1 left")),
-    ([["end"]], {}, Read(["end"], attempts=1)),
-    ([[b"a", Said("b"), None, b"end"]], {}, Read([b"a", Said("b"), None, b"end"], attempts=1)),
+    ([["a", "end"]], {}, StreamOutcome(["a", "end"], events=f"{B1} chunk chunk close:1 success:1 left")),
+    ([["end"]], {}, StreamOutcome(["end"], attempts=1)),
+    (
+        [[b"a", ChunkObject("b"), None, b"end"]],
+        {},
+        StreamOutcome([b"a", ChunkObject("b"), None, b"end"], attempts=1),
+    ),
     # a failure before the first chunk is retried
-    ([[LOST], ["a", "end"]], {}, Read(["a", "end"], attempts=2, told=f"{RETRIED} {ENDED}")),
-    ([[], ["a", "end"]], {}, Read(["a", "end"], attempts=2, told=f"{RETRIED} {ENDED}")),
-    ([["!no"], ["a", "end"]], {}, Read(["a", "end"], attempts=2, told=f"{RETRIED} {ENDED}")),
-    ([[b"!no"], ["a", "end"]], {}, Read(["a", "end"], attempts=2)),
-    ([[Said("!no")], ["a", "end"]], {}, Read(["a", "end"], attempts=2)),
-    ([[], ["!no"], ["a", "end"]], {}, Read(["a", "end"], attempts=3)),
+    ([[LOST], ["a", "end"]], {}, StreamOutcome(["a", "end"], attempts=2, events=f"{RETRIED} {ENDED}")),
+    ([[], ["a", "end"]], {}, StreamOutcome(["a", "end"], attempts=2, events=f"{RETRIED} {ENDED}")),
+    ([["!no"], ["a", "end"]], {}, StreamOutcome(["a", "end"], attempts=2, events=f"{RETRIED} {ENDED}")),
+    ([[b"!no"], ["a", "end"]], {}, StreamOutcome(["a", "end"], attempts=2)),
+    ([[ChunkObject("!no")], ["a", "end"]], {}, StreamOutcome(["a", "end"], attempts=2)),
+    ([[], ["!no"], ["a", "end"]], {}, StreamOutcome(["a", "end"], attempts=3)),
     # up to the number of attempts
-    ([[LOST]], {}, Read([], ConnectionResetError, "attempts", 3)),
-    ([[]], {}, Read([], CutShort, "attempts", 3)),
-    ([["!no"]], {}, Read([], ErrorEvent, "attempts", 3)),
-    ([[LOST], [], ["!no"]], {}, Read([], ErrorEvent, "attempts", 3)),
+    ([[LOST]], {}, StreamOutcome([], ConnectionResetError, "attempts", 3)),
+    ([[]], {}, StreamOutcome([], CutShort, "attempts", 3)),
+    ([["!no"]], {}, StreamOutcome([], ErrorEvent, "attempts", 3)),
+    ([[LOST], [], ["!no"]], {}, StreamOutcome([], ErrorEvent, "attempts", 3)),
     (
         [[LOST]],
         {"policy": Retry(wrap=True, backoff=[0])},
-        Read([], errors.AttemptsExhausted, "backoff_ended", 2),
+        StreamOutcome([], errors.AttemptsExhausted, "backoff_ended", 2),
     ),
     # other errors are retried only if a rule allows it
-    ([[KeyError]], {}, Read([], KeyError, "stopped", 1, told=f"{B1} {GIVEN_UP}")),
-    ([[KeyError], ["end"]], {"retry_if": yes}, Read(["end"], attempts=2)),
-    ([[LOST]], {"retry_if": no}, Read([], ConnectionResetError, "stopped", 1)),
-    ([[LOST]], {"retry_if": broken}, Read([], ZeroDivisionError, "stopped", 1)),
+    ([[KeyError]], {}, StreamOutcome([], KeyError, "stopped", 1, events=f"{B1} {GIVEN_UP}")),
+    ([[KeyError], ["end"]], {"retry_if": yes}, StreamOutcome(["end"], attempts=2)),
+    ([[LOST]], {"retry_if": no}, StreamOutcome([], ConnectionResetError, "stopped", 1)),
+    ([[LOST]], {"retry_if": broken}, StreamOutcome([], ZeroDivisionError, "stopped", 1)),
     # a failure after the first chunk ends the stream, whatever the error is and a rule returns
-    ([["a", LOST]], {}, Read(["a"], ConnectionResetError, "committed", 1, told=f"{B1} chunk {GIVEN_UP}")),
-    ([["a"]], {}, Read(["a"], CutShort, "committed", 1, told=f"{B1} chunk {GIVEN_UP}")),
     (
-        [["a", Said("!no"), "end"]],
+        [["a", LOST]],
         {},
-        Read(["a"], ErrorEvent, "committed", 1, told=f"{B1} chunk {GIVEN_UP}"),
+        StreamOutcome(["a"], ConnectionResetError, "committed", 1, events=f"{B1} chunk {GIVEN_UP}"),
+    ),
+    ([["a"]], {}, StreamOutcome(["a"], CutShort, "committed", 1, events=f"{B1} chunk {GIVEN_UP}")),
+    (
+        [["a", ChunkObject("!no"), "end"]],
+        {},
+        StreamOutcome(["a"], ErrorEvent, "committed", 1, events=f"{B1} chunk {GIVEN_UP}"),
     ),
     (
         [["a", "!no", "end"]],
         {},
-        Read(["a", "!no"], ErrorEvent, "committed", 1, told=f"{B1} chunk chunk {GIVEN_UP}"),
+        StreamOutcome(["a", "!no"], ErrorEvent, "committed", 1, events=f"{B1} chunk chunk {GIVEN_UP}"),
     ),
-    ([[b"a", b"!no", b"end"]], {}, Read([b"a", b"!no"], ErrorEvent, "committed", 1)),
-    ([["a", KeyError]], {}, Read(["a"], KeyError, "committed", 1)),
-    ([[LOST], ["a", LOST], ["a", "end"]], {}, Read(["a"], ConnectionResetError, "committed", 2)),
+    ([[b"a", b"!no", b"end"]], {}, StreamOutcome([b"a", b"!no"], ErrorEvent, "committed", 1)),
+    ([["a", KeyError]], {}, StreamOutcome(["a"], KeyError, "committed", 1)),
+    ([[LOST], ["a", LOST], ["a", "end"]], {}, StreamOutcome(["a"], ConnectionResetError, "committed", 2)),
     *LATE,
-    ([["a", LOST]], {"policy": Retry(wrap=True)}, Read(["a"], errors.Stopped, "committed", 1)),
+    ([["a", LOST]], {"policy": Retry(wrap=True)}, StreamOutcome(["a"], errors.Stopped, "committed", 1)),
     (
         [["a", LOST]],
         {"policy": Retry(on=always(Verdict.accept()))},
-        Read(["a"], ConnectionResetError, None, 1, told=f"{B1} chunk close:1 success:1 left"),
+        StreamOutcome(["a"], ConnectionResetError, None, 1, events=f"{B1} chunk close:1 success:1 left"),
     ),
     # without a protocol no end marker is needed
-    ([[]], {"protocol": None}, Read([], attempts=1, told=f"{B1} close:1 success:1 left")),
-    ([["a"]], {"protocol": None}, Read(["a"], attempts=1, told=f"{B1} chunk close:1 success:1 left")),
-    ([[Said("!a"), "!b"]], {"protocol": None}, Read([Said("!a"), "!b"], attempts=1)),
+    ([[]], {"protocol": None}, StreamOutcome([], attempts=1, events=f"{B1} close:1 success:1 left")),
+    (
+        [["a"]],
+        {"protocol": None},
+        StreamOutcome(["a"], attempts=1, events=f"{B1} chunk close:1 success:1 left"),
+    ),
+    ([[ChunkObject("!a"), "!b"]], {"protocol": None}, StreamOutcome([ChunkObject("!a"), "!b"], attempts=1)),
     # nor with an undetected protocol; an empty stream is a failure
-    ([["a", "b"]], {"protocol": "auto"}, Read(["a", "b"], attempts=1)),
-    ([[], ["a"]], {"protocol": "auto"}, Read(["a"], attempts=2)),
+    ([["a", "b"]], {"protocol": "auto"}, StreamOutcome(["a", "b"], attempts=1)),
+    ([[], ["a"]], {"protocol": "auto"}, StreamOutcome(["a"], attempts=2)),
     # a BaseException is not handled, early or late
-    ([[Panic]], {}, Read([], Panic, None, 1, told=f"{B1} close:1 left")),
-    ([["a", Panic]], {}, Read(["a"], Panic, None, 1, told=f"{B1} chunk close:1 left")),
+    ([[Panic]], {}, StreamOutcome([], Panic, None, 1, events=f"{B1} close:1 left")),
+    ([["a", Panic]], {}, StreamOutcome(["a"], Panic, None, 1, events=f"{B1} chunk close:1 left")),
 ]
 
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(("script", "options", "expected"), ROWS)
 def test_a_stream_is_retried_before_its_first_chunk_alone(
-    place: str, script: list[list[Any]], options: dict[str, Any], expected: Read
+    place: str, script: list[list[Any]], options: dict[str, Any], expected: StreamOutcome
 ) -> None:
     assert play(place, Feed(*script), **options) == expected
 

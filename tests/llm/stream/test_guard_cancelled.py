@@ -14,7 +14,7 @@ import trio
 from redouble import SYSTEM
 from redouble.llm import CutShort, Spend
 from redouble.types import Event
-from tests.support.llm.chunk_sources import SHAPES, SILENT, Feed, Shape, Spoils, Takes
+from tests.support.llm.chunk_sources import SHAPES, SILENT, CloseFails, Feed, Shape, Takes
 from tests.support.llm.guarded_streams import BLOCKING, POLICY, in_place, model
 from tests.support.streams import HOOKS
 
@@ -126,7 +126,7 @@ def test_a_cancelled_stream_never_looks_complete(loop: str, script: list[Any]) -
 def test_an_error_while_closing_does_not_stop_a_cancellation(
     loop: str, shape: Shape, caplog: pytest.LogCaptureFixture
 ) -> None:
-    feed = Feed(["a", Spoils(KeyError), SILENT], shape=shape)
+    feed = Feed(["a", CloseFails(KeyError), SILENT], shape=shape)
 
     async def read() -> None:
         async for _ in model().stream(feed.aopen):

@@ -16,7 +16,7 @@ from redouble.llm._current_call import CallContext
 from redouble.llm._stream import GuardedStream
 from redouble.llm._stream_state import StreamState
 from tests.support.llm.chunk_sources import SILENT, Feed, Words
-from tests.support.llm.guarded_streams import PLACES, Read, in_place, model, play
+from tests.support.llm.guarded_streams import PLACES, StreamOutcome, in_place, model, play
 
 LOST = ConnectionResetError
 EVERY_PLACE = pytest.mark.parametrize("place", PLACES)
@@ -43,13 +43,13 @@ class Broken(Words):
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
-        ("read", Read([], ZeroDivisionError, "stopped", 1)),
-        ("second", Read(["a"], ZeroDivisionError, "committed", 1)),
-        ("end", Read(["a", "b"], ZeroDivisionError, "committed", 1)),
+        ("read", StreamOutcome([], ZeroDivisionError, "stopped", 1)),
+        ("second", StreamOutcome(["a"], ZeroDivisionError, "committed", 1)),
+        ("end", StreamOutcome(["a", "b"], ZeroDivisionError, "committed", 1)),
     ],
 )
 def test_an_error_of_a_protocol_is_raised_and_closes_the_source(
-    place: str, where: str, expected: Read
+    place: str, where: str, expected: StreamOutcome
 ) -> None:
     feed = Feed(["a", "b"])
     assert play(place, feed, protocol=type("Mine", (Broken,), {"where": where})) == expected
@@ -74,7 +74,7 @@ def test_an_error_of_a_protocol_factory_is_raised(place: str) -> None:
     def mine() -> Protocol:
         raise ZeroDivisionError
 
-    assert play(place, Feed(["a"]), protocol=mine) == Read([], ZeroDivisionError, "stopped", 1)
+    assert play(place, Feed(["a"]), protocol=mine) == StreamOutcome([], ZeroDivisionError, "stopped", 1)
 
 
 # ------------------------------------------------------------- contexts, workers, pipelines
@@ -88,13 +88,13 @@ def test_a_source_can_read_its_call(place: str) -> None:
     class Curious(Feed):
         def _next(self, kind: Any) -> Any:
             made = super()._next(kind)
-            inner = made.does
+            inner = made.run_step
 
-            def does(step: object) -> bool:
+            def run_step(step: object) -> bool:
                 seen.append(current())
                 return bool(inner(step))
 
-            made.does = does
+            made.run_step = run_step
             return made
 
     assert play(place, Curious(["a", "b", "end"]), idempotency="auto").chunks == ["a", "b", "end"]
@@ -115,8 +115,8 @@ def test_a_first_chunk_after_the_timeout_is_closed() -> None:
     outer = model(policy=Retry(attempts=1), timeouts=0.05, protocol=None)
     with pytest.raises(TimeoutError):
         list(outer.stream(opens))
-    feed.told_to_go.set()
-    assert feed.gone.wait(30)
+    feed.released.set()
+    assert feed.closed.wait(30)
     assert feed.trail == ["open:1", "close:1"]
 
 

@@ -118,7 +118,7 @@ def test_a_truncated_stream_raises_wherever_it_ends(place: str, name: str, form:
         outcome = StreamOutcome(place, chunks)
         assert isinstance(outcome.error, CutShort)
         assert (outcome.reason, outcome.opened, outcome.chunks) == ("committed", 1, chunks)
-        assert str(outcome.error).startswith("the stream ended before it said that it was complete: ")
+        assert str(outcome.error).startswith("the stream ended before it was complete: ")
 
 
 @EVERY_PLACE

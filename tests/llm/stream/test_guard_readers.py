@@ -31,12 +31,12 @@ def test_a_second_thread_that_reads_raises(place: str, script: list[Any]) -> Non
     stream = model(place, timeouts=None).stream(feed.open)
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(list[Any], stream)
-        while feed.asked < 1 + script.index(SILENT):
+        while feed.reads < 1 + script.index(SILENT):
             SYSTEM.sleep(0)
         for wrong in (stream.__next__, stream.close):
             with pytest.raises(ValueError, match="already executing"):
                 wrong()
-        feed.told_to_go.set()
+        feed.released.set()
         assert reading.result() == ["a", "end"]
     assert feed.trail == ["open:1", "close:1"]
 
@@ -186,7 +186,7 @@ def test_keyboard_interrupt_in_a_chunk_propagates(
     spend = Spend(tokens=100)
     read = play(place, Feed([*chunks, error], shape="close"), spend=spend, reserve=50)
     assert (read.chunks, read.raises, read.attempts) == (chunks, error, 1)
-    assert read.told is not None
-    assert read.told.split()[-2:] == ["close:1", "left"]
-    assert not {"failure:1", "success:1", "give_up:1"} & {*read.told.split()}
+    assert read.events is not None
+    assert read.events.split()[-2:] == ["close:1", "left"]
+    assert not {"failure:1", "success:1", "give_up:1"} & {*read.events.split()}
     assert (spend.snapshot()["tokens"], spend.snapshot()["tokens_reserved"]) == (2 if chunks else 0, 0)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from redouble.llm import CutShort
-from tests.support.llm.chunk_sources import SHAPES, Awaited, Feed, Shape, Spoils
-from tests.support.llm.guarded_streams import PLACES, Read, in_place, model, play
+from tests.support.llm.chunk_sources import SHAPES, Awaited, CloseFails, Feed, Shape
+from tests.support.llm.guarded_streams import PLACES, StreamOutcome, in_place, model, play
 
 LOST = ConnectionResetError
 B1 = "before_attempt:1 open:1"
@@ -23,17 +23,27 @@ EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
     ("script", "most", "expected"),
     [
-        ([["a", "end"]], 9, Read(["a", "end"], told=f"{B1} chunk chunk close:1 success:1 left")),
-        ([["a", "b", "end"]], 1, Read(["a"], told=f"{B1} chunk close:1 success:1 left")),
-        ([["a", "b", "end"]], 2, Read(["a", "b"], told=f"{B1} chunk chunk close:1 success:1 left")),
-        ([[LOST], ["end"]], 9, Read(["end"], attempts=2)),
-        ([["a", LOST]], 9, Read(["a"], LOST, "committed", 1)),
-        ([["a"]], 9, Read(["a"], CutShort, "committed", told=f"{B1} chunk close:1 failure:1 give_up:1 left")),
+        ([["a", "end"]], 9, StreamOutcome(["a", "end"], events=f"{B1} chunk chunk close:1 success:1 left")),
+        ([["a", "b", "end"]], 1, StreamOutcome(["a"], events=f"{B1} chunk close:1 success:1 left")),
+        (
+            [["a", "b", "end"]],
+            2,
+            StreamOutcome(["a", "b"], events=f"{B1} chunk chunk close:1 success:1 left"),
+        ),
+        ([[LOST], ["end"]], 9, StreamOutcome(["end"], attempts=2)),
+        ([["a", LOST]], 9, StreamOutcome(["a"], LOST, "committed", 1)),
+        (
+            [["a"]],
+            9,
+            StreamOutcome(
+                ["a"], CutShort, "committed", events=f"{B1} chunk close:1 failure:1 give_up:1 left"
+            ),
+        ),
     ],
     ids=["end", "break at the first", "break", "retried", "lost", "cut short"],
 )
 def test_a_stream_of_any_shape_is_closed_once(
-    place: str, shape: Shape, script: list[list[Any]], most: int, expected: Read
+    place: str, shape: Shape, script: list[list[Any]], most: int, expected: StreamOutcome
 ) -> None:
     feed = Feed(*script, shape=shape)
     assert play(place, feed, most=most) == expected
@@ -68,10 +78,10 @@ def test_iterables_without_close_are_read(place: str) -> None:
 @pytest.mark.parametrize(
     ("script", "expected", "logged"),
     [
-        ([["a", Spoils(LOST), "end"]], Read(["a", "end"], attempts=1), 1),
-        ([["a", Spoils(KeyError), LOST]], Read(["a"], LOST, "committed", 1), 1),
-        ([["a", Spoils(KeyError)]], Read(["a"], CutShort, "committed", 1), 1),
-        ([[Spoils(KeyError), LOST], ["end"]], Read(["end"], attempts=2), 1),
+        ([["a", CloseFails(LOST), "end"]], StreamOutcome(["a", "end"], attempts=1), 1),
+        ([["a", CloseFails(KeyError), LOST]], StreamOutcome(["a"], LOST, "committed", 1), 1),
+        ([["a", CloseFails(KeyError)]], StreamOutcome(["a"], CutShort, "committed", 1), 1),
+        ([[CloseFails(KeyError), LOST], ["end"]], StreamOutcome(["end"], attempts=2), 1),
     ],
     ids=["end", "lost", "cut short", "retried"],
 )
@@ -79,7 +89,7 @@ def test_an_error_while_closing_is_logged(
     place: str,
     shape: Shape,
     script: list[list[Any]],
-    expected: Read,
+    expected: StreamOutcome,
     logged: int,
     caplog: pytest.LogCaptureFixture,
 ) -> None:

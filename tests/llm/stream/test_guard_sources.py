@@ -134,7 +134,7 @@ def test_an_answer_that_is_not_streamed_raises(place: str, answer: Any) -> None:
         return answer
 
     with pytest.raises(
-        TypeError, match=r"gave a whole answer \(\w+\), and no stream: write stream=True, or model\.call"
+        TypeError, match=r"returned a whole answer \(\w+\), not a stream: write stream=True, or model\.call"
     ):
         read(place, lambda: answer, waits)
 
@@ -182,7 +182,5 @@ def test_a_raw_response_of_an_sdk_is_read_without_a_status(place: str) -> None:
 
 def test_a_protocol_factory_must_return_a_protocol() -> None:
     wrong: Any = lambda: 3
-    with pytest.raises(
-        TypeError, match=r"^protocol=.*<lambda> gave 3: write a function that returns a Protocol$"
-    ):
+    with pytest.raises(TypeError, match=r"^protocol=.*<lambda> returned 3: return a Protocol$"):
         list(model_of(protocol=wrong).stream(lambda: iter([1])))

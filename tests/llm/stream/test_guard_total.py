@@ -10,7 +10,7 @@ from redouble import SYSTEM, Retry, deadline, report
 from redouble.errors import DeadlineExceeded
 from redouble.llm import Context, Timeouts
 from tests.support.llm.chunk_sources import Feed, Takes
-from tests.support.llm.guarded_streams import BLOCKING, VIRTUAL, Read, in_place, model, play
+from tests.support.llm.guarded_streams import BLOCKING, VIRTUAL, StreamOutcome, in_place, model, play
 
 LOST = ConnectionResetError
 DRIP: list[Any] = ["a", Takes(3)] * 99
@@ -21,49 +21,57 @@ def yes(error: Exception, attempt: int, context: Context) -> bool:
     return True
 
 
-ROWS: list[tuple[list[list[Any]], dict[str, Any], Read]] = [
+ROWS: list[tuple[list[list[Any]], dict[str, Any], StreamOutcome]] = [
     # single chunks do not extend the limit
     (
         [DRIP],
         {"timeouts": 10},
-        Read(["a"] * 4, DeadlineExceeded, "timeout", 1, "total", took=10),
+        StreamOutcome(["a"] * 4, DeadlineExceeded, "timeout", 1, "total", took=10),
     ),
     (
         [DRIP],
         {"timeouts": Timeouts(read=5, total=7)},
-        Read(["a"] * 3, DeadlineExceeded, "timeout", 1, "total", took=7),
+        StreamOutcome(["a"] * 3, DeadlineExceeded, "timeout", 1, "total", took=7),
     ),
     # attempts and delays count: 2 s, then 1 s of delay, then 7 s of the stream
     (
         [[Takes(2), LOST], DRIP],
         {"timeouts": 10},
-        Read(["a"] * 3, DeadlineExceeded, "timeout", 2, "total", took=10),
+        StreamOutcome(["a"] * 3, DeadlineExceeded, "timeout", 2, "total", took=10),
     ),
     # no retry if its delay would exceed the limit
-    ([[Takes(2), LOST], ["end"]], {"timeouts": 3}, Read([], LOST, "timeout", 1, took=2)),
-    ([[Takes(2), LOST], ["end"]], {"timeouts": 3.1}, Read(["end"], attempts=2, took=3)),
+    ([[Takes(2), LOST], ["end"]], {"timeouts": 3}, StreamOutcome([], LOST, "timeout", 1, took=2)),
+    ([[Takes(2), LOST], ["end"]], {"timeouts": 3.1}, StreamOutcome(["end"], attempts=2, took=3)),
     # before the first chunk the error is that of the total, not that of an attempt
     (
         [[Takes(4), LOST], [Takes(9), "a"]],
         {"timeouts": 10},
-        Read([], DeadlineExceeded, "timeout", 2, "total", took=10),
+        StreamOutcome([], DeadlineExceeded, "timeout", 2, "total", took=10),
     ),
     # a stream that ends shortly before the limit
-    ([["a", Takes(9.999), "end"]], {"timeouts": 10}, Read(["a", "end"], attempts=1, took=9.999)),
+    ([["a", Takes(9.999), "end"]], {"timeouts": 10}, StreamOutcome(["a", "end"], attempts=1, took=9.999)),
     # a rule does not change it
-    ([DRIP, ["end"]], {"timeouts": 10, "retry_if": yes}, Read(["a"] * 4, DeadlineExceeded, "timeout", 1)),
+    (
+        [DRIP, ["end"]],
+        {"timeouts": 10, "retry_if": yes},
+        StreamOutcome(["a"] * 4, DeadlineExceeded, "timeout", 1),
+    ),
     # without ``timeouts`` the limit of the policy applies
-    ([DRIP], {"policy": Retry(timeout=5)}, Read(["a"] * 2, DeadlineExceeded, "timeout", 1, "total", took=5)),
+    (
+        [DRIP],
+        {"policy": Retry(timeout=5)},
+        StreamOutcome(["a"] * 2, DeadlineExceeded, "timeout", 1, "total", took=5),
+    ),
     (
         [DRIP],
         {"policy": Retry(timeout=5), "timeouts": 4},
-        Read(["a"] * 2, DeadlineExceeded, "timeout", took=4),
+        StreamOutcome(["a"] * 2, DeadlineExceeded, "timeout", took=4),
     ),
     # the same error with ``wrap``
     (
         [DRIP],
         {"policy": Retry(timeout=5, wrap=True)},
-        Read(["a"] * 2, DeadlineExceeded, "timeout", 1, "total", took=5),
+        StreamOutcome(["a"] * 2, DeadlineExceeded, "timeout", 1, "total", took=5),
     ),
 ]
 
@@ -71,7 +79,7 @@ ROWS: list[tuple[list[list[Any]], dict[str, Any], Read]] = [
 @pytest.mark.parametrize("place", [place for place in VIRTUAL if place != "alone"])
 @pytest.mark.parametrize(("script", "options", "expected"), ROWS)
 def test_the_total_limits_a_stream(
-    place: str, script: list[list[Any]], options: dict[str, Any], expected: Read
+    place: str, script: list[list[Any]], options: dict[str, Any], expected: StreamOutcome
 ) -> None:
     feed = Feed(*script)
     read = play(place, feed, **options)
@@ -86,7 +94,7 @@ def test_the_total_limits_a_stream(
 def test_the_time_of_the_reader_counts_for_the_total(place: str) -> None:
     """Although no chunk has to be waited for."""
     read = play(place, Feed(FLOOD), pause=3, timeouts=10)
-    assert read == Read(["a"] * 4, DeadlineExceeded, "timeout", 1, "total", took=12)
+    assert read == StreamOutcome(["a"] * 4, DeadlineExceeded, "timeout", 1, "total", took=12)
     assert str(read.error) == "gave up after 1 attempt in 12.0 s (no time left)"
 
 
@@ -96,8 +104,8 @@ def test_a_chunk_exactly_at_the_limit(place: str) -> None:
     feed = Feed(["a", Takes(10), "b", "c", "end"])
     read = play(place, feed, timeouts=Timeouts(read=20, total=10))
     assert read in (
-        Read(["a", "b"], DeadlineExceeded, "timeout", 1, "total"),
-        Read(["a"], DeadlineExceeded, "timeout", 1, "total"),
+        StreamOutcome(["a", "b"], DeadlineExceeded, "timeout", 1, "total"),
+        StreamOutcome(["a"], DeadlineExceeded, "timeout", 1, "total"),
     )
     assert feed.trail.count("close:1") == 1
 
@@ -105,7 +113,9 @@ def test_a_chunk_exactly_at_the_limit(place: str) -> None:
 def test_without_a_worker_a_late_chunk_is_delivered() -> None:
     """A blocking read cannot be cancelled; the stream ends after this chunk."""
     feed = Feed(["a", Takes(11), "b", "c", "end"])
-    assert play("alone", feed, timeouts=10) == Read(["a", "b"], DeadlineExceeded, "timeout", 1, "total")
+    assert play("alone", feed, timeouts=10) == StreamOutcome(
+        ["a", "b"], DeadlineExceeded, "timeout", 1, "total"
+    )
 
 
 @pytest.mark.parametrize("place", VIRTUAL)

@@ -75,11 +75,11 @@ ANYTHING: SearchStrategy[Any] = st.recursive(
 SPANS = st.sampled_from(["250ms", "30s", " 1.5 h ", "2m", 0.25, 3, 60, "1d", "10us"])
 
 
-def of(kind: Value) -> SearchStrategy[Any]:
+def value_of(kind: Value) -> SearchStrategy[Any]:
     """Draw a value of a type, as it is written in a document."""
     match kind:
         case Unlimited(of=inner):
-            return st.just("unlimited") | of(inner)
+            return st.just("unlimited") | value_of(inner)
         case DurationValue():
             return SPANS | st.just("0s")
         case Whole(low=low):
@@ -89,9 +89,11 @@ def of(kind: Value) -> SearchStrategy[Any]:
         case Choice(words=words):
             return st.sampled_from(words)
         case Listed(of=Number()):
-            return st.lists(of(kind.of), min_size=1, max_size=3, unique=True).map(sorted)  # rising shares
+            return st.lists(value_of(kind.of), min_size=1, max_size=3, unique=True).map(
+                sorted
+            )  # rising shares
         case Listed(of=inner):
-            return st.lists(of(inner), min_size=1, max_size=3)
+            return st.lists(value_of(inner), min_size=1, max_size=3)
         case Labels():
             return st.dictionaries(st.sampled_from(["team", "a b", ""]), st.text(max_size=3), max_size=2)
         case ErrorNames():
@@ -118,12 +120,18 @@ def of(kind: Value) -> SearchStrategy[Any]:
 
 def backoffs(*, by_kind: bool = True) -> SearchStrategy[Any]:
     """Draw a backoff."""
-    stages = [st.sampled_from(WORDS), *(st.fixed_dictionaries({key: of(one)}) for key, one in STAGES.items())]
-    short = {key: of(kind) for key, kind in SHORT.items()}
+    stages = [
+        st.sampled_from(WORDS),
+        *(st.fixed_dictionaries({key: value_of(one)}) for key, one in STAGES.items()),
+    ]
+    short = {key: value_of(kind) for key, kind in SHORT.items()}
     series = [
         st.fixed_dictionaries(
-            {"type": st.just(name), **{key: of(kind) for key, kind in keys.items() if key not in OPTIONAL}},
-            optional={**{key: of(kind) for key, kind in keys.items() if key in OPTIONAL}, **more},
+            {
+                "type": st.just(name),
+                **{key: value_of(kind) for key, kind in keys.items() if key not in OPTIONAL},
+            },
+            optional={**{key: value_of(kind) for key, kind in keys.items() if key in OPTIONAL}, **more},
         )
         for name, keys in SERIES.items()
         for more in (short, {"then": st.lists(st.one_of(stages), max_size=4)})
@@ -137,7 +145,7 @@ def backoffs(*, by_kind: bool = True) -> SearchStrategy[Any]:
 
 def table_of(table: Table, **more: Any) -> SearchStrategy[Any]:
     """Draw a table."""
-    kinds = {key: of(option.kind) for key, option in table.options.items()}
+    kinds = {key: value_of(option.kind) for key, option in table.options.items()}
     needed = {key: kinds.pop(key) for key, option in table.options.items() if option.needed}
     return st.fixed_dictionaries({**more, **needed}, optional=kinds)
 
@@ -160,7 +168,7 @@ def documents() -> SearchStrategy[dict[str, Any]]:
         optional={
             "defaults": table_of(DEFAULTS),
             "pipelines": st.dictionaries(
-                st.just("pipe"), st.fixed_dictionaries({"layers": of(LayersValue())}), max_size=1
+                st.just("pipe"), st.fixed_dictionaries({"layers": value_of(LayersValue())}), max_size=1
             ),
         },
     )

@@ -31,14 +31,14 @@ class Failing:
         self.attempts += 1
         raise Boom
 
-    def tried(self, use: Callable[[], object]) -> int:
+    def attempts_of(self, use: Callable[[], object]) -> int:
         """Return how many attempts a call made."""
         self.attempts = 0
         with pytest.raises(Boom):
             use()
         return self.attempts
 
-    async def atried(self, use: Callable[[], Awaitable[object]]) -> int:
+    async def aattempts_of(self, use: Callable[[], Awaitable[object]]) -> int:
         """Return how many attempts an async call made."""
         self.attempts = 0
         with pytest.raises(Boom):

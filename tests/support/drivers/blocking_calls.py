@@ -36,21 +36,21 @@ async def turns_until(condition: Callable[[], bool]) -> int:
     return count
 
 
-async def beside(
+async def run_beside(
     colour: str, task: Callable[[], Awaitable[Any]], other: Callable[[], Awaitable[Any]]
 ) -> None:
     """Run both concurrently; cancel the task when the other has ended."""
 
-    async def quietly() -> None:
+    async def run_task() -> None:
         await task()
 
     if colour == "trio":
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(quietly)
+            nursery.start_soon(run_task)
             await other()
             nursery.cancel_scope.cancel()
     else:
-        begun = asyncio.ensure_future(quietly())
+        running = asyncio.ensure_future(run_task())
         await other()
-        begun.cancel()
-        await asyncio.wait([begun])
+        running.cancel()
+        await asyncio.wait([running])

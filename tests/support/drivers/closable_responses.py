@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 
-class Reading:
+class ResponseIterator:
     """The iterator of a response, blocking and async."""
 
     def __init__(self, response: Response) -> None:
@@ -20,13 +20,13 @@ class Reading:
             raise item
         return item
 
-    def __iter__(self) -> Reading:
+    def __iter__(self) -> ResponseIterator:
         return self
 
     def __next__(self) -> Any:
         return self._next(StopIteration)
 
-    def __aiter__(self) -> Reading:
+    def __aiter__(self) -> ResponseIterator:
         return self
 
     async def __anext__(self) -> Any:
@@ -34,7 +34,7 @@ class Reading:
 
     def close(self) -> None:
         self.response.log.append("iterator")
-        self.response.spoil("iterator")
+        self.response.raise_close_error("iterator")
 
     async def aclose(self) -> None:
         self.close()
@@ -43,23 +43,23 @@ class Reading:
 class Response:
     """A stream whose iterator has to be closed too; closing either of them may fail."""
 
-    spoilt: BaseException | None = None
-    where = "response"
+    close_error: BaseException | None = None
+    failing_part = "response"
 
     def __init__(self, log: list[str], items: list[Any]) -> None:
         self.log, self.left = log, [*items]
         log.append("open")
 
-    def spoil(self, where: str) -> None:
-        if self.spoilt is not None and self.where == where:
-            raise self.spoilt
+    def raise_close_error(self, part: str) -> None:
+        if self.close_error is not None and self.failing_part == part:
+            raise self.close_error
 
     def __iter__(self) -> Iterator[Any]:
-        return Reading(self)
+        return ResponseIterator(self)
 
     def __aiter__(self) -> AsyncIterator[Any]:
-        return Reading(self)
+        return ResponseIterator(self)
 
     def close(self) -> None:
         self.log.append("response")
-        self.spoil("response")
+        self.raise_close_error("response")

@@ -12,26 +12,26 @@ from tests.support.fakes import Boom, Virtual, in_colour
 from tests.support.streams import HOOKS
 
 
-class Place:
+class ConnectionFactory:
     """Makes connections; a step of the script is the result of entering one, and the last step repeats."""
 
     def __init__(self, *script: Any, **options: Any) -> None:
         self.script = script or ("in",)
         self.log: list[str] = []
-        self.made: list[Connection] = []
+        self.connections: list[Connection] = []
         self.clock = Virtual()
         self.swallows = False
-        hooks: dict[str, Any] = dict.fromkeys(HOOKS, self.hear)
-        said: dict[str, Any] = {"on": Boom, "backoff": [1, 2, 4], "clock": self.clock}
-        self.policy = Retry(**said | hooks | options)
+        hooks: dict[str, Any] = dict.fromkeys(HOOKS, self.record)
+        arguments: dict[str, Any] = {"on": Boom, "backoff": [1, 2, 4], "clock": self.clock}
+        self.policy = Retry(**arguments | hooks | options)
 
-    def hear(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         self.log.append(f"{event.what}:{event.attempt}")
 
     def connect(self, host: str = "host", *, port: int = 1) -> Connection:
         self.log.append("make")
-        self.made.append(Connection(self, f"{host}:{port}"))
-        return self.made[-1]
+        self.connections.append(Connection(self, f"{host}:{port}"))
+        return self.connections[-1]
 
     async def aconnect(self, host: str = "host", *, port: int = 1) -> Connection:
         await SYSTEM.asleep(0)
@@ -41,15 +41,15 @@ class Place:
 class Connection:
     """A context manager for ``with`` and for ``async with``."""
 
-    def __init__(self, place: Place, name: str) -> None:
-        self.place, self.name = place, name
-        self.left: list[BaseException | None] = []
+    def __init__(self, factory: ConnectionFactory, name: str) -> None:
+        self.factory, self.name = factory, name
+        self.exit_errors: list[BaseException | None] = []
 
     def __enter__(self) -> Self:
-        turn = self.place.script[min(len(self.place.made), len(self.place.script)) - 1]
-        self.place.log.append("enter")
-        if isinstance(turn, BaseException):
-            raise turn
+        step = self.factory.script[min(len(self.factory.connections), len(self.factory.script)) - 1]
+        self.factory.log.append("enter")
+        if isinstance(step, BaseException):
+            raise step
         return self
 
     def __exit__(
@@ -57,9 +57,9 @@ class Connection:
     ) -> bool:
         assert kind is (None if error is None else type(error))
         assert (tb is None) is (error is None)
-        self.place.log.append("exit")
-        self.left.append(error)
-        return self.place.swallows
+        self.factory.log.append("exit")
+        self.exit_errors.append(error)
+        return self.factory.swallows
 
     async def __aenter__(self) -> Self:
         await SYSTEM.asleep(0)
@@ -72,15 +72,15 @@ class Connection:
         return self.__exit__(kind, error, tb)
 
 
-def entered(colour: str, entrance: Any, body: Callable[[Any], object] = lambda _: None) -> None:
+def entered(colour: str, manager: Any, body: Callable[[Any], object] = lambda _: None) -> None:
     """Enter a context manager, and call ``body`` inside."""
 
     def blocking() -> None:
-        with entrance as connection:
+        with manager as connection:
             body(connection)
 
     async def waiting() -> None:
-        async with entrance as connection:
+        async with manager as connection:
             await SYSTEM.asleep(0)
             body(connection)
 

@@ -29,24 +29,26 @@ COLOURS = pytest.mark.parametrize("colour", ["asyncio", "trio", "bare"])
 
 
 @dataclass
-class Seen:
+class LimitedCall:
     """The result of one call, its duration, and the emitted events."""
 
     value: object = None
     error: BaseException | None = None
     took: float = 0.0
-    told: list[str] = field(default_factory=list[str])
+    event_texts: list[str] = field(default_factory=list[str])
     events: list[Event] = field(default_factory=list[Event])
 
     @property
     def report(self) -> Report:
-        said = report(self.error)
-        assert said is not None
-        return said
+        found = report(self.error)
+        assert found is not None
+        return found
 
-    def tell(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         self.events.append(event)
-        self.told.append(" ".join(str(word) for word in (event.what, event.attempt, event.limit) if word))
+        self.event_texts.append(
+            " ".join(str(word) for word in (event.what, event.attempt, event.limit) if word)
+        )
 
 
 def working(*steps: tuple[float, object]) -> AsyncWork:
@@ -80,17 +82,17 @@ def swallowing(then: object = "late", waits: float = 0.0) -> AsyncWork:
     return work
 
 
-def hooks(tell: Callable[[Event], None]) -> dict[str, Any]:
-    return dict.fromkeys(("on_success", "on_failure", "on_retry", "on_give_up"), tell)
+def hooks(observer: Callable[[Event], None]) -> dict[str, Any]:
+    return dict.fromkeys(("on_success", "on_failure", "on_retry", "on_give_up"), observer)
 
 
-def policy_of(call: Seen, *, heard: bool, **options: Any) -> Retry:
-    said = defaults(on=Exception, backoff=[1] * 9, give_up_after=None)
-    return Retry(**said | (hooks(call.tell) if heard else {}) | options)
+def policy_of(call: LimitedCall, *, observed: bool, **options: Any) -> Retry:
+    arguments = defaults(on=Exception, backoff=[1] * 9, give_up_after=None)
+    return Retry(**arguments | (hooks(call.record) if observed else {}) | options)
 
 
-async def made(
-    call: Seen, shape: AsyncShape, policy: Retry, work: AsyncWork, now: Callable[[], float]
+async def make_call(
+    call: LimitedCall, shape: AsyncShape, policy: Retry, work: AsyncWork, now: Callable[[], float]
 ) -> None:
     began = now()
     try:
@@ -100,16 +102,18 @@ async def made(
     call.took = now() - began
 
 
-def seen(colour: str, shape: AsyncShape, work: AsyncWork, *, heard: bool = True, **options: Any) -> Seen:
+def call_in_virtual_time(
+    colour: str, shape: AsyncShape, work: AsyncWork, *, observed: bool = True, **options: Any
+) -> LimitedCall:
     """Make a call in virtual time; in the colour ``bare`` with Trio's test clock only."""
-    call = Seen()
-    policy = policy_of(call, heard=heard, **options)
+    call = LimitedCall()
+    policy = policy_of(call, observed=observed, **options)
 
     async def bare() -> None:
-        await made(call, shape, policy, work, trio.current_time)
+        await make_call(call, shape, policy, work, trio.current_time)
 
     async def waiting(clock: VirtualClock) -> None:
-        await made(call, shape, policy, work, clock.now)
+        await make_call(call, shape, policy, work, clock.now)
 
     if colour == "bare":
         trio.run(bare, clock=MockClock(autojump_threshold=0))
@@ -118,13 +122,15 @@ def seen(colour: str, shape: AsyncShape, work: AsyncWork, *, heard: bool = True,
     return call
 
 
-def really(colour: str, shape: AsyncShape, work: AsyncWork, *, heard: bool = True, **options: Any) -> Seen:
+def call_in_real_time(
+    colour: str, shape: AsyncShape, work: AsyncWork, *, observed: bool = True, **options: Any
+) -> LimitedCall:
     """Make a call in real time."""
-    call = Seen()
-    policy = policy_of(call, heard=heard, **defaults(backoff=[0] * 9) | options)
+    call = LimitedCall()
+    policy = policy_of(call, observed=observed, **defaults(backoff=[0] * 9) | options)
 
     async def main() -> None:
-        await made(call, shape, policy, work, backend().now)
+        await make_call(call, shape, policy, work, backend().now)
 
     in_colour(colour, lambda: None, main)
     return call

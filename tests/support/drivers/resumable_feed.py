@@ -22,31 +22,31 @@ class Feed:
         self.script, self.most = script, most
         self.clock = Virtual()
         self.trail: list[str] = []
-        self.asked: list[object] = []
+        self.resumed_after: list[object] = []
         self.opened = 0
         self.taken: list[int] = []
         ledger = options.pop("budget", None)
         self.ledger: Ledger | None = ledger() if ledger else None
         defaults: dict[str, Any] = {"on": Boom, "backoff": [1, 2, 4, 8], "clock": self.clock}
-        hooks: dict[str, Any] = dict.fromkeys(HOOKS, self.hear)
+        hooks: dict[str, Any] = dict.fromkeys(HOOKS, self.record)
         self.policy = Retry(**defaults | hooks | options, budget=self.ledger)
 
-    def hear(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         self.trail.append(f"{event.what}:{event.attempt}")
 
-    def _turn(self) -> tuple[int, int, Exception | None]:
+    def _next_step(self) -> tuple[int, int, Exception | None]:
         self.opened += 1
-        turn: Any = self.script[min(self.opened, len(self.script)) - 1]
-        count: Any = turn
+        step: Any = self.script[min(self.opened, len(self.script)) - 1]
+        count: Any = step
         error: Any = Boom("broken")
-        if isinstance(turn, tuple):
-            count, error = cast("tuple[Any, Any]", turn)
+        if isinstance(step, tuple):
+            count, error = cast("tuple[Any, Any]", step)
         if isinstance(count, Exception):
             count, error = 0, count
         return self.opened, count, None if count == "end" else error
 
     def read(self, after: int) -> Iterator[int]:
-        number, count, error = self._turn()
+        number, count, error = self._next_step()
         self.trail.append(f"open:{number}")
         try:
             last = self.most if error is None else after + (count or 0)
@@ -63,7 +63,7 @@ class Feed:
 
     def _after(self, read: Callable[[int], Any]) -> Callable[[int], Any]:
         def resume(last: int) -> Any:
-            self.asked.append(last)
+            self.resumed_after.append(last)
             if self.script[min(self.opened + 1, len(self.script)) - 1] == "refused":
                 self.opened += 1
                 raise Boom("refused")

@@ -24,28 +24,28 @@ class Drive:
         Each shape is run with observers, and, if they change nothing (``silent``), without.
         """
         every: dict[str, Call] = {}
-        hearing = (False, True) if silent else (True,)
+        variants = (False, True) if silent else (True,)
 
         def blocking() -> None:
             for shape, make in SHAPES.items():
-                for heard in hearing:
-                    one = _ScriptedCall(script, options, heard)
+                for observed in variants:
+                    one = _ScriptedCall(script, options, observed)
                     if shape != "loop" or one.policy.until is None:
-                        every[f"{shape}, heard={heard}"] = one.seen(make)
+                        every[f"{shape}, observed={observed}"] = one.seen(make)
 
         async def waiting() -> None:
             for shape, make in ASYNC_SHAPES.items():
-                for heard in hearing:
-                    one = _ScriptedCall(script, options, heard)
+                for observed in variants:
+                    one = _ScriptedCall(script, options, observed)
                     if shape != "loop" or one.policy.until is None:
-                        every[f"{shape}, heard={heard}"] = await one.aseen(make)
+                        every[f"{shape}, observed={observed}"] = await one.aseen(make)
 
         in_colour(self.colour, blocking, waiting)
-        first = every["call, heard=True"]
+        first = every["call, observed=True"]
         for shape, call in every.items():
             seen, expected = vars(call), vars(first)
-            if not shape.endswith("heard=True"):
-                expected = {**expected, "told": seen["told"]}  # without observers there is no record
+            if not shape.endswith("observed=True"):
+                expected = {**expected, "events": seen["events"]}  # without observers there is no record
             assert seen == expected, shape  # strict: a row may omit fields, a shape may not
         return first
 
@@ -53,22 +53,22 @@ class Drive:
 class _ScriptedCall:
     """One scripted call."""
 
-    def __init__(self, script: Script, options: dict[str, Any], heard: bool) -> None:
-        said: dict[str, Any] = {"on": Exception, "backoff": [0] * 99, "hints": Hints(spread=0)} | options
-        self.clock: Virtual = said.pop("clock", Virtual)()
-        self.budget: Ledger | None = said.pop("budget", lambda: None)()
+    def __init__(self, script: Script, options: dict[str, Any], observed: bool) -> None:
+        arguments: dict[str, Any] = {"on": Exception, "backoff": [0] * 99, "hints": Hints(spread=0)} | options
+        self.clock: Virtual = arguments.pop("clock", Virtual)()
+        self.budget: Ledger | None = arguments.pop("budget", lambda: None)()
         self.operation = Operation(steps(script), self.clock)
-        self.told: list[str] = []
-        self.heard = heard
-        for hook in HOOKS if heard else ():
-            said[hook] = self._recorder(said.get(hook))
-        self.policy = Retry(**said, clock=self.clock, budget=self.budget)
+        self.events: list[str] = []
+        self.observed = observed
+        for hook in HOOKS if observed else ():
+            arguments[hook] = self._recorder(arguments.get(hook))
+        self.policy = Retry(**arguments, clock=self.clock, budget=self.budget)
 
     def _recorder(
         self, extra: Callable[[types.Event, Virtual], None] | None
     ) -> Callable[[types.Event], None]:
         def observer(event: types.Event) -> None:
-            self.told.append(f"{event.what}:{event.attempt}")
+            self.events.append(f"{event.what}:{event.attempt}")
             if extra is not None:
                 extra(event, self.clock)
 
@@ -90,15 +90,15 @@ class _ScriptedCall:
         return self.operation()
 
     def _call(self, value: object = None, error: BaseException | None = None) -> Call:
-        said = None if error is None else report(error)
+        found = None if error is None else report(error)
         assert self.budget is None or self.budget.times == sorted(self.budget.times)
         return Call(
             value=value,
             raises=None if error is None else type(error),
-            reason=None if said is None else said.reason,
+            reason=None if found is None else found.reason,
             attempts=self.operation.calls,
             sleeps=[wait for wait in self.clock.waits if wait],
-            limit=None if said is None else said.limit,
+            limit=None if found is None else found.limit,
             ledger=None if self.budget is None else ", ".join(self.budget.lines),
-            told=" ".join(self.told) if self.heard else None,
+            events=" ".join(self.events) if self.observed else None,
         )

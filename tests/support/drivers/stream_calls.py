@@ -18,46 +18,46 @@ COMMITTED = "redouble: gave up after 1 attempt in 0.0 s (items had been handed o
 
 
 @dataclass(eq=False)
-class Streamed(Call):
-    """The result of a stream: ``value`` is the list of items, ``told`` the trail."""
+class StreamResult(Call):
+    """The result of a stream: ``value`` is the list of items, ``events`` the trail."""
 
     note: str | None = None
     got: list[object] | None = None
     returned: object = None
 
 
-def play(colour: str, script: Sequence[Source], reader: Reader = Reader(), **options: Any) -> Streamed:  # noqa: B008  frozen
+def play(colour: str, script: Sequence[Source], reader: Reader = Reader(), **options: Any) -> StreamResult:  # noqa: B008  frozen
     """Read a stream in every shape, with observers and without; check that all agree."""
-    every: dict[str, Streamed] = {}
+    every: dict[str, StreamResult] = {}
     shapes = GENERATORS if reader.does in ("send", "throw") else SHAPES
 
     def blocking() -> None:
         for name, shape in shapes.items():
-            for heard in (True, False):
-                one = _StreamRun(script, options, heard)
+            for observed in (True, False):
+                one = _StreamRun(script, options, observed)
                 try:
-                    one.returned = reader.read(lambda: shape(one.policy, one.tape.items), one.taken)  # noqa: B023
+                    one.returned = reader.read(lambda: shape(one.policy, one.source.items), one.taken)  # noqa: B023
                 except BaseException as error:
                     one.error = error
-                every[f"{name}, heard={heard}"] = one.seen()
+                every[f"{name}, observed={observed}"] = one.result()
 
     async def waiting() -> None:
         for name, shape in shapes.items():
-            for heard in (True, False):
-                one = _StreamRun(script, options, heard)
+            for observed in (True, False):
+                one = _StreamRun(script, options, observed)
                 try:
-                    await reader.aread(lambda: shape(one.policy, one.tape.aitems), one.taken)  # noqa: B023
+                    await reader.aread(lambda: shape(one.policy, one.source.aitems), one.taken)  # noqa: B023
                 except BaseException as error:
                     one.error = error
-                every[f"{name}, heard={heard}"] = one.seen()
+                every[f"{name}, observed={observed}"] = one.result()
 
     in_colour(colour, blocking, waiting)
-    first = every["call, heard=True"]
+    first = every["call, observed=True"]
     for name, streamed in every.items():
         seen, expected = vars(streamed), vars(first)
-        if name.endswith("heard=False"):
-            words = [word for word in (first.told or "").split() if word.partition(":")[0] not in EVENTS]
-            expected = {**expected, "told": " ".join(words)}
+        if name.endswith("observed=False"):
+            words = [word for word in (first.events or "").split() if word.partition(":")[0] not in EVENTS]
+            expected = {**expected, "events": " ".join(words)}
         if name.startswith("stream"):
             expected = {**expected, "returned": None}  # a mere iterator
         assert seen == expected, name
@@ -70,38 +70,38 @@ EVENTS = ("before_attempt", "success", "failure", "retry", "give_up")
 class _StreamRun:
     """One read of a stream."""
 
-    def __init__(self, script: Sequence[Source], options: dict[str, Any], heard: bool) -> None:
-        said: dict[str, Any] = {"on": Exception, "backoff": [0] * 99, "hints": Hints(spread=0)} | options
+    def __init__(self, script: Sequence[Source], options: dict[str, Any], observed: bool) -> None:
+        arguments: dict[str, Any] = {"on": Exception, "backoff": [0] * 99, "hints": Hints(spread=0)} | options
         self.trail: list[str] = []
         self.clock = Virtual()
-        self.tape = ScriptedSource(script, self.clock, self.trail)
+        self.source = ScriptedSource(script, self.clock, self.trail)
         self.taken = _TracedItems(self.trail)
         self.error: BaseException | None = None
         self.returned: object = None
-        ledger: Callable[..., Ledger] | None = said.pop("budget", None)
+        ledger: Callable[..., Ledger] | None = arguments.pop("budget", None)
         budget = None if ledger is None else ledger(lines=_TracedLines(self.trail))
-        for hook in HOOKS if heard else ():
-            said[hook] = self.hear
-        self.policy = Retry(**said, clock=self.clock, budget=budget)
+        for hook in HOOKS if observed else ():
+            arguments[hook] = self.record
+        self.policy = Retry(**arguments, clock=self.clock, budget=budget)
 
-    def hear(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         self.trail.append(f"{event.what}:{event.attempt}")
 
-    def seen(self) -> Streamed:
+    def result(self) -> StreamResult:
         self.trail.append("left")
-        said = None if self.error is None else report(self.error)
+        found = None if self.error is None else report(self.error)
         notes = getattr(self.error, "__notes__", [])
         assert len(notes) <= 1
-        return Streamed(
+        return StreamResult(
             value=list(self.taken),
             raises=None if self.error is None else type(self.error),
-            reason=None if said is None else said.reason,
-            attempts=self.tape.opened if said is None else said.attempts,
+            reason=None if found is None else found.reason,
+            attempts=self.source.opened if found is None else found.attempts,
             sleeps=[wait for wait in self.clock.waits if wait],
-            limit=None if said is None else said.limit,
-            told=" ".join(self.trail),
+            limit=None if found is None else found.limit,
+            events=" ".join(self.trail),
             note=notes[0] if notes else None,
-            got=self.tape.got,
+            got=self.source.got,
             returned=self.returned,
         )
 

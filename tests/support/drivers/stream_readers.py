@@ -10,8 +10,8 @@ from tests.support.fakes import Boom, Virtual, in_colour
 
 def policy(**options: Any) -> Retry:
     """Return a policy that retries at once, in virtual time."""
-    said: dict[str, Any] = {"on": Boom, "backoff": [0] * 9, "clock": Virtual()}
-    return Retry(**said | options)
+    arguments: dict[str, Any] = {"on": Boom, "backoff": [0] * 9, "clock": Virtual()}
+    return Retry(**arguments | options)
 
 
 def read(colour: str, stream: Any, most: int = 99) -> list[Any]:

@@ -14,31 +14,31 @@ IN_A_WHILE = 0.2  # a deadline before which an operation has certainly begun
 A_MOMENT = 0.001
 
 
-class Stuck:
+class StuckOperation:
     """An operation that runs until it is released."""
 
     def __init__(self) -> None:
         self.calls: list[int] = []
-        self.begun = threading.Semaphore(0)
-        self.let_go = threading.Event()
+        self.started = threading.Semaphore(0)
+        self.released = threading.Event()
 
     def __call__(self) -> str:
         self.calls.append(threading.get_ident())
-        self.begun.release()
-        self.let_go.wait()
+        self.started.release()
+        self.released.wait()
         return "late"
 
 
 @contextmanager
-def stuck(times: int = 1) -> Generator[Stuck]:
+def stuck(times: int = 1) -> Generator[StuckOperation]:
     """Yield an operation; on exit release it, wait for its threads, and check the number of its calls."""
-    before, operation = len(ambient.active), Stuck()
+    before, operation = len(ambient.active), StuckOperation()
     try:
         yield operation
         for _ in range(times):
-            operation.begun.acquire()  # a limit may pass before the thread has got here
+            operation.started.acquire()  # a limit may pass before the thread has got here
     finally:
-        operation.let_go.set()
+        operation.released.set()
         while len(ambient.active) > before:  # an abandoned thread has not ended yet
             threading.Event().wait(A_MOMENT)
     assert len(operation.calls) == times

@@ -9,19 +9,19 @@ from typing import Self
 
 from redouble import Outcome, Retry, Worker, cancelled
 
-AT_ONCE = Worker(grace=0)
+NO_GRACE = Worker(grace=0)
 
 
-BESIDE = Worker(grace=0, overlap=True)
+OVERLAPPING = Worker(grace=0, overlap=True)
 
 
-STUCK = "worker_still_running"  # the reason of a report
+STILL_RUNNING = "worker_still_running"  # the reason of a report
 
 
 LONG = 60.0  # seconds: a limit that no attempt reaches
 
 
-class Stuck:
+class StuckAttempt:
     """An operation that ignores cancellation and runs until the end of its ``with`` block.
 
     With a ``result``, only the first attempt does so; the others return the result.
@@ -29,22 +29,22 @@ class Stuck:
 
     def __init__(self, result: str | None = None) -> None:
         self.result = result
-        self.go = Event()
+        self.released = Event()
         self._calls: list[None] = []
-        self._begun = Semaphore(0)
+        self._started = Semaphore(0)
 
     def __call__(self) -> str:
         self._calls.append(None)
         first = len(self._calls) == 1
-        self._begun.release()
+        self._started.release()
         if not first and self.result is not None:
             return self.result
-        self.go.wait()
+        self.released.wait()
         return "late"
 
     def called(self, times: int) -> bool:
         """Wait for this many calls, and return True if there were no more."""
-        return all(self._begun.acquire(timeout=LONG) for _ in range(times)) and len(self._calls) == times
+        return all(self._started.acquire(timeout=LONG) for _ in range(times)) and len(self._calls) == times
 
     def __enter__(self) -> Self:
         return self
@@ -52,7 +52,7 @@ class Stuck:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        self.go.set()
+        self.released.set()
 
 
 def until_cancelled() -> None:

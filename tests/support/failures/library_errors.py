@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 
-def named(name: str, *bases: type) -> type[Exception]:
+def class_named(name: str, *bases: type) -> type[Exception]:
     """Return a class of this module and name."""
     module, _, own = name.rpartition(".")
     return type(own, bases or (Exception,), {"__module__": module})
 
 
-def alike(name: str, *args: object, base: type = Exception, **attributes: object) -> Exception:
+def error_named(name: str, *args: object, base: type = Exception, **attributes: object) -> Exception:
     """Return an error of a class of this module and name, with these attributes."""
-    error = named(name, base)(*args)
+    error = class_named(name, base)(*args)
     for attribute, value in attributes.items():
         setattr(error, attribute, value)
     return error

@@ -23,17 +23,17 @@ __all__ = [
     "OPTIONS",
     "SHAPES",
     "STREAMS",
-    "Seen",
+    "RpcResult",
     "achannel_of",
-    "attempts",
-    "base",
     "channel_of",
-    "dial",
+    "make_call",
+    "previous_attempts",
     "report_of",
     "request_of",
     "retry",
-    "seen_of",
+    "shared_channel",
     "stub_of",
+    "summary_of",
     "until",
 ]
 
@@ -47,14 +47,14 @@ ALL = [
 STREAMS = [(colour, shape) for colour, shape in ALL if shape not in ONE]
 OPTIONS = [("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
 REQUESTS = (b"one", b"two")
-MOST_LOOKS = 20_000
+MAX_POLLS = 20_000
 
 
 @dataclass
-class Seen:
+class RpcResult:
     """The result of a call, and the attempts that the server received."""
 
-    got: list[bytes]  # the messages received
+    messages: list[bytes]  # the messages received
     error: Any
     attempts: list[Attempt]
 
@@ -76,8 +76,8 @@ class Seen:
 
 def retry(**options: Any) -> Retry:
     """Return a policy without delays."""
-    said: dict[str, Any] = {"backoff": [0] * 9, **options}
-    return Retry(**said)
+    arguments: dict[str, Any] = {"backoff": [0] * 9, **options}
+    return Retry(**arguments)
 
 
 def report_of(error: object) -> Report:
@@ -92,18 +92,18 @@ def request_of(shape: str, *requests: bytes) -> Any:
     return list(requests or [b"one"]) if shape in ("up", "both") else b"one"
 
 
-def until(happened: Callable[[], object]) -> None:
-    """Wait until ``happened()`` is true, which another thread causes."""
+def until(condition: Callable[[], object]) -> None:
+    """Wait until ``condition()`` is true, which another thread causes."""
     never = Event()
-    for _ in range(MOST_LOOKS):
-        if happened():
+    for _ in range(MAX_POLLS):
+        if condition():
             return
         never.wait(0.001)
     raise AssertionError("it has not happened")
 
 
 @cache
-def base(target: str) -> grpc.Channel:
+def shared_channel(target: str) -> grpc.Channel:
     """Return a channel without interceptors. All tests share it, because connecting takes time."""
     return grpc.insecure_channel(target, options=OPTIONS)
 
@@ -114,12 +114,12 @@ def stub_of(channel: Any, shape: str) -> Any:
     return getattr(channel, stream[shape])(f"/test.Echo/{METHODS[shape]}")
 
 
-def attempts(seen: Seen) -> list[str | bytes | None]:
+def previous_attempts(result: RpcResult) -> list[str | bytes | None]:
     """Return the number of earlier attempts that each attempt sent in its metadata."""
-    return [attempt.earlier for attempt in seen.attempts]
+    return [attempt.earlier for attempt in result.attempts]
 
 
-def dial(
+def make_call(
     server: Server,
     colour: str,
     shape: str,
@@ -129,75 +129,79 @@ def dial(
     requests: Iterable[bytes] = REQUESTS,
     metadata: tuple[tuple[str, str], ...] = (),
     **options: Any,
-) -> Seen:
+) -> RpcResult:
     """Make a call, read it to its end, and return the result."""
-    call, marked = server.script(script)
+    call, script_metadata = server.script(script)
     request = requests if shape in ("up", "both") else b"one"
-    said = {"metadata": (*metadata, *marked), **options}
-    seen = Seen([], None, call.attempts)
+    arguments = {"metadata": (*metadata, *script_metadata), **options}
+    result = RpcResult([], None, call.attempts)
     if colour == "aio":
-        asyncio.run(_aio(seen, server, shape, policy, request, said))
+        asyncio.run(_aio(result, server, shape, policy, request, arguments))
     elif colour == "thread":
         with ThreadPoolExecutor(1) as pool:
-            pool.submit(_sync, seen, server, shape, policy, request, said).result()
+            pool.submit(_sync, result, server, shape, policy, request, arguments).result()
     elif colour == "future":
-        _future(seen, server, shape, policy, request, said)
+        _future(result, server, shape, policy, request, arguments)
     else:
-        _sync(seen, server, shape, policy, request, said)
-    return seen
+        _sync(result, server, shape, policy, request, arguments)
+    return result
 
 
 def channel_of(server: Server, policy: Layer | None = None) -> grpc.Channel:
     """Return a channel that retries."""
-    return grpc.intercept_channel(base(server.target), *redouble.grpc.interceptors(policy))
+    return grpc.intercept_channel(shared_channel(server.target), *redouble.grpc.interceptors(policy))
 
 
-def achannel_of(server: Server, policy: Layer | None = None, *, before: Any = (), behind: Any = ()) -> Any:
+def achannel_of(server: Server, policy: Layer | None = None, *, before: Any = (), after: Any = ()) -> Any:
     """Return an async channel that retries, with other interceptors around redouble's."""
-    interceptors = [*before, *redouble.grpc.aio_interceptors(policy), *behind]
+    interceptors = [*before, *redouble.grpc.aio_interceptors(policy), *after]
     return grpc.aio.insecure_channel(server.target, options=OPTIONS, interceptors=interceptors)
 
 
-def _sync(seen: Seen, server: Server, shape: str, policy: Any, request: Any, said: dict[str, Any]) -> None:
+def _sync(
+    result: RpcResult, server: Server, shape: str, policy: Any, request: Any, arguments: dict[str, Any]
+) -> None:
     stub = stub_of(channel_of(server, policy), shape)
     try:
         if shape in ONE:
-            seen.got.append(stub(request, **said))
+            result.messages.append(stub(request, **arguments))
         else:
-            seen.got.extend(_each(stub(request, **said), seen))
+            result.messages.extend(_each(stub(request, **arguments), result))
     except Exception as error:
-        seen.error = error
+        result.error = error
 
 
-def _each(call: Iterable[bytes], seen: Seen) -> Iterable[bytes]:
+def _each(call: Iterable[bytes], result: RpcResult) -> Iterable[bytes]:
     for message in call:
-        seen.got.append(message)
+        result.messages.append(message)
     return ()
 
 
-def _future(seen: Seen, server: Server, shape: str, policy: Any, request: Any, said: dict[str, Any]) -> None:
-    future = stub_of(channel_of(server, policy), shape).future(request, **said)
+def _future(
+    result: RpcResult, server: Server, shape: str, policy: Any, request: Any, arguments: dict[str, Any]
+) -> None:
+    future = stub_of(channel_of(server, policy), shape).future(request, **arguments)
     try:
-        seen.got.append(future.result())
+        result.messages.append(future.result())
     except Exception as error:
-        seen.error = error
+        result.error = error
 
 
 async def _aio(
-    seen: Seen, server: Server, shape: str, policy: Any, request: Any, said: dict[str, Any]
+    result: RpcResult, server: Server, shape: str, policy: Any, request: Any, arguments: dict[str, Any]
 ) -> None:
     async with achannel_of(server, policy) as channel:
         stub = stub_of(channel, shape)
         try:
             if shape in ONE:
-                seen.got.append(await stub(request, **said))
+                result.messages.append(await stub(request, **arguments))
             else:
-                async for message in stub(request, **said):
-                    seen.got.append(message)
+                async for message in stub(request, **arguments):
+                    result.messages.append(message)
         except Exception as error:
-            seen.error = error
+            result.error = error
 
 
-def seen_of(seen: Seen) -> tuple[bytes, str, int, str | None]:
+def summary_of(result: RpcResult) -> tuple[bytes, str, int, str | None]:
     """Return the messages, the status code, the number of attempts, and the reason of giving up."""
-    return b" ".join(seen.got), seen.code, len(seen.attempts), seen.reason
+    return b" ".join(result.messages), result.code, len(result.attempts), result.reason

@@ -6,12 +6,16 @@ from typing import Any
 
 from redouble import Backoff, Hints, Retry
 
-__all__ = ["NATIVE", "native"]
+__all__ = ["NATIVE_BACKOFF", "native"]
 
-NATIVE = Backoff.exponential(0.1).maximum(1).jitter(0.2)
-QUIET: dict[str, Any] = {"backoff": NATIVE, "hints": Hints("instead", spread=0), "give_up_after": None}
+NATIVE_BACKOFF = Backoff.exponential(0.1).maximum(1).jitter(0.2)
+NATIVE_OPTIONS: dict[str, Any] = {
+    "backoff": NATIVE_BACKOFF,
+    "hints": Hints("instead", spread=0),
+    "give_up_after": None,
+}
 
 
 def native(**options: Any) -> Retry:
     """Return a policy that loses nothing in an export, apart from the given options."""
-    return Retry(**QUIET | options)
+    return Retry(**NATIVE_OPTIONS | options)

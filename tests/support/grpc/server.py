@@ -28,9 +28,9 @@ class Attempt:
     """The server's record of one attempt."""
 
     metadata: dict[str, str | bytes]
-    left: float
+    time_remaining: float
     requests: list[bytes] = field(default_factory=list[bytes])
-    cut: Event = field(default_factory=Event)  # set when the attempt has ended for the server
+    ended: Event = field(default_factory=Event)  # set when the attempt has ended for the server
 
     @property
     def earlier(self) -> str | bytes | None:
@@ -64,22 +64,22 @@ class Server(grpc.GenericRpcHandler):
         """Return the handler of a method."""
         handlers: dict[str, Any] = {
             "/test.Echo/Unary": grpc.unary_unary_rpc_method_handler(self._unary),
-            "/test.Echo/Down": grpc.unary_stream_rpc_method_handler(self._down),
-            "/test.Echo/Up": grpc.stream_unary_rpc_method_handler(self._up),
-            "/test.Echo/Both": grpc.stream_stream_rpc_method_handler(self._both),
+            "/test.Echo/Down": grpc.unary_stream_rpc_method_handler(self._unary_stream),
+            "/test.Echo/Up": grpc.stream_unary_rpc_method_handler(self._stream_unary),
+            "/test.Echo/Both": grpc.stream_stream_rpc_method_handler(self._stream_stream),
         }
         return handlers[handler_call_details.method]
 
     def _unary(self, request: bytes, context: Any) -> bytes:
         return b"+".join(self._messages(iter([request]), context)) or b"ok"
 
-    def _down(self, request: bytes, context: Any) -> Iterator[bytes]:
+    def _unary_stream(self, request: bytes, context: Any) -> Iterator[bytes]:
         return self._messages(iter([request]), context)
 
-    def _up(self, requests: Iterator[bytes], context: Any) -> bytes:
+    def _stream_unary(self, requests: Iterator[bytes], context: Any) -> bytes:
         return b"+".join(self._messages(requests, context)) or b"ok"
 
-    def _both(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+    def _stream_stream(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         return self._messages(requests, context)
 
     def _messages(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
@@ -89,8 +89,8 @@ class Server(grpc.GenericRpcHandler):
             call = self.calls[metadata["script"]]
             step = call.steps[min(len(call.attempts), len(call.steps) - 1)]
             call.attempts.append(attempt)
-        if not context.add_callback(attempt.cut.set):
-            attempt.cut.set()
+        if not context.add_callback(attempt.ended.set):
+            attempt.ended.set()
         words = step.split()
         if "deaf" not in words:
             attempt.requests.extend(requests)
@@ -101,7 +101,7 @@ class Server(grpc.GenericRpcHandler):
             elif word == "head":
                 context.send_initial_metadata((("head", "1"),))
             elif word == "hang":
-                attempt.cut.wait()
+                attempt.ended.wait()
             elif word.startswith("@"):
                 context.set_trailing_metadata((("grpc-retry-pushback-ms", word[1:]),))
             elif word == "echo":

@@ -16,7 +16,17 @@ import aiohttp
 from redouble.http import replayable
 from tests.support.http.clients import is_async
 
-__all__ = ["BEFORE", "DATA", "Unseekable", "again", "apieces", "multipart", "once", "real", "rows"]
+__all__ = [
+    "BEFORE",
+    "DATA",
+    "Unseekable",
+    "apieces",
+    "multipart",
+    "one_shot_bodies",
+    "real_file",
+    "resendable_bodies",
+    "rows",
+]
 
 DATA = b"0123456789" * 3
 BEFORE = b"not this"
@@ -32,12 +42,12 @@ async def apieces() -> AsyncIterator[bytes]:
         yield piece
 
 
-class Anew:
+class ReIterable:
     def __iter__(self) -> Iterator[bytes]:
         return pieces()
 
 
-class AsyncAnew:
+class AsyncReIterable:
     def __aiter__(self) -> AsyncIterator[bytes]:
         return apieces()
 
@@ -66,7 +76,7 @@ def advanced() -> IO[bytes]:
     return file
 
 
-def real() -> IO[bytes]:
+def real_file() -> IO[bytes]:
     """Return a temporary file whose position is in its middle."""
     file = TemporaryFile()  # noqa: SIM115  the test closes it
     file.write(BEFORE + DATA)
@@ -81,46 +91,49 @@ def pipe() -> IO[bytes]:
     return os.fdopen(end, "rb")
 
 
-Made = Callable[[], Any]
+MakeBody = Callable[[], Any]
 
-PLAIN: dict[str, Made] = {"bytes": lambda: DATA, "text": DATA.decode}
-FILES: dict[str, Made] = {"memory": memory, "advanced": advanced, "real file": real}
-ANEW: dict[str, Made] = {
-    "re-iterable": Anew,
+PLAIN: dict[str, MakeBody] = {"bytes": lambda: DATA, "text": DATA.decode}
+FILES: dict[str, MakeBody] = {"memory": memory, "advanced": advanced, "real file": real_file}
+RE_ITERABLE: dict[str, MakeBody] = {
+    "re-iterable": ReIterable,
     "function": lambda: replayable(pieces),
-    "file function": lambda: replayable(real),
+    "file function": lambda: replayable(real_file),
 }
-ASYNC_ANEW: dict[str, Made] = {"re-iterable": AsyncAnew, "function": lambda: replayable(apieces)}
-LISTS: dict[str, Made] = {"list": lambda: [*pieces()]}
-WALKED: dict[str, Made] = {"generator": pieces, "iterator": lambda: iter([*pieces()])}
-ASYNC_WALKED: dict[str, Made] = {"generator": apieces}
+ASYNC_RE_ITERABLE: dict[str, MakeBody] = {
+    "re-iterable": AsyncReIterable,
+    "function": lambda: replayable(apieces),
+}
+LISTS: dict[str, MakeBody] = {"list": lambda: [*pieces()]}
+ITERATORS: dict[str, MakeBody] = {"generator": pieces, "iterator": lambda: iter([*pieces()])}
+ASYNC_ITERATORS: dict[str, MakeBody] = {"generator": apieces}
 
 # httpx sends the length of the whole file whatever its position, and treats a pipe as empty.
-RESENDABLE: dict[str, dict[str, Made]] = {
-    "httpx": PLAIN | {"memory": memory} | ANEW | LISTS,
-    "httpx2": PLAIN | FILES | ANEW | LISTS,
-    "requests": PLAIN | FILES | ANEW,
-    "aiohttp": PLAIN | FILES | ASYNC_ANEW,
+RESENDABLE: dict[str, dict[str, MakeBody]] = {
+    "httpx": PLAIN | {"memory": memory} | RE_ITERABLE | LISTS,
+    "httpx2": PLAIN | FILES | RE_ITERABLE | LISTS,
+    "requests": PLAIN | FILES | RE_ITERABLE,
+    "aiohttp": PLAIN | FILES | ASYNC_RE_ITERABLE,
 }
-ONCE: dict[str, dict[str, Made]] = {
-    "httpx": {"unseekable": Unseekable} | WALKED,
-    "httpx2": {"pipe": pipe, "unseekable": Unseekable} | WALKED,
-    "requests": {"pipe": pipe, "unseekable": Unseekable} | WALKED,
-    "aiohttp": {"pipe": pipe, "unseekable": Unseekable} | ASYNC_WALKED,
+ONE_SHOT: dict[str, dict[str, MakeBody]] = {
+    "httpx": {"unseekable": Unseekable} | ITERATORS,
+    "httpx2": {"pipe": pipe, "unseekable": Unseekable} | ITERATORS,
+    "requests": {"pipe": pipe, "unseekable": Unseekable} | ITERATORS,
+    "aiohttp": {"pipe": pipe, "unseekable": Unseekable} | ASYNC_ITERATORS,
 }
 
 
-def again(name: str) -> dict[str, Made]:
+def resendable_bodies(name: str) -> dict[str, MakeBody]:
     """Return the resendable bodies of a client, by name."""
-    return PLAIN | ASYNC_ANEW if "-" in name else RESENDABLE[name]
+    return PLAIN | ASYNC_RE_ITERABLE if "-" in name else RESENDABLE[name]
 
 
-def once(name: str) -> dict[str, Made]:
+def one_shot_bodies(name: str) -> dict[str, MakeBody]:
     """Return the one-shot bodies of a client, by name."""
-    return ASYNC_WALKED if "-" in name else ONCE[name]
+    return ASYNC_ITERATORS if "-" in name else ONE_SHOT[name]
 
 
-def rows(names: tuple[str, ...], which: Callable[[str], dict[str, Made]]) -> list[tuple[str, str]]:
+def rows(names: tuple[str, ...], which: Callable[[str], dict[str, MakeBody]]) -> list[tuple[str, str]]:
     """Return each client with each of its bodies."""
     return [(name, kind) for name in names for kind in which(name)]
 

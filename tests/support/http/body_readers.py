@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from redouble import Layer
-from tests.support.http.calls import UNSAID
-from tests.support.http.clients import CLIENTS, Client, Seen, client, is_async
+from tests.support.http.calls import UNSET
+from tests.support.http.clients import CLIENTS, Client, HttpResult, client, is_async
 
 __all__ = ["ITERATING", "READERS", "WHOLES", "Reader", "reader"]
 
 PIECE = 3  # bytes, for readers that need a chunk size
-ENOUGH = 10  # bytes, for readers of an exact number
+EXACT_SIZE = 10  # bytes, for readers of an exact number
 
-Way: TypeAlias = "Callable[[Any], Iterator[bytes]]"
-AsyncWay: TypeAlias = "Callable[[Any], AsyncIterator[bytes]]"
+ReadBody: TypeAlias = "Callable[[Any], Iterator[bytes]]"
+AsyncReadBody: TypeAlias = "Callable[[Any], AsyncIterator[bytes]]"
 
 
 @dataclass(frozen=True)
@@ -38,46 +38,54 @@ class Reader:
     def __str__(self) -> str:
         return f"{self.client} {self.way}"
 
-    def __call__(self, url: str, policy: Layer | None = None, method: str = "GET", **options: Any) -> Seen:
+    def __call__(
+        self, url: str, policy: Layer | None = None, method: str = "GET", **options: Any
+    ) -> HttpResult:
         """Make a request with a new client, and read the response."""
         with client(self.client, policy) as http:
-            return self.on(http, url, method, **options)
+            return self.read_with(http, url, method, **options)
 
-    def on(self, http: Client, url: str, method: str = "GET", timeout: float = 30, **options: Any) -> Seen:
+    def read_with(
+        self, http: Client, url: str, method: str = "GET", timeout: float = 30, **options: Any
+    ) -> HttpResult:
         """Make a request with a client, and read the response."""
-        seen = Seen()
-        said = http._said(options.pop("body", None), timeout, UNSAID, False) | options
-        http.run(self._aread if is_async(self.client) else self._read, http, seen, (method, url), said)
-        return seen
+        result = HttpResult()
+        arguments = http._arguments(options.pop("body", None), timeout, UNSET, False) | options
+        http.run(self._aread if is_async(self.client) else self._read, http, result, (method, url), arguments)
+        return result
 
-    def _read(self, http: Client, seen: Seen, what: tuple[str, str], said: dict[str, Any]) -> None:
+    def _read(
+        self, http: Client, result: HttpResult, request: tuple[str, str], arguments: dict[str, Any]
+    ) -> None:
         ways = REQUESTS if self.client == "requests" else HTTPX
         try:
-            with http._opened(*what, self.way != "get", said) as response:
-                seen._answered(response)
+            with http._open(*request, self.way != "get", arguments) as response:
+                result._record(response)
                 for piece in ways[self.way](response):
-                    seen.pieces.append(piece)
-                seen.headers.clear()
-                seen._answered(response)
+                    result.pieces.append(piece)
+                result.headers.clear()
+                result._record(response)
         except Exception as error:
-            seen.error = error
+            result.error = error
 
-    async def _aread(self, http: Client, seen: Seen, what: tuple[str, str], said: dict[str, Any]) -> None:
+    async def _aread(
+        self, http: Client, result: HttpResult, request: tuple[str, str], arguments: dict[str, Any]
+    ) -> None:
         ways = AIOHTTP if self.client == "aiohttp" else AHTTPX
         try:
-            async with await http._opened(*what, self.way != "get", said) as response:
-                seen._answered(response)
+            async with await http._open(*request, self.way != "get", arguments) as response:
+                result._record(response)
                 async for piece in ways[self.way](response):
-                    seen.pieces.append(piece)
-                seen.headers.clear()
-                seen._answered(response)
+                    result.pieces.append(piece)
+                result.headers.clear()
+                result._record(response)
         except Exception as error:
-            seen.error = error
+            result.error = error
 
 
 # ------------------------------------------------------------------------------- httpx
 
-HTTPX: dict[str, Way] = {
+HTTPX: dict[str, ReadBody] = {
     "get": lambda response: iter([response.content]),
     "read": lambda response: iter([response.read()]),
     "iter_bytes": lambda response: response.iter_bytes(),
@@ -92,7 +100,7 @@ async def _one(waiting: Any) -> AsyncIterator[bytes]:
     yield await waiting
 
 
-async def _held(response: Any) -> AsyncIterator[bytes]:
+async def _content(response: Any) -> AsyncIterator[bytes]:
     yield response.content
 
 
@@ -101,8 +109,8 @@ async def _encoded(texts: AsyncIterator[str], end: str = "") -> AsyncIterator[by
         yield (text + end).encode()
 
 
-AHTTPX: dict[str, AsyncWay] = {
-    "get": _held,
+AHTTPX: dict[str, AsyncReadBody] = {
+    "get": _content,
     "read": lambda response: _one(response.aread()),
     "iter_bytes": lambda response: response.aiter_bytes(),
     "iter_bytes(3)": lambda response: response.aiter_bytes(PIECE),
@@ -113,7 +121,7 @@ AHTTPX: dict[str, AsyncWay] = {
 
 # ----------------------------------------------------------------- requests and aiohttp
 
-REQUESTS: dict[str, Way] = {
+REQUESTS: dict[str, ReadBody] = {
     "get": lambda response: iter([response.content]),
     "content": lambda response: iter([response.content]),
     "iter": iter,
@@ -136,13 +144,13 @@ async def _text(response: Any) -> AsyncIterator[bytes]:
     yield (await response.text()).encode()
 
 
-AIOHTTP: dict[str, AsyncWay] = {
+AIOHTTP: dict[str, AsyncReadBody] = {
     "read": lambda response: _one(response.read()),
     "text": _text,
     "content.read": lambda response: _one(response.content.read()),
     "content.read(3)": lambda response: _until_empty(lambda: response.content.read(PIECE)),
     "readany": lambda response: _until_empty(response.content.readany),
-    "readexactly": lambda response: _one(response.content.readexactly(ENOUGH)),
+    "readexactly": lambda response: _one(response.content.readexactly(EXACT_SIZE)),
     "readline": lambda response: _until_empty(response.content.readline),
     "readuntil": lambda response: _until_empty(lambda: response.content.readuntil(b"}")),
     "lines": lambda response: aiter(response.content),

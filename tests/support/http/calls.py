@@ -13,13 +13,13 @@ from anyio.from_thread import BlockingPortal
 import redouble
 from redouble import Report
 
-__all__ = ["Aiohttp", "AsyncHttpx", "Client", "Httpx", "Requests", "Seen"]
+__all__ = ["Aiohttp", "AsyncHttpx", "Client", "HttpResult", "Httpx", "Requests"]
 
-UNSAID: Any = object()
+UNSET: Any = object()
 
 
 @dataclass
-class Seen:
+class HttpResult:
     """The result of one call: a response, an error, or a response whose body ended in an error."""
 
     response: Any = None
@@ -42,14 +42,14 @@ class Seen:
     def report(self) -> Report:
         """Return the report of the error if there is one, else of the response."""
         found = redouble.report(self.response if self.error is None else self.error)
-        assert found is not None, "it tells no story"
+        assert found is not None, "there is no report"
         return found
 
     def raise_for_status(self) -> None:
         """Call the client's method of this name."""
         self.response.raise_for_status()
 
-    def _answered(self, response: Any) -> None:
+    def _record(self, response: Any) -> None:
         self.response = response
         self.status = getattr(response, "status_code", None) or response.status
         pairs = getattr(response.headers, "multi_items", response.headers.items)()
@@ -78,12 +78,12 @@ class Client:
         headers: dict[str, str] | None = None,
         stream: bool = False,
         piece: int | None = None,
-        timeout: Any = UNSAID,
-        options: Any = UNSAID,
+        timeout: Any = UNSET,
+        options: Any = UNSET,
         within: float | None = None,
         follow: bool = False,
         **others: Any,
-    ) -> Seen:
+    ) -> HttpResult:
         """Make a call and return the result; a `BaseException` that is no `Exception` is raised.
 
         stream: iterate over the body, in pieces as they arrive or of ``piece`` bytes. requests cannot do the
@@ -94,13 +94,13 @@ class Client:
         follow: follow redirects.
         others: arguments of the library's method, such as ``json``.
         """
-        seen = Seen()
-        given = {"headers": headers, **self._said(body, timeout, options, follow), **others}
+        result = HttpResult()
+        arguments = {"headers": headers, **self._arguments(body, timeout, options, follow), **others}
         limit = nullcontext() if within is None else redouble.deadline(within)
-        self.run(self._call, seen, limit, (method, url, stream, given), piece if stream else UNSAID)
-        return seen
+        self.run(self._call, result, limit, (method, url, stream, arguments), piece if stream else UNSET)
+        return result
 
-    def get(self, url: str, **options: Any) -> Seen:
+    def get(self, url: str, **options: Any) -> HttpResult:
         """Make a call with GET."""
         return self.request("GET", url, **options)
 
@@ -113,24 +113,24 @@ class Client:
         jar = getattr(self.raw.cookies, "jar", self.raw.cookies)
         return {cookie.name: cookie.value for cookie in jar}
 
-    def _said(self, body: Any, timeout: Any, options: Any, follow: bool) -> dict[str, Any]:
+    def _arguments(self, body: Any, timeout: Any, options: Any, follow: bool) -> dict[str, Any]:
         """Return the arguments of the library for these options."""
         raise NotImplementedError
 
-    def _call(self, seen: Seen, limit: Any, what: Any, piece: Any) -> Any:
+    def _call(self, result: HttpResult, limit: Any, request: Any, piece: Any) -> Any:
         try:
-            with limit, self._opened(*what) as response:
-                seen._answered(response)
-                if piece is UNSAID:
-                    seen.content = response.content
+            with limit, self._open(*request) as response:
+                result._record(response)
+                if piece is UNSET:
+                    result.content = response.content
                     return
                 for found in self._pieces(response, piece):
-                    seen.pieces.append(found)
-            seen.content = b"".join(seen.pieces)
+                    result.pieces.append(found)
+            result.content = b"".join(result.pieces)
         except Exception as error:
-            seen.error = error
+            result.error = error
 
-    def _opened(self, method: str, url: str, stream: bool, given: Any) -> Any:
+    def _open(self, method: str, url: str, stream: bool, arguments: Any) -> Any:
         """Send the request, and return a context manager of the response."""
         raise NotImplementedError
 
@@ -147,59 +147,59 @@ class Async(Client):
     def run(self, fn: Callable[..., Any], *args: Any) -> Any:
         return self._portal.call(fn, *args)
 
-    async def _call(self, seen: Seen, limit: Any, what: Any, piece: Any) -> Any:
+    async def _call(self, result: HttpResult, limit: Any, request: Any, piece: Any) -> Any:
         try:
             with limit:
-                async with await self._opened(*what) as response:
-                    seen._answered(response)
-                    if piece is UNSAID:
-                        seen.content = await response.read() if self.name == "aiohttp" else response.content
+                async with await self._open(*request) as response:
+                    result._record(response)
+                    if piece is UNSET:
+                        result.content = await response.read() if self.name == "aiohttp" else response.content
                         return
                     async for found in self._pieces(response, piece):
-                        seen.pieces.append(found)
-            seen.content = b"".join(seen.pieces)
+                        result.pieces.append(found)
+            result.content = b"".join(result.pieces)
         except Exception as error:
-            seen.error = error
+            result.error = error
 
 
 class Httpx(Client):
-    def _said(self, body: Any, timeout: Any, options: Any, follow: bool) -> dict[str, Any]:
-        said: dict[str, Any] = {} if body is None else {"content": body}
+    def _arguments(self, body: Any, timeout: Any, options: Any, follow: bool) -> dict[str, Any]:
+        arguments: dict[str, Any] = {} if body is None else {"content": body}
         if isinstance(timeout, tuple):
             timeout = (*_both(timeout), None, None)
-        if timeout is not UNSAID:
-            said["timeout"] = timeout
-        if options is not UNSAID:
-            said["extensions"] = {"redouble": options}
-        return said | {"follow_redirects": follow}
+        if timeout is not UNSET:
+            arguments["timeout"] = timeout
+        if options is not UNSET:
+            arguments["extensions"] = {"redouble": options}
+        return arguments | {"follow_redirects": follow}
 
-    def _opened(self, method: str, url: str, stream: bool, given: Any) -> Any:
+    def _open(self, method: str, url: str, stream: bool, arguments: Any) -> Any:
         if stream:
-            return self.raw.stream(method, url, **given)
-        return nullcontext(self.raw.request(method, url, **given))
+            return self.raw.stream(method, url, **arguments)
+        return nullcontext(self.raw.request(method, url, **arguments))
 
     def _pieces(self, response: Any, piece: int | None) -> Any:
         return response.iter_bytes(piece)
 
 
 class AsyncHttpx(Async, Httpx):
-    async def _opened(self, method: str, url: str, stream: bool, given: Any) -> Any:
+    async def _open(self, method: str, url: str, stream: bool, arguments: Any) -> Any:
         if stream:
-            return self.raw.stream(method, url, **given)
-        return nullcontext(await self.raw.request(method, url, **given))
+            return self.raw.stream(method, url, **arguments)
+        return nullcontext(await self.raw.request(method, url, **arguments))
 
     def _pieces(self, response: Any, piece: int | None) -> Any:
         return response.aiter_bytes(piece)
 
 
 class Requests(Client):
-    def _said(self, body: Any, timeout: Any, options: Any, follow: bool) -> dict[str, Any]:
-        assert options is UNSAID, "requests has no place for options of one request"
-        said: dict[str, Any] = {} if body is None else {"data": body}
-        return said | {"timeout": None if timeout is UNSAID else timeout, "allow_redirects": follow}
+    def _arguments(self, body: Any, timeout: Any, options: Any, follow: bool) -> dict[str, Any]:
+        assert options is UNSET, "requests has no place for options of one request"
+        arguments: dict[str, Any] = {} if body is None else {"data": body}
+        return arguments | {"timeout": None if timeout is UNSET else timeout, "allow_redirects": follow}
 
-    def _opened(self, method: str, url: str, stream: bool, given: Any) -> Any:
-        return self.raw.request(method, url, stream=stream, **given)
+    def _open(self, method: str, url: str, stream: bool, arguments: Any) -> Any:
+        return self.raw.request(method, url, stream=stream, **arguments)
 
     def _pieces(self, response: Any, piece: int | None) -> Any:
         return response.iter_content(piece or 1)
@@ -209,18 +209,18 @@ class Aiohttp(Async):
     def cookies(self) -> dict[str, str]:
         return {cookie.key: cookie.value for cookie in self.raw.cookie_jar}
 
-    def _said(self, body: Any, timeout: Any, options: Any, follow: bool) -> dict[str, Any]:
-        assert options is UNSAID, "aiohttp has no place for options of one request"
-        said: dict[str, Any] = {} if body is None else {"data": body}
+    def _arguments(self, body: Any, timeout: Any, options: Any, follow: bool) -> dict[str, Any]:
+        assert options is UNSET, "aiohttp has no place for options of one request"
+        arguments: dict[str, Any] = {} if body is None else {"data": body}
         if isinstance(timeout, int | float | tuple):
             connect, read = _both(timeout)
             timeout = aiohttp.ClientTimeout(sock_connect=connect, sock_read=read)
-        if timeout is not UNSAID:
-            said["timeout"] = timeout
-        return said | {"allow_redirects": follow}
+        if timeout is not UNSET:
+            arguments["timeout"] = timeout
+        return arguments | {"allow_redirects": follow}
 
-    async def _opened(self, method: str, url: str, stream: bool, given: Any) -> Any:
-        return await self.raw.request(method, url, **given)
+    async def _open(self, method: str, url: str, stream: bool, arguments: Any) -> Any:
+        return await self.raw.request(method, url, **arguments)
 
     def _pieces(self, response: Any, piece: int | None) -> Any:
         return response.content.iter_chunked(piece) if piece else response.content.iter_any()

@@ -25,9 +25,19 @@ import redouble.aiohttp
 import redouble.requests
 from redouble import Layer
 from redouble._clients.idempotency import Keys
-from tests.support.http.calls import Aiohttp, AsyncHttpx, Client, Httpx, Requests, Seen
+from tests.support.http.calls import Aiohttp, AsyncHttpx, Client, HttpResult, Httpx, Requests
 
-__all__ = ["ASYNC_CLIENTS", "CLIENTS", "HTTPX", "SYNC_CLIENTS", "TLS", "Client", "Seen", "client", "is_async"]
+__all__ = [
+    "ASYNC_CLIENTS",
+    "CLIENTS",
+    "HTTPX",
+    "SYNC_CLIENTS",
+    "TLS",
+    "Client",
+    "HttpResult",
+    "client",
+    "is_async",
+]
 
 SYNC_CLIENTS = ("httpx", "httpx2", "requests")
 ASYNC_CLIENTS = ("httpx-asyncio", "httpx-trio", "httpx2-asyncio", "httpx2-trio", "aiohttp")

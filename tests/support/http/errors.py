@@ -13,18 +13,18 @@ import requests
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-WHERE = "http://host.test/path"
+ADDRESS = "http://host.test/path"
 
-Answered: TypeAlias = Callable[[str, int, Mapping[str, str]], Exception]
+MakeError: TypeAlias = Callable[[str, int, Mapping[str, str]], Exception]
 
 
 def by_httpx(method: str, status: int, headers: Mapping[str, str]) -> Exception:
-    answer = httpx.Response(status, headers=headers, request=httpx.Request(method, WHERE))
+    answer = httpx.Response(status, headers=headers, request=httpx.Request(method, ADDRESS))
     return caught(answer.raise_for_status)
 
 
 def by_httpx2(method: str, status: int, headers: Mapping[str, str]) -> Exception:
-    answer = httpx2.Response(status, headers=headers, request=httpx2.Request(method, WHERE))
+    answer = httpx2.Response(status, headers=headers, request=httpx2.Request(method, ADDRESS))
     return caught(answer.raise_for_status)
 
 
@@ -32,7 +32,7 @@ def by_requests(method: str, status: int, headers: Mapping[str, str]) -> Excepti
     answer = requests.Response()
     answer.status_code = status
     answer.headers.update(headers)
-    answer.request = requests.Request(method, WHERE).prepare()
+    answer.request = requests.Request(method, ADDRESS).prepare()
     return caught(answer.raise_for_status)
 
 
@@ -43,7 +43,7 @@ def by_aiohttp(method: str, status: int, headers: Mapping[str, str]) -> Exceptio
 
 
 def by_an_sdk(method: str, status: int, headers: Mapping[str, str]) -> Exception:
-    return ApiStatusError(httpx.Response(status, headers=headers, request=httpx.Request(method, WHERE)))
+    return ApiStatusError(httpx.Response(status, headers=headers, request=httpx.Request(method, ADDRESS)))
 
 
 class ApiStatusError(Exception):
@@ -56,7 +56,7 @@ class ApiStatusError(Exception):
 
 def request_info(method: str) -> aiohttp.RequestInfo:
     none: CIMultiDict[str] = CIMultiDict()
-    return aiohttp.RequestInfo(URL(WHERE), method, CIMultiDictProxy(none), URL(WHERE))
+    return aiohttp.RequestInfo(URL(ADDRESS), method, CIMultiDictProxy(none), URL(ADDRESS))
 
 
 def caught(fn: Callable[[], object]) -> Exception:
@@ -67,11 +67,11 @@ def caught(fn: Callable[[], object]) -> Exception:
     raise AssertionError("it did not raise")
 
 
-CLIENTS: list[Answered] = [by_httpx, by_httpx2, by_requests, by_aiohttp, by_an_sdk]
-every_client = pytest.mark.parametrize("answered", CLIENTS, ids=lambda make: make.__name__)
+CLIENTS: list[MakeError] = [by_httpx, by_httpx2, by_requests, by_aiohttp, by_an_sdk]
+every_client = pytest.mark.parametrize("make_error", CLIENTS, ids=lambda make: make.__name__)
 
 
-def lost(kind: Callable[..., Exception], method: str) -> Exception:
+def error_without_response(kind: Callable[..., Exception], method: str) -> Exception:
     """Return the error of a request without a response."""
     request: Any = httpx.Request if kind.__module__.startswith("httpx") else requests.Request
-    return kind("lost", request=request(method, WHERE))
+    return kind("lost", request=request(method, ADDRESS))

@@ -10,16 +10,16 @@ from tests.support.http.offline_clients import retrying
 POLICY = retrying(on=Exception, attempts=3, name="mine", labels={"shop": "books"})
 
 
-LOST = httpx.ReadError
+CONNECTION_LOST = httpx.ReadError
 
 
 def report_of(thing: object) -> Report:
     """Return the report of a response or an error."""
-    said = report(thing)
-    assert said is not None
-    return said
+    found = report(thing)
+    assert found is not None
+    return found
 
 
-def error_texts(said: Report) -> list[str | None]:
+def error_texts(call_report: Report) -> list[str | None]:
     """Return the text of the error of each attempt, None for an attempt without an error."""
-    return [record.error_text for record in said.history]
+    return [record.error_text for record in call_report.history]

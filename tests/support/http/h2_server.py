@@ -56,36 +56,36 @@ class H2Server:
                 return
             self._connections += 1
             with self._current, suppress(OSError):
-                self._speak(self._current)
+                self._serve_connection(self._current)
 
-    def _speak(self, sock: socket.socket) -> None:
+    def _serve_connection(self, sock: socket.socket) -> None:
         connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
         connection.initiate_connection()
-        self._is_over = False
+        self._closed = False
         sock.sendall(connection.data_to_send())
         methods, bodies = dict[int, str](), dict[int, bytes]()
         while data := sock.recv(65_536):
             for event in connection.receive_data(data):
-                heard: Any = event
+                received: Any = event
                 if isinstance(event, h2.events.RequestReceived):
-                    methods[heard.stream_id] = dict(heard.headers)[b":method"].decode()
-                    bodies[heard.stream_id] = b""
+                    methods[received.stream_id] = dict(received.headers)[b":method"].decode()
+                    bodies[received.stream_id] = b""
                 elif isinstance(event, h2.events.DataReceived):
-                    bodies[heard.stream_id] += heard.data
-                    connection.acknowledge_received_data(heard.flow_controlled_length, heard.stream_id)
+                    bodies[received.stream_id] += received.data
+                    connection.acknowledge_received_data(received.flow_controlled_length, received.stream_id)
                 elif isinstance(event, h2.events.StreamEnded):
-                    stream = heard.stream_id
+                    stream = received.stream_id
                     self.received.append((methods[stream], bodies[stream], self._connections))
-                    self._answer(connection, stream)
+                    self._respond(connection, stream)
             sock.sendall(connection.data_to_send())
-            if self._is_over:
+            if self._closed:
                 return
 
-    def _answer(self, connection: h2.connection.H2Connection, stream: int) -> None:
+    def _respond(self, connection: h2.connection.H2Connection, stream: int) -> None:
         step = self._steps[min(len(self.received), len(self._steps)) - 1]
         if step == "goaway":
             connection.close_connection(last_stream_id=0)
-            self._is_over = True
+            self._closed = True
             return
         if step in ("refused", "reset"):
             code = h2.errors.ErrorCodes

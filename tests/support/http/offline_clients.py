@@ -17,20 +17,20 @@ from redouble.http._plan import HttpPlan, http_plan
 from redouble.http._request_body import RESENDABLE, Resendable
 from tests.support.fakes import ASYNC, Boom, in_colour
 
-NONE = [0] * 99
+NO_DELAYS = [0] * 99
 
 
-class Wire:
+class RecordingSender:
     """The send function of a client, which records each exchange."""
 
     def __init__(self, *, fails: int = 0) -> None:
         self.fails = fails
         self.sent: list[object] = []
-        self.left: list[float | None] = []
+        self.time_left: list[float | None] = []
 
     def send(self, exchange: object) -> object:
         self.sent.append(exchange)
-        self.left.append(remaining())
+        self.time_left.append(remaining())
         if len(self.sent) <= self.fails:
             raise Boom(str(len(self.sent)))
         return exchange
@@ -49,8 +49,8 @@ class Wire:
 
 
 def retrying(**options: Any) -> Retry:
-    said: dict[str, Any] = {"on": Boom, "backoff": NONE, "nested": "allow"}
-    return Retry(**said | options)
+    arguments: dict[str, Any] = {"on": Boom, "backoff": NO_DELAYS, "nested": "allow"}
+    return Retry(**arguments | options)
 
 
 @dataclass(eq=False)
@@ -70,7 +70,7 @@ class Answer:
         self.status = status
 
 
-class Refused(Exception):
+class StatusError(Exception):
     """The error for a failed response."""
 
     def __init__(self, status: int) -> None:
@@ -78,11 +78,11 @@ class Refused(Exception):
         self.status_code = status
 
 
-class Late(Exception):
+class ClientTimeout(Exception):
     """The client library's own timeout error."""
 
 
-LATE = timeout_types(Late, __name__)
+TIMEOUT_TYPES = timeout_types(ClientTimeout, __name__)
 
 
 class Client:
@@ -92,7 +92,7 @@ class Client:
         self.colour = colour
         aio = colour in ASYNC
         keys: Keys = options.get("idempotency")
-        self.terms = ClientPolicy(
+        self.client_policy = ClientPolicy(
             "client", policy, keys, self._asend if aio else self._send, ClientState(), aio=aio
         )
         self.script = list(script)
@@ -113,17 +113,17 @@ class Client:
         request = Request(method, options.pop("headers", {}))
 
         def blocking() -> Any:
-            exchange: Any = self.terms.begin_exchange(request, source, "host", options or NO_OPTIONS)
+            exchange: Any = self.client_policy.begin_exchange(request, source, "host", options or NO_OPTIONS)
             for error in chain((None,), broken):
-                with handing_out(exchange) as answers:
+                with finishing(exchange) as answers:
                     found = exchange.call(exchange) if error is None else exchange.restart(error)
                     answers.append(found)
             return exchange.given
 
         async def waiting() -> Any:
-            exchange: Any = self.terms.begin_exchange(request, source, "host", options or NO_OPTIONS)
+            exchange: Any = self.client_policy.begin_exchange(request, source, "host", options or NO_OPTIONS)
             for error in chain((None,), broken):
-                with handing_out(exchange) as answers:
+                with finishing(exchange) as answers:
                     sending = exchange.call(exchange) if error is None else exchange.arestart(error)
                     answers.append(await sending)
             return exchange.given
@@ -138,7 +138,7 @@ class Client:
             raise exchange.record_failure(step)
         answer = Answer(step)
         if exchange.is_failure(step, None):
-            raise exchange.record_failure(Refused(step), answer)
+            raise exchange.record_failure(StatusError(step), answer)
         exchange.in_flight = False
         return answer
 
@@ -148,13 +148,13 @@ class Client:
 
 
 @contextmanager
-def handing_out(exchange: Any) -> Generator[list[Answer]]:
+def finishing(exchange: Any) -> Generator[list[Answer]]:
     """Finish an exchange like all clients: stamp the response, or raise."""
     answers: list[Any] = []
     try:
         yield answers
     except Exception as error:
-        answers = [exchange.final_response(error, LATE)]
+        answers = [exchange.final_response(error, TIMEOUT_TYPES)]
         if answers[0] is None:
             raise
     exchange.finish(answers[0])

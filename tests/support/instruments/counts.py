@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 from redouble import Retry
-from redouble._telemetry import emit as _telling
+from redouble._telemetry import emit
 from redouble.instruments import memory
 from redouble.instruments.memory import Metrics, Summary
 from redouble.types import Event
@@ -22,16 +22,16 @@ def counts(metrics: Metrics, name: str = NAME) -> dict[str, float]:
     found: dict[str, float] = {}
     for metric, series in metrics.series().items():
         for labels, value in series.items():
-            (_, whose), *rest = labels
-            if whose == name and not isinstance(value, Summary):
-                found[" ".join([metric, *(said for _, said in rest)])] = value
+            (_, owner), *rest = labels
+            if owner == name and not isinstance(value, Summary):
+                found[" ".join([metric, *(label for _, label in rest)])] = value
     return found
 
 
 def policy(**options: Any) -> Retry:
     """Return a policy named ``work`` in virtual time, whose first delay is 1 second."""
-    said: dict[str, Any] = {"on": Exception, "backoff": [1, 2, 4, 8], "clock": Virtual(), "name": NAME}
-    return Retry(**said | options)
+    arguments: dict[str, Any] = {"on": Exception, "backoff": [1, 2, 4, 8], "clock": Virtual(), "name": NAME}
+    return Retry(**arguments | options)
 
 
 # ---------------------------------------------------------- streams and context managers
@@ -39,10 +39,10 @@ def policy(**options: Any) -> Retry:
 
 def entered(retrying: Retry, work: Work) -> object:
     @contextmanager
-    def door() -> Generator[object]:
+    def manager() -> Generator[object]:
         yield work()
 
-    with retrying.enter(door) as value:
+    with retrying.enter(manager) as value:
         return value
 
 
@@ -62,10 +62,10 @@ def generated(retrying: Retry, work: Work) -> object:
 
 async def aentered(retrying: Retry, work: AsyncWork) -> object:
     @asynccontextmanager
-    async def door() -> AsyncGenerator[object]:
+    async def manager() -> AsyncGenerator[object]:
         yield await work()
 
-    async with retrying.enter(door) as value:
+    async with retrying.enter(manager) as value:
         return value
 
 
@@ -95,7 +95,7 @@ EVERY_ASYNC_SHAPE: dict[str, AsyncShape] = ASYNC_SHAPES | {
 JUDGES_RESULTS = ("decorator", "call", "run")
 
 
-def afresh(script: Script) -> list[Step]:
+def with_new_errors(script: Script) -> list[Step]:
     """Return the steps of a script, with new instances of the errors."""
     return [
         fail(type(step.error)(*step.error.args), step.takes)
@@ -126,7 +126,7 @@ def every_shape(
             return None  # this shape has no `until`
         clock = retrying.clock
         assert isinstance(clock, Virtual)
-        return retrying, Operation(afresh(script), clock)
+        return retrying, Operation(with_new_errors(script), clock)
 
     def blocking() -> None:
         for shape, make in EVERY_SHAPE.items():
@@ -151,17 +151,17 @@ def every_shape(
 
 
 @contextmanager
-def events_made() -> Generator[list[object]]:
+def created_events() -> Generator[list[object]]:
     """Yield a list to which the name of every created event is added."""
-    made: list[object] = []
-    really = _telling.new
+    names: list[object] = []
+    original = emit.new
 
     def new(kind: type[Event], fields: tuple[object, ...]) -> Event:
-        made.append(fields[0])
-        return really(kind, fields)
+        names.append(fields[0])
+        return original(kind, fields)
 
-    _telling.new = new
+    emit.new = new
     try:
-        yield made
+        yield names
     finally:
-        _telling.new = really
+        emit.new = original

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from itertools import count
 
 NUMBERS = count(1)
-BARE = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime"})
+STANDARD_FIELDS = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime"})
 
 
-class Kept(logging.Handler):
+class RecordingHandler(logging.Handler):
     """A handler that stores the records."""
 
     def __init__(self) -> None:
@@ -22,24 +22,26 @@ class Kept(logging.Handler):
         record.getMessage()
         self.records.append(record)
 
-    def said(self) -> list[str]:
+    def messages(self) -> list[str]:
         """Return each level and message."""
         return [f"{record.levelname} {record.getMessage()}" for record in self.records]
 
     def fields(self) -> list[dict[str, object]]:
         """Return the fields of each record that not every record has."""
-        return [{key: value for key, value in vars(r).items() if key not in BARE} for r in self.records]
+        return [
+            {key: value for key, value in vars(r).items() if key not in STANDARD_FIELDS} for r in self.records
+        ]
 
 
 @contextmanager
-def logger(level: int = logging.DEBUG) -> Generator[tuple[logging.Logger, Kept]]:
+def logger(level: int = logging.DEBUG) -> Generator[tuple[logging.Logger, RecordingHandler]]:
     """Yield a private logger, and the list of its records."""
-    made, kept = logging.getLogger(f"redouble.test{next(NUMBERS)}"), Kept()
+    made, handler = logging.getLogger(f"redouble.test{next(NUMBERS)}"), RecordingHandler()
     made.setLevel(level)
     made.propagate = False
-    made.addHandler(kept)
+    made.addHandler(handler)
     try:
-        yield made, kept
+        yield made, handler
     finally:
-        made.removeHandler(kept)
+        made.removeHandler(handler)
         made.setLevel(logging.NOTSET)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["Asked", "Series", "Wrong", "read"]
+__all__ = ["QueryError", "QueryType", "Series", "parse"]
 
 Series: TypeAlias = Mapping[str, frozenset[str]]  # the labels of each series
 
@@ -26,37 +26,37 @@ OPERATORS = ("/", "*", "+", "-", ">", "<", ">=", "<=", "==")
 MATCHES = ("=", "!=", "=~", "!~")
 
 
-class Wrong(ValueError):
+class QueryError(ValueError):
     """A query with a mistake."""
 
 
-class Asked(NamedTuple):
+class QueryType(NamedTuple):
     """The type of an expression: its series, and the labels of its result (None for a plain number)."""
 
     series: frozenset[str]
     labels: frozenset[str] | None
 
 
-def read(query: str, exported: Series) -> Asked:
+def parse(query: str, exported: Series) -> QueryType:
     """Parse a query, and return its type."""
-    reading = _Reading(_tokens(query), exported)
-    labels = reading.expression()
-    reading.expect("")
-    return Asked(frozenset(reading.series), labels)
+    parser = _Parser(_tokens(query), exported)
+    labels = parser.expression()
+    parser.expect("")
+    return QueryType(frozenset(parser.series), labels)
 
 
 def _tokens(query: str) -> list[str]:
-    tokens, place = list[str](), 0
-    while place < len(query):
-        found = TOKEN.match(query, place)
+    tokens, position = list[str](), 0
+    while position < len(query):
+        found = TOKEN.match(query, position)
         if found is None:
-            raise Wrong(f"cannot be read: {query[place:]}")
+            raise QueryError(f"cannot be read: {query[position:]}")
         tokens.append(found[1])
-        place = found.end()
+        position = found.end()
     return tokens
 
 
-class _Reading:
+class _Parser:
     """The parser of one query."""
 
     def __init__(self, tokens: list[str], exported: Series) -> None:
@@ -65,7 +65,7 @@ class _Reading:
 
     def expect(self, *tokens: str) -> str:
         if self._tokens[0] not in tokens:
-            raise Wrong(f"{tokens} is due, not {self._tokens}")
+            raise QueryError(f"{tokens} is due, not {self._tokens}")
         return self._tokens.pop(0)
 
     def expression(self) -> frozenset[str] | None:
@@ -74,7 +74,7 @@ class _Reading:
             operator = self._tokens.pop(0)
             right = self._term()
             if left is not None and right is not None and left != right:
-                raise Wrong(f"{sorted(left)} {operator} {sorted(right)}: nothing would match")
+                raise QueryError(f"{sorted(left)} {operator} {sorted(right)}: nothing would match")
             left = right if left is None else left
         return left
 
@@ -101,40 +101,40 @@ class _Reading:
     def _aggregated(self) -> frozenset[str]:
         self.expect("by")
         self.expect("(")
-        kept = self._names(")")
+        names = self._names(")")
         self.expect("(")
         labels = self._closed(self.expression) or frozenset()
-        if not kept <= labels:
-            raise Wrong(f"by {sorted(kept)}: there is only {sorted(labels)}")
-        return kept
+        if not names <= labels:
+            raise QueryError(f"by {sorted(names)}: there is only {sorted(labels)}")
+        return names
 
     def _with_number(self, word: str) -> frozenset[str]:
         self.expect("(")
         if self._term() is not None:
-            raise Wrong(f"{word} of what is no number")
+            raise QueryError(f"{word} of what is no number")
         self.expect(",")
         labels = self._closed(self.expression) or frozenset()
         if word == "topk":
             return labels
         if "le" not in labels:
-            raise Wrong(f"{word} without le: {sorted(labels)}")
+            raise QueryError(f"{word} without le: {sorted(labels)}")
         return labels - {"le"}
 
-    def _selected(self, series: str, growing: bool | None) -> frozenset[str]:
-        """Parse a series; ``growing`` is the kind of metric that a range is for, None without a range."""
+    def _selected(self, series: str, is_counter: bool | None) -> frozenset[str]:
+        """Parse a series; ``is_counter`` is the kind of metric that a range is for, None without a range."""
         if series not in self._exported:
-            raise Wrong(f"nobody exports {series}")
-        if (growing is True) != series.endswith(SUMS):
-            raise Wrong(f"{series}: counters have a rate, and gauges have none")
+            raise QueryError(f"nobody exports {series}")
+        if (is_counter is True) != series.endswith(SUMS):
+            raise QueryError(f"{series}: counters have a rate, and gauges have none")
         self.series.add(series)
         labels = self._exported[series]
         if self._tokens[0] == "{":
             self._tokens.pop(0)
             matched = self._names("}", values=True)
             if not matched <= labels:
-                raise Wrong(f"{series} has no label {sorted(matched - labels)}")
-        if growing is not None and not self._tokens.pop(0).startswith("["):
-            raise Wrong(f"{series} needs a range")
+                raise QueryError(f"{series} has no label {sorted(matched - labels)}")
+        if is_counter is not None and not self._tokens.pop(0).startswith("["):
+            raise QueryError(f"{series} needs a range")
         return labels
 
     def _names(self, end: str, *, values: bool = False) -> frozenset[str]:
@@ -142,11 +142,11 @@ class _Reading:
         while True:
             name = self._tokens.pop(0)
             if WORD.fullmatch(name) is None:
-                raise Wrong(f"{name} is no label")
+                raise QueryError(f"{name} is no label")
             names.add(name)
             if values:
                 self.expect(*MATCHES)
                 if not self._tokens.pop(0).startswith('"'):
-                    raise Wrong(f"{name} of what is no text")
+                    raise QueryError(f"{name} of what is no text")
             if self.expect(",", end) == end:
                 return frozenset(names)

@@ -20,7 +20,7 @@ class Patient(Retry):
     """A subclass of `Retry`."""
 
 
-def worst_of(pipeline: Pipeline) -> WorstCase:
+def worst_case_of(pipeline: Pipeline) -> WorstCase:
     """Return the worst case of a pipeline."""
     worst = WorstCase()
     for layer in reversed(pipeline.layers):
@@ -30,13 +30,13 @@ def worst_of(pipeline: Pipeline) -> WorstCase:
 
 def plain(**options: Any) -> Retry:
     """Return a policy without a time limit: 3 attempts, with delays of 1 s and 2 s."""
-    said = defaults(attempts=3, backoff=[1, 2], give_up_after=None, hints=UNHINTED, on=Exception)
-    return Retry(**said | options)
+    arguments = defaults(attempts=3, backoff=[1, 2], give_up_after=None, hints=UNHINTED, on=Exception)
+    return Retry(**arguments | options)
 
 
-def checked(layers: Layer, expected: list[str]) -> None:
+def assert_warnings(layers: Layer, expected: list[str]) -> None:
     """Check that the warnings of a pipeline match these patterns, in this order."""
-    said = Pipeline(layers).check()
-    assert len(said) == len(expected), said
-    for one, pattern in zip(said, expected, strict=True):
-        assert re.fullmatch(pattern, one), one
+    warnings = Pipeline(layers).check()
+    assert len(warnings) == len(expected), warnings
+    for warning, pattern in zip(warnings, expected, strict=True):
+        assert re.fullmatch(pattern, warning), warning

@@ -46,10 +46,10 @@ class BreakerScript:
         """Run the steps of a script, and check the expected states."""
         for number, word in enumerate(script.split(), 1):
             step, _, expected = word.partition(":")
-            found = self._find(step)
+            found = self._state_after(step)
             assert expected in ("", found), f"word {number} of the script is {word}, and it is {found}"
 
-    def _find(self, step: str) -> str:
+    def _state_after(self, step: str) -> str:
         try:
             self._step(step)
         except errors.CircuitOpen:
@@ -84,8 +84,8 @@ class BreakerScript:
 class Interruption:
     """Runs an action at the n-th line of the breaker's code, like a signal handler or a finaliser."""
 
-    def __init__(self, line: int, does: Callable[[], object]) -> None:
-        self.left, self.does = line, does
+    def __init__(self, line: int, action: Callable[[], object]) -> None:
+        self.left, self.action = line, action
 
     def __call__(self, frame: FrameType, what: str, _: object) -> Any:
         if frame.f_code.co_filename not in FILES:
@@ -94,7 +94,7 @@ class Interruption:
             self.left -= 1
             if not self.left:
                 sys.settrace(None)
-                self.does()
+                self.action()
         return self
 
 
@@ -105,23 +105,23 @@ FILES = {module.__file__ for module in MODULES}
 def at_every_line(
     make: Callable[[], BreakerScript],
     call: Callable[[BreakerScript], object],
-    does: Callable[[BreakerScript], object],
+    action: Callable[[BreakerScript], object],
 ) -> list[BreakerScript]:
     """Repeat a call for each line of the breaker's code that it runs, with the action at that line."""
     seen: list[BreakerScript] = []
     for line in count(1):
-        story = make()
-        interruption = Interruption(line, partial(does, story))
+        script = make()
+        interruption = Interruption(line, partial(action, script))
         before = sys.gettrace()
         sys.settrace(interruption)
         try:
-            call(story)
+            call(script)
         finally:
             sys.settrace(before)
         if interruption.left > 0:
             assert seen, "no code of the breaker has run"
             return seen
-        seen.append(story)
+        seen.append(script)
     return seen
 
 

@@ -24,11 +24,11 @@ def items() -> Iterator[str]:
     yield "fetched"
 
 
-def struck(**options: Any) -> Any:
+def call_with_chaos(**options: Any) -> Any:
     """Make one call that `Chaos` hits, and return its result and its duration."""
     with virtual_time() as clock:
         try:
-            end: Any = Chaos(**options, rate=1).call(fetch)
+            result: Any = Chaos(**options, rate=1).call(fetch)
         except Exception as error:
-            end = error
-        return end, clock.now()
+            result = error
+        return result, clock.now()

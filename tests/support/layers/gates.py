@@ -48,14 +48,14 @@ BOOM, PANIC = Boom("x"), Panic()
 
 def read_gated(colour: str, gate: Gate, script: list[Any], reader: Reader = Reader()) -> list[object]:  # noqa: B008  frozen
     """Read a gated stream; return its items, and its error if there is one."""
-    tape, taken = ScriptedSource([script], Virtual(), []), list[object]()
+    source, taken = ScriptedSource([script], Virtual(), []), list[object]()
 
     async def waiting() -> None:
-        await reader.aread(gate(tape.aitems), taken)
+        await reader.aread(gate(source.aitems), taken)
 
     try:
-        in_colour(colour, lambda: reader.read(gate(tape.items), taken), waiting)
+        in_colour(colour, lambda: reader.read(gate(source.items), taken), waiting)
     except BaseException as error:
         taken.append(error)
-    assert tape.trail.count("open:1") == tape.trail.count("close:1") == tape.opened
+    assert source.trail.count("open:1") == source.trail.count("close:1") == source.opened
     return taken

@@ -34,7 +34,7 @@ LOOPS = pytest.mark.parametrize("colour", ASYNC)
 ON_ASYNCIO = pytest.mark.parametrize("colour", [colour for colour in ASYNC if colour != "trio"])
 
 Ts = TypeVarTuple("Ts")
-TURNS = 20  # iterations of the loop, after which every runnable task has run
+IDLE_ITERATIONS = 20  # iterations of the loop, after which every runnable task has run
 
 
 class VirtualTimeUvloop(Uvloop):
@@ -43,8 +43,8 @@ class VirtualTimeUvloop(Uvloop):
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__()
         self._clock, self._numbers = clock, count()
-        self._turning = False
-        self._later: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._scheduled = False
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         CLOCKS[self] = clock  # also for callbacks without a context
 
     def close(self) -> None:
@@ -63,23 +63,23 @@ class VirtualTimeUvloop(Uvloop):
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         handle = asyncio.TimerHandle(round(when, 9), callback, args, self, context)
-        self._later.append((handle.when(), next(self._numbers), handle))
-        if not self._turning:
-            self._turning = True
-            self.call_soon(self._turn, TURNS)
+        self._timers.append((handle.when(), next(self._numbers), handle))
+        if not self._scheduled:
+            self._scheduled = True
+            self.call_soon(self._iterate, IDLE_ITERATIONS)
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None: ...
 
-    def _turn(self, left: int) -> None:
-        self._later = sorted(entry for entry in self._later if not entry[2].cancelled())
-        self._turning = bool(self._later)
-        if self._turning:
-            self.call_soon(self._turn, (left or TURNS) - 1)
-        if self._turning and not left:
-            self._clock.advance(max(0.0, self._later[0][0] - self.time()))
-            while self._later and self._later[0][0] <= self.time():
-                handle: Any = self._later.pop(0)[2]
+    def _iterate(self, left: int) -> None:
+        self._timers = sorted(entry for entry in self._timers if not entry[2].cancelled())
+        self._scheduled = bool(self._timers)
+        if self._scheduled:
+            self.call_soon(self._iterate, (left or IDLE_ITERATIONS) - 1)
+        if self._scheduled and not left:
+            self._clock.advance(max(0.0, self._timers[0][0] - self.time()))
+            while self._timers and self._timers[0][0] <= self.time():
+                handle: Any = self._timers.pop(0)[2]
                 self.call_soon(handle._run)
 
 
@@ -87,30 +87,30 @@ class VirtualTimeUvloop(Uvloop):
 class ScriptedAttempts:
     """The called function: each step is the duration of an attempt, and its value or the type of its error.
 
-    tidies: seconds that an attempt needs to end when it is cancelled.
-    stubborn: numbers of the attempts that swallow the cancellation and return their value.
+    cleanup_seconds: seconds that an attempt needs to end when it is cancelled.
+    uncancellable: numbers of the attempts that swallow the cancellation and return their value.
     """
 
     steps: Sequence[tuple[float, Any]]
-    tidies: float = 0.0
-    stubborn: Sequence[int] = ()
-    began: list[float] = field(default_factory=list[float])
-    cut: list[int] = field(default_factory=list[int])
+    cleanup_seconds: float = 0.0
+    uncancellable: Sequence[int] = ()
+    start_times: list[float] = field(default_factory=list[float])
+    cancelled: list[int] = field(default_factory=list[int])
     running: int = 0
-    given: list[Any] = field(default_factory=list[Any])
+    arguments: list[Any] = field(default_factory=list[Any])
 
     async def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        self.began.append(round(SYSTEM.now(), 2))
-        number = len(self.began)
-        self.given.append((args, kwargs))
+        self.start_times.append(round(SYSTEM.now(), 2))
+        number = len(self.start_times)
+        self.arguments.append((args, kwargs))
         takes, ending = self.steps[number - 1]
         self.running += 1
         try:
             await backend().sleep(takes)
         except (asyncio.CancelledError, trio.Cancelled):
-            self.cut.append(number)
-            await sleep_shielded(self.tidies)
-            if number not in self.stubborn:
+            self.cancelled.append(number)
+            await sleep_shielded(self.cleanup_seconds)
+            if number not in self.uncancellable:
                 raise
         finally:
             self.running -= 1
@@ -131,7 +131,7 @@ async def sleep_shielded(seconds: float) -> None:
 
 
 @dataclass
-class Seen:
+class HedgedCall:
     """The result of a call, and its duration in seconds."""
 
     value: Any = None
@@ -143,9 +143,11 @@ class Seen:
         return f"{ended} after {self.took:g}"
 
 
-async def seen(layer: Layer, work: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any) -> Seen:
+async def make_hedged_call(
+    layer: Layer, work: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
+) -> HedgedCall:
     """Make a call, and return its result."""
-    call, began = Seen(), SYSTEM.now()
+    call, began = HedgedCall(), SYSTEM.now()
     try:
         call.value = await layer.call(work, *args, **kwargs)
     except Exception as error:
@@ -156,11 +158,11 @@ async def seen(layer: Layer, work: Callable[..., Awaitable[Any]], *args: Any, **
 
 def timed(colour: str, main: Callable[[], Awaitable[Any]]) -> Any:
     """Run ``main`` on this loop in virtual time, and check that it leaves nothing behind."""
-    complaints: list[dict[str, Any]] = []
+    loop_errors: list[dict[str, Any]] = []
 
     async def on_asyncio() -> Any:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        loop.set_exception_handler(lambda _, context: loop_errors.append(context))
         try:
             return await main()
         finally:
@@ -175,7 +177,7 @@ def timed(colour: str, main: Callable[[], Awaitable[Any]]) -> Any:
                 return runner.run(on_asyncio())
             finally:
                 gc.collect(0)  # a task with an unretrieved error reports it when it is freed
-                assert complaints == []
+                assert loop_errors == []
 
 
 def limit(seconds: float) -> AbstractAsyncContextManager[None]:

@@ -46,17 +46,17 @@ def nothing() -> None:
     """Do nothing."""
 
 
-class Uses:
+class KeyedBulkheads:
     """Bulkheads per key, with a record of the keys for which one was made, and calls in every colour."""
 
     def __init__(self, most: int = 1000, idle: float | timedelta | None = None) -> None:
-        self.made = ""
+        self.keys_made = ""
         self.layers = Keyed(first, self._make, most, idle)
         self.fetch, self.afetch = self.layers(self._fetch), self.layers(self._afetch)
         self.items, self.aitems = self.layers(self._items), self.layers(self._aitems)
 
     def _make(self, key: str) -> Bulkhead:
-        self.made += key
+        self.keys_made += key
         return Bulkhead(1, 0)
 
     def _fetch(self, key: str, inside: Callable[[], object] = nothing) -> str:

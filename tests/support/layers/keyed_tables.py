@@ -10,23 +10,23 @@ from redouble import Layer
 from redouble._layers.keyed_table import KeyedTable
 
 
-class Of(Layer):
+class LayerWithKey(Layer):
     """A layer that keeps its key."""
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
 
 
-def through(layer: Layer) -> Callable[..., Any]:
+def wrapped_by(layer: Layer) -> Callable[..., Any]:
     """Return a function that returns its layer."""
     return lambda: layer
 
 
-def table(most: int = 3, idle: float = inf, make: Callable[[Hashable], Layer] = Of) -> KeyedTable:
+def table(most: int = 3, idle: float = inf, make: Callable[[Hashable], Layer] = LayerWithKey) -> KeyedTable:
     """Return a table of such layers."""
     return KeyedTable(make, most, idle)
 
 
-def keys(of: KeyedTable) -> list[Hashable]:
+def keys(keyed_table: KeyedTable) -> list[Hashable]:
     """Return the keys of a table, the least recently used one first."""
-    return list(of.entries)
+    return list(keyed_table.entries)

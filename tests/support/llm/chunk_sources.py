@@ -21,26 +21,26 @@ class Takes(NamedTuple):
     seconds: float
 
 
-class Spoils(NamedTuple):
+class CloseFails(NamedTuple):
     """A step after which closing the source raises ``error``."""
 
     error: type[BaseException]
 
 
-class Said(NamedTuple):
+class ChunkObject(NamedTuple):
     """A chunk that is neither text nor bytes."""
 
     word: str
 
 
-SILENT = object()  # a step that lasts until the test sets ``told_to_go``, or until it is cancelled
+SILENT = object()  # a step that lasts until the test sets ``released``, or until it is cancelled
 
 
 class Words(Protocol):
     """The protocol of these chunks: a request uses one token, and each chunk one more."""
 
     def read(self, chunk: object, /) -> ErrorEvent | None:
-        word = chunk.word if isinstance(chunk, Said) else chunk
+        word = chunk.word if isinstance(chunk, ChunkObject) else chunk
         text = word.decode() if isinstance(word, bytes) else str(word)
         self.known = True
         self.pieces += 1
@@ -57,21 +57,21 @@ class Source:
 
     def __init__(self, feed: Feed, number: int, steps: Sequence[Any]) -> None:
         self.feed, self.number, self.steps = feed, number, iter(steps)
-        self.spoilt: type[BaseException] | None = None
+        self.close_error: type[BaseException] | None = None
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        self.feed.asked += 1
+        self.feed.reads += 1
         for step in self.steps:
             match step:
                 case Takes(seconds):
                     self.feed.slept += seconds
                     SYSTEM.sleep(seconds)
                 case _ if step is SILENT:
-                    self.feed.told_to_go.wait()
-                case _ if self.does(step):
+                    self.feed.released.wait()
+                case _ if self.run_step(step):
                     return step
                 case _:
                     pass
@@ -81,7 +81,7 @@ class Source:
         return self
 
     async def __anext__(self) -> Any:
-        self.feed.asked += 1
+        self.feed.reads += 1
         await SYSTEM.asleep(0)
         for step in self.steps:
             match step:
@@ -89,46 +89,46 @@ class Source:
                     await SYSTEM.asleep(seconds)
                 case _ if step is SILENT:
                     await SYSTEM.asleep(10_000)
-                case _ if self.does(step):
+                case _ if self.run_step(step):
                     return step
                 case _:
                     pass
         raise StopAsyncIteration
 
-    def does(self, step: Any) -> bool:
+    def run_step(self, step: Any) -> bool:
         """Run a step that takes no time; return True if it is a chunk."""
         if isinstance(step, type):
             raise step("as the script says")
-        if isinstance(step, Spoils):
-            self.spoilt = step.error
+        if isinstance(step, CloseFails):
+            self.close_error = step.error
             return False
         return True
 
-    def ended(self) -> None:
+    def record_close(self) -> None:
         self.feed.trail.append(f"close:{self.number}")
-        self.feed.gone.set()
-        if self.spoilt is not None:
-            raise self.spoilt("cannot be closed")
+        self.feed.closed.set()
+        if self.close_error is not None:
+            raise self.close_error("cannot be closed")
 
 
-class Closes(Source):
+class ClosableSource(Source):
     """A source with a plain ``close()``, also for async code."""
 
     def close(self) -> None:
-        self.ended()
+        self.record_close()
 
 
-class ClosesAsync(Closes):
+class AsyncClosableSource(ClosableSource):
     """A source with an ``aclose()`` too, which awaits something."""
 
     async def aclose(self) -> None:
         try:
             await SYSTEM.asleep(0)
         finally:  # closed even if the wait is cancelled, as Trio requires
-            self.ended()
+            self.record_close()
 
 
-class Answers:
+class ClosableIterable:
     """An iterable that has to be closed itself; its iterator has no ``close()``."""
 
     def __init__(self, source: Source) -> None:
@@ -141,17 +141,17 @@ class Answers:
         return self.source
 
     def close(self) -> None:
-        self.source.ended()
+        self.source.record_close()
 
 
 class Awaited(NamedTuple):
     """An awaitable that is no coroutine."""
 
-    found: Any
+    value: Any
 
     def __await__(self) -> Any:
         yield from SYSTEM.asleep(0).__await__()
-        return self.found
+        return self.value
 
 
 Shape = Literal["generator", "close", "aclose", "iterable", "manager", "coroutine", "awaited manager"]
@@ -172,10 +172,10 @@ class Feed:
     def __init__(self, *script: Sequence[Any], shape: Shape = "generator") -> None:
         self.script, self.shape = script, shape
         self.trail: list[str] = []
-        self.opened = self.asked = 0
+        self.opened = self.reads = 0
         self.slept = 0.0
-        self.told_to_go = Flag()  # ends the `SILENT` steps
-        self.gone = Flag()  # set when a source is closed
+        self.released = Flag()  # ends the `SILENT` steps
+        self.closed = Flag()  # set when a source is closed
 
     def _next(self, kind: type[Source]) -> Any:
         self.opened += 1
@@ -187,18 +187,18 @@ class Feed:
             case "generator":
                 return self._generator()
             case "iterable":
-                return Answers(self._next(Source))
+                return ClosableIterable(self._next(Source))
             case "manager" | "awaited manager":
                 return self._manager()
             case _:
-                return self._next(Closes)
+                return self._next(ClosableSource)
 
     def aopen(self) -> Any:
         match self.shape:
             case "generator":
                 return self._agenerator()
             case "iterable":
-                return Answers(self._next(Source))
+                return ClosableIterable(self._next(Source))
             case "manager":
                 return self._amanager()
             case "awaited manager":
@@ -206,16 +206,16 @@ class Feed:
             case "coroutine":
                 return self._coroutine()
             case "aclose":
-                return self._next(ClosesAsync)
+                return self._next(AsyncClosableSource)
             case _:
-                return self._next(Closes)
+                return self._next(ClosableSource)
 
     def _generator(self) -> Iterator[Any]:
         source = self._next(Source)
         try:
             yield from source
         finally:
-            source.ended()
+            source.record_close()
 
     async def _agenerator(self) -> AsyncIterator[Any]:
         source = self._next(Source)
@@ -223,7 +223,7 @@ class Feed:
             async for chunk in source:
                 yield chunk
         finally:
-            source.ended()
+            source.record_close()
 
     @contextmanager
     def _manager(self) -> Generator[Any]:
@@ -231,7 +231,7 @@ class Feed:
         try:
             yield source
         finally:
-            source.ended()
+            source.record_close()
 
     @asynccontextmanager
     async def _amanager(self) -> AsyncGenerator[Any]:
@@ -239,8 +239,8 @@ class Feed:
         try:
             yield source
         finally:
-            source.ended()
+            source.record_close()
 
     async def _coroutine(self) -> Any:
         await SYSTEM.asleep(0)
-        return self._next(ClosesAsync)
+        return self._next(AsyncClosableSource)

@@ -68,17 +68,17 @@ POLICY = Retry(attempts=3, backoff=[1, 1])
 
 def model(place: str = "worker", **options: Any) -> Model:
     """Return a model for streams of words; options replace the defaults."""
-    said: dict[str, Any] = {"policy": POLICY, "protocol": Words} | options
+    arguments: dict[str, Any] = {"policy": POLICY, "protocol": Words} | options
     if place == "alone":
-        said["worker"] = None
-    return Model("acme", "m-1", **said)
+        arguments["worker"] = None
+    return Model("acme", "m-1", **arguments)
 
 
 @dataclass(eq=False)
-class Read:
+class StreamOutcome:
     """The outcome of one stream. The fields from ``attempts`` on are not compared if one of them is None.
 
-    told: the trail of words.
+    events: the trail of words.
     took: seconds.
     """
 
@@ -88,66 +88,66 @@ class Read:
 
     attempts: int | None = None
     limit: str | None = None
-    told: str | None = None
+    events: str | None = None
     took: float | None = None
     error: BaseException | None = None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Read) and all(
+        return isinstance(other, StreamOutcome) and all(
             mine == theirs
-            or (None in (mine, theirs) and word in ("attempts", "limit", "told", "took", "error"))
+            or (None in (mine, theirs) and word in ("attempts", "limit", "events", "took", "error"))
             for (word, mine), theirs in zip(vars(self).items(), vars(other).values(), strict=True)
         )
 
     __hash__ = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
 
-def play(place: str, feed: Feed, *, most: int = 999, pause: float = 0, **options: Any) -> Read:
+def play(place: str, feed: Feed, *, most: int = 999, pause: float = 0, **options: Any) -> StreamOutcome:
     """Read at most ``most`` chunks of a stream, ``pause`` seconds apart, and return the outcome."""
-    hooks: dict[str, Any] = dict.fromkeys(HOOKS, partial(_heard, feed))
+    hooks: dict[str, Any] = dict.fromkeys(HOOKS, partial(_record, feed))
     policy = options.pop("policy", POLICY)
-    asked = model(place, policy=replace(policy, **hooks), **options)
-    read = Read()
+    streaming_model = model(place, policy=replace(policy, **hooks), **options)
+    outcome = StreamOutcome()
 
     def take(chunk: Any) -> bool:
         feed.trail.append("chunk")
-        read.chunks.append(chunk)
-        return len(read.chunks) < most
+        outcome.chunks.append(chunk)
+        return len(outcome.chunks) < most
 
     def blocking() -> None:
         began = SYSTEM.now()
         try:
-            with asked.stream(feed.open) as stream:
+            with streaming_model.stream(feed.open) as stream:
                 for chunk in stream:
                     if not take(chunk):
                         break
                     SYSTEM.sleep(pause)
         finally:
-            read.took = round(SYSTEM.now() - began, 9)
+            outcome.took = round(SYSTEM.now() - began, 9)
 
     async def waiting() -> None:
         began = SYSTEM.anow()
         try:
-            async with asked.stream(feed.aopen) as stream:
+            async with streaming_model.stream(feed.aopen) as stream:
                 async for chunk in stream:
                     if not take(chunk):
                         break
                     await SYSTEM.asleep(pause)
         finally:
-            read.took = round(SYSTEM.anow() - began, 9)
+            outcome.took = round(SYSTEM.anow() - began, 9)
 
     try:
         in_place(place, blocking, waiting)
     except BaseException as error:
-        said = report(error)
-        read.raises, read.error = type(error), error
-        if said is not None:
-            read.reason, read.attempts, read.limit = said.reason, said.attempts, said.limit
-    read.attempts = feed.opened if read.attempts is None else read.attempts
+        found = report(error)
+        outcome.raises, outcome.error = type(error), error
+        if found is not None:
+            outcome.reason, outcome.attempts, outcome.limit = found.reason, found.attempts, found.limit
+    outcome.attempts = feed.opened if outcome.attempts is None else outcome.attempts
     feed.trail.append("left")
-    read.told = " ".join(feed.trail)
-    return read
+    outcome.events = " ".join(feed.trail)
+    return outcome
 
 
-def _heard(feed: Feed, event: Event) -> None:
+def _record(feed: Feed, event: Event) -> None:
     feed.trail.append(f"{event.what}:{event.attempt}")

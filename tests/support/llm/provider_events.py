@@ -13,8 +13,19 @@ from redouble.llm._protocols.detection import protocol_factory
 
 # fmt: off
 __all__ = [
-    "FORMS", "MESSAGE", "RESPONSE", "WIRE", "Anything", "chat", "chunk", "heard", "objectified", "objects",
-    "read", "says", "sse",
+    "FORMS",
+    "MESSAGE",
+    "RESPONSE",
+    "WIRE",
+    "Anything",
+    "chat",
+    "chat_choice",
+    "chunk",
+    "objectified",
+    "objects",
+    "read",
+    "read_without_errors",
+    "sse",
 ]
 # fmt: on
 
@@ -25,7 +36,7 @@ def chunk(*choices: Event, **more: Any) -> Event:
     return {"id": "c1", "object": "chat.completion.chunk", "choices": list(choices), **more}
 
 
-def says(content: str | None, reason: str | None = None, index: int = 0) -> Event:
+def chat_choice(content: str | None, reason: str | None = None, index: int = 0) -> Event:
     return {"index": index, "delta": {"content": content}, "finish_reason": reason}
 
 
@@ -33,7 +44,7 @@ def chat(*words: str, usage: Event | None = None) -> list[Event]:
     """Return the events of a chat completion: words, the end, and the usage."""
     first = chunk({"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None})
     last = [] if usage is None else [chunk(usage=usage)]
-    return [first, *(chunk(says(word)) for word in words), chunk(says(None, "stop")), *last]
+    return [first, *(chunk(chat_choice(word)) for word in words), chunk(chat_choice(None, "stop")), *last]
 
 
 RESPONSE: list[Event] = [
@@ -146,7 +157,7 @@ def read(chunks: Iterable[object], name: str = "auto") -> tuple[Protocol, list[E
     return protocol, errors
 
 
-def heard(chunks: Iterable[object], name: str = "auto") -> Protocol:
+def read_without_errors(chunks: Iterable[object], name: str = "auto") -> Protocol:
     """Pass chunks without errors to a protocol, and return it."""
     protocol, errors = read(chunks, name)
     assert not errors

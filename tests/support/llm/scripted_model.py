@@ -27,8 +27,8 @@ LABELS = {"provider": "openai", "model": "gpt-5"}
 
 def model_of(**options: Any) -> Model:
     """Return a model that retries without a delay."""
-    made: dict[str, Any] = {"policy": AT_ONCE, **options}
-    return Model("openai", "gpt-5", **made)
+    arguments: dict[str, Any] = {"policy": AT_ONCE, **options}
+    return Model("openai", "gpt-5", **arguments)
 
 
 def always(answer: Any) -> Any:
@@ -40,7 +40,7 @@ def always(answer: Any) -> Any:
     return answers
 
 
-def said(text: str, *, finish: str | None = None, usage: Usage | None = None) -> dict[str, Any]:
+def text_chunk(text: str, *, finish: str | None = None, usage: Usage | None = None) -> dict[str, Any]:
     """Return a chunk in the format of OpenAI."""
     chunk: dict[str, Any] = {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": finish}]}
     if usage is not None:
@@ -108,7 +108,7 @@ class Service:
 
 
 @dataclass
-class Seen:
+class ModelOutcome:
     """The outcome of one call."""
 
     value: Any = None
@@ -123,24 +123,24 @@ class Seen:
         return found
 
 
-Asking = Callable[[Model, Service, tuple[object, ...], dict[str, object]], Any]
+CallService = Callable[[Model, Service, tuple[object, ...], dict[str, object]], Any]
 
 
 async def _all(stream: Any) -> list[Any]:
     return [chunk async for chunk in stream]
 
 
-BLOCKING: dict[str, Asking] = {
-    "call": lambda model, it, args, said: model.call(it.ask, *args, **said),
-    "function": lambda model, it, args, said: model(it.ask)(*args, **said),
-    "stream": lambda model, it, args, said: list(model.stream(it.chunks, *args, **said)),
-    "generator": lambda model, it, args, said: list(model(it.chunks)(*args, **said)),
+BLOCKING: dict[str, CallService] = {
+    "call": lambda model, service, args, kwargs: model.call(service.ask, *args, **kwargs),
+    "function": lambda model, service, args, kwargs: model(service.ask)(*args, **kwargs),
+    "stream": lambda model, service, args, kwargs: list(model.stream(service.chunks, *args, **kwargs)),
+    "generator": lambda model, service, args, kwargs: list(model(service.chunks)(*args, **kwargs)),
 }
-WAITING: dict[str, Asking] = {
-    "call": lambda model, it, args, said: model.call(it.aask, *args, **said),
-    "function": lambda model, it, args, said: model(it.aask)(*args, **said),
-    "stream": lambda model, it, args, said: _all(model.stream(it.achunks, *args, **said)),
-    "generator": lambda model, it, args, said: _all(model(it.achunks)(*args, **said)),
+WAITING: dict[str, CallService] = {
+    "call": lambda model, service, args, kwargs: model.call(service.aask, *args, **kwargs),
+    "function": lambda model, service, args, kwargs: model(service.aask)(*args, **kwargs),
+    "stream": lambda model, service, args, kwargs: _all(model.stream(service.achunks, *args, **kwargs)),
+    "generator": lambda model, service, args, kwargs: _all(model(service.achunks)(*args, **kwargs)),
 }
 CALLS, STREAMS = ("call", "function"), ("stream", "generator")
 every_shape = pytest.mark.parametrize("shape", BLOCKING)
@@ -148,7 +148,7 @@ every_call = pytest.mark.parametrize("shape", CALLS)
 every_stream = pytest.mark.parametrize("shape", STREAMS)
 
 
-def played(
+def run_in_virtual_time(
     colour: str, blocking: Callable[[], Any], waiting: Callable[[], Awaitable[Any]]
 ) -> tuple[Any, list[float]]:
     """Run ``blocking`` or ``waiting`` in virtual time, and return its result and the delays."""
@@ -165,27 +165,33 @@ def played(
     return value, clock.delays
 
 
-def ask(colour: str, shape: str, model: Model, service: Service, *args: object, **kwargs: object) -> Seen:
+def ask(
+    colour: str, shape: str, model: Model, service: Service, *args: object, **kwargs: object
+) -> ModelOutcome:
     """Call the service through the model, in one of the shapes."""
 
-    def blocking() -> Seen:
+    def blocking() -> ModelOutcome:
         try:
-            return Seen(BLOCKING[shape](model, service, args, kwargs))
+            return ModelOutcome(BLOCKING[shape](model, service, args, kwargs))
         except Exception as error:
-            return Seen(error=error)
+            return ModelOutcome(error=error)
 
-    async def waiting() -> Seen:
+    async def waiting() -> ModelOutcome:
         try:
-            return Seen(await WAITING[shape](model, service, args, kwargs))
+            return ModelOutcome(await WAITING[shape](model, service, args, kwargs))
         except Exception as error:
-            return Seen(error=error)
+            return ModelOutcome(error=error)
 
-    seen, delays = played(colour, blocking, waiting)
-    assert isinstance(seen, Seen)
+    seen, delays = run_in_virtual_time(colour, blocking, waiting)
+    assert isinstance(seen, ModelOutcome)
     seen.delays = delays
     return seen
 
 
 def text_of(shape: str, text: str) -> Any:
     """Return an answer with this text: as a whole, or as chunks."""
-    return [said(letter) for letter in text] + [said("", finish="stop")] if shape in STREAMS else text
+    return (
+        [text_chunk(letter) for letter in text] + [text_chunk("", finish="stop")]
+        if shape in STREAMS
+        else text
+    )

@@ -1,8 +1,8 @@
 """One blocking interface to the clients of each SDK, on top of redouble's transports.
 
     with sdk("anthropic-httpx2-trio", server.url("503,anthropic"), Retry(attempts=2)) as model:
-        heard = model.ask(stream=True)
-        assert heard.text == "Hello from attempt 2"
+        result = model.ask(stream=True)
+        assert result.text == "Hello from attempt 2"
 
 The name is that of an SDK, followed by that of an HTTP client of `tests.support.http.clients`. Only for
 tests/libraries, where the SDKs are installed.
@@ -26,8 +26,19 @@ from tests.support.servers import Server, refused_port, value
 
 # fmt: off
 __all__ = [
-    "KEY", "PROMPT", "SDKS", "Heard", "Model", "Server", "asking", "every_sdk", "model_of", "refused_port",
-    "script_of", "sdk", "value",
+    "KEY",
+    "PROMPT",
+    "SDKS",
+    "Model",
+    "SdkResult",
+    "Server",
+    "every_sdk",
+    "model_of",
+    "question_for",
+    "refused_port",
+    "script_of",
+    "sdk",
+    "value",
 ]
 # fmt: on
 
@@ -44,16 +55,20 @@ SDKS = (
 )
 # At the end of a stream openai leaves its async generators to the garbage collector, with or without
 # redouble, and Trio warns.
-LEFT = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
+IGNORE_UNCLOSED_GENERATORS = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 every_sdk = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=LEFT if name.startswith("openai") else ()) for name in SDKS]
+    "name",
+    [
+        pytest.param(name, marks=IGNORE_UNCLOSED_GENERATORS if name.startswith("openai") else ())
+        for name in SDKS
+    ],
 )
 KEY = "sk-not-to-be-told"
 PROMPT = "not to be told either"
 
 
 @dataclass
-class Heard:
+class SdkResult:
     """The outcome of one call for its caller, and the responses that the HTTP client received."""
 
     text: str = ""
@@ -82,29 +97,34 @@ class Heard:
 class Model:
     """A language model behind the client of an SDK."""
 
-    def __init__(self, name: str, http: Client, raw: Any, heard: list[Any]) -> None:
-        self.raw, self._heard = raw, heard
+    def __init__(self, name: str, http: Client, raw: Any, responses: list[Any]) -> None:
+        self.raw, self._responses = raw, responses
         self.run = http.run
         self._aio = "-asyncio" in name or "-trio" in name
 
     def ask(
-        self, *, stream: bool = False, within: float | None = None, around: Layer | None = None, **said: Any
-    ) -> Heard:
+        self,
+        *,
+        stream: bool = False,
+        within: float | None = None,
+        around: Layer | None = None,
+        **arguments: Any,
+    ) -> SdkResult:
         """Send a question and return the outcome; a `BaseException` that is no `Exception` is raised.
 
         within: a `redouble.deadline` around the call.
         around: a policy around the call.
-        said: arguments for the SDK, such as ``extra_headers``.
+        arguments: for the SDK, such as ``extra_headers``.
         """
         limit = nullcontext() if within is None else redouble.deadline(within)
         create, words = model_of(self.raw)
-        question = {**asking(self.raw), **({"stream": True} if stream else {}), **said}
+        question = {**question_for(self.raw), **({"stream": True} if stream else {}), **arguments}
         call = create if around is None else self._around(around, create)
-        heard = Heard()
-        self._heard.clear()
-        self.run(self._aask if self._aio else self._ask, heard, limit, call, words, question)
-        heard.answers = [*self._heard]
-        return heard
+        result = SdkResult()
+        self._responses.clear()
+        self.run(self._aask if self._aio else self._ask, result, limit, call, words, question)
+        result.answers = [*self._responses]
+        return result
 
     def _around(self, policy: Layer, create: Callable[..., Any]) -> Callable[..., Any]:
         async def acreate(**question: Any) -> Any:
@@ -115,26 +135,28 @@ class Model:
 
         return call
 
-    def _ask(self, heard: Heard, limit: Any, call: Any, words: Any, question: dict[str, Any]) -> None:
+    def _ask(self, result: SdkResult, limit: Any, call: Any, words: Any, question: dict[str, Any]) -> None:
         try:
             with limit:
                 answer = call(**question)
                 for item in answer if "stream" in question else [answer]:
-                    heard.text += words(item)
+                    result.text += words(item)
         except Exception as error:
-            heard.error = error
+            result.error = error
 
-    async def _aask(self, heard: Heard, limit: Any, call: Any, words: Any, question: dict[str, Any]) -> None:
+    async def _aask(
+        self, result: SdkResult, limit: Any, call: Any, words: Any, question: dict[str, Any]
+    ) -> None:
         try:
             with limit:
                 answer = await call(**question)
                 if "stream" not in question:
-                    heard.text += words(answer)
+                    result.text += words(answer)
                     return
                 async for item in answer:
-                    heard.text += words(item)
+                    result.text += words(item)
         except Exception as error:
-            heard.error = error
+            result.error = error
 
 
 @contextmanager
@@ -152,14 +174,14 @@ def sdk(
     options: of the SDK's client, which retries only if they include ``max_retries``.
     """
     theirs, _, below = name.partition("-")
-    heard: list[Any] = []
-    hook = _heard_by(heard) if "-" in below else heard.append
+    responses: list[Any] = []
+    hook = _async_recorder(responses) if "-" in below else responses.append
     ours: dict[str, Any] = {"idempotency": idempotency, "bare": bare, "event_hooks": {"response": [hook]}}
     with client(below, policy, **ours) as http:
-        said: dict[str, Any] = {"api_key": KEY, "max_retries": 0, **options}
+        arguments: dict[str, Any] = {"api_key": KEY, "max_retries": 0, **options}
         make = getattr(importlib.import_module(theirs), _class_of(theirs, aio="-" in below))
         path = "v1" if theirs == "openai" else ""
-        yield Model(name, http, make(base_url=url + path, http_client=http.raw, **said), heard)
+        yield Model(name, http, make(base_url=url + path, http_client=http.raw, **arguments), responses)
 
 
 def script_of(name: str, script: str) -> str:
@@ -167,7 +189,7 @@ def script_of(name: str, script: str) -> str:
     return script.replace("OK", name.partition("-")[0])
 
 
-def asking(raw: Any) -> dict[str, Any]:
+def question_for(raw: Any) -> dict[str, Any]:
     """Return the arguments of a question."""
     question: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": PROMPT}]}
     return question if hasattr(raw, "chat") else question | {"max_tokens": 9}
@@ -182,8 +204,8 @@ def model_of(raw: Any) -> tuple[Callable[..., Any], Callable[[Any], str]]:
 
 def _openai_words(found: Any) -> str:
     choice = found.choices[0]
-    said: str | None = (getattr(choice, "message", None) or choice.delta).content
-    return said or ""
+    content: str | None = (getattr(choice, "message", None) or choice.delta).content
+    return content or ""
 
 
 def _anthropic_words(found: Any) -> str:
@@ -196,8 +218,8 @@ def _class_of(theirs: str, *, aio: bool) -> str:
     return ("Async" if aio else "") + {"openai": "OpenAI", "anthropic": "Anthropic"}[theirs]
 
 
-def _heard_by(heard: list[Any]) -> Callable[[Any], Awaitable[None]]:
+def _async_recorder(responses: list[Any]) -> Callable[[Any], Awaitable[None]]:
     async def hook(response: Any) -> None:
-        heard.append(response)
+        responses.append(response)
 
     return hook

@@ -1,8 +1,8 @@
 """Calls of language models through an `llm.Model`, with each SDK and its own HTTP client.
 
-    with opened("anthropic-trio") as asked:
-        heard = asked.stream(llm.Model("anthropic", "m"), server.url("503,anthropic"))
-        assert heard.text == "Hello from attempt 2"
+    with opened("anthropic-trio") as client:
+        result = client.stream(llm.Model("anthropic", "m"), server.url("503,anthropic"))
+        assert result.text == "Hello from attempt 2"
 
 The interface is blocking, and the same for all SDKs. Only for tests/libraries, where these are installed.
 """
@@ -28,8 +28,25 @@ from tests.support.servers import Server, black_hole, value
 
 # fmt: off
 __all__ = [
-    "ASYNC", "HELLO", "KEY", "LEFT", "PROMPT", "SDKS", "STREAMS", "USAGE", "Asked", "Heard", "Server",
-    "black_hole", "called", "every_stream", "every_way", "model", "opened", "tidily", "value",
+    "ASYNC",
+    "HELLO",
+    "IGNORE_UNCLOSED_GENERATORS",
+    "KEY",
+    "PROMPT",
+    "SDKS",
+    "STREAMS",
+    "USAGE",
+    "SdkClient",
+    "SdkModelResult",
+    "Server",
+    "black_hole",
+    "call_and_collect",
+    "called",
+    "every_stream",
+    "every_way",
+    "model",
+    "opened",
+    "value",
 ]
 # fmt: on
 
@@ -40,7 +57,7 @@ SDKS = [*KINDS, *ASYNC]
 CLASSES = {"openai": "OpenAI", "anthropic": "Anthropic"}
 # The SDKs and the HTTP client below them do not close their async generators when a stream ends early. They
 # leave these to the garbage collector, with or without redouble, and Trio warns.
-LEFT = pytest.mark.filterwarnings(
+IGNORE_UNCLOSED_GENERATORS = pytest.mark.filterwarnings(
     r"ignore:Async generator '(openai|anthropic|httpx2|httpcore2)\.:ResourceWarning"
 )
 AT_ONCE = [0] * 9
@@ -54,7 +71,7 @@ every_stream = pytest.mark.parametrize("how", STREAMS)
 
 
 @dataclass
-class Heard:
+class SdkModelResult:
     """The outcome of one call for its caller."""
 
     text: str = ""
@@ -81,7 +98,7 @@ def model(provider: str = "someone", **options: Any) -> llm.Model:
     return llm.Model(provider, "m", policy=policy, **given)
 
 
-class Asked:
+class SdkClient:
     """The open client of an SDK."""
 
     def __init__(self, name: str, raw: Any, run: Callable[..., Any]) -> None:
@@ -105,18 +122,18 @@ class Asked:
         """
         question: dict[str, Any] = {"model": "m"}
         if self.kind == "responses":
-            asks = client.responses
+            endpoint = client.responses
             question["input"] = PROMPT
         else:
-            asks = client.chat.completions if self.kind == "openai" else client.messages
+            endpoint = client.chat.completions if self.kind == "openai" else client.messages
             question["messages"] = [{"role": "user", "content": PROMPT}]
         if self.kind == "anthropic":
             question["max_tokens"] = 9
         if how == "manager":
-            return asks.stream, question
-        return asks.create, question | ({"stream": True} if how == "stream" else {})
+            return endpoint.stream, question
+        return endpoint.create, question | ({"stream": True} if how == "stream" else {})
 
-    def telling(self) -> dict[str, Any]:
+    def usage_options(self) -> dict[str, Any]:
         """Return the options with which a stream reports its usage."""
         return {"stream_options": {"include_usage": True}} if self.kind == "openai" else {}
 
@@ -128,85 +145,89 @@ class Asked:
         *,
         most: int | None = None,
         client: Any = None,
-        **said: Any,
-    ) -> Heard:
+        **arguments: Any,
+    ) -> SdkModelResult:
         """Send a question and return the outcome; a `BaseException` that is no `Exception` is raised.
 
         most: how many chunks of a stream are read before it is closed.
         """
         fn, question = self.opener(client or self.client(url), how)
-        heard = Heard()
+        result = SdkModelResult()
         work: Callable[..., Any] = self._acall if self.loop else self._call
         if how != "call":
             work = self._astream if self.loop else self._stream
-        self._run(work, heard, model, fn, {**question, **said}, most)
-        return heard
+        self._run(work, result, model, fn, {**question, **arguments}, most)
+        return result
 
-    def call(self, model: llm.Model, url: str, **said: Any) -> Heard:
+    def call(self, model: llm.Model, url: str, **arguments: Any) -> SdkModelResult:
         """Send a question that is answered as a whole."""
-        return self.ask("call", model, url, **said)
+        return self.ask("call", model, url, **arguments)
 
-    def stream(self, model: llm.Model, url: str, **said: Any) -> Heard:
+    def stream(self, model: llm.Model, url: str, **arguments: Any) -> SdkModelResult:
         """Send a question that is answered as a stream."""
-        return self.ask("stream", model, url, **said)
+        return self.ask("stream", model, url, **arguments)
 
     def run(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Run a function of the client's colour, on the client's event loop if it has one."""
         return self._run(fn, *args)
 
-    def _call(self, heard: Heard, model: llm.Model, fn: Any, question: Any, _: object) -> None:
+    def _call(self, result: SdkModelResult, model: llm.Model, fn: Any, question: Any, _: object) -> None:
         try:
-            heard.chunks.append(model.call(fn, **question))
-            heard.text = words(heard.chunks[0])
+            result.chunks.append(model.call(fn, **question))
+            result.text = words(result.chunks[0])
         except Exception as error:
-            heard.error = error
+            result.error = error
 
-    async def _acall(self, heard: Heard, model: llm.Model, fn: Any, question: Any, _: object) -> None:
+    async def _acall(
+        self, result: SdkModelResult, model: llm.Model, fn: Any, question: Any, _: object
+    ) -> None:
         try:
-            heard.chunks.append(await model.call(fn, **question))
-            heard.text = words(heard.chunks[0])
+            result.chunks.append(await model.call(fn, **question))
+            result.text = words(result.chunks[0])
         except Exception as error:
-            heard.error = _without_frames(error)
+            result.error = _without_frames(error)
 
-    def _stream(self, heard: Heard, model: llm.Model, fn: Any, question: Any, most: int | None) -> None:
+    def _stream(
+        self, result: SdkModelResult, model: llm.Model, fn: Any, question: Any, most: int | None
+    ) -> None:
         try:
             with model.stream(fn, **question) as answer:
                 for chunk in answer:
-                    heard.chunks.append(chunk)
-                    heard.text += words(chunk)
-                    if len(heard.chunks) == most:
+                    result.chunks.append(chunk)
+                    result.text += words(chunk)
+                    if len(result.chunks) == most:
                         break
-            heard.usage = answer.usage
+            result.usage = answer.usage
         except Exception as error:
-            heard.error = error
+            result.error = error
 
     async def _astream(
-        self, heard: Heard, model: llm.Model, fn: Any, question: Any, most: int | None
+        self, result: SdkModelResult, model: llm.Model, fn: Any, question: Any, most: int | None
     ) -> None:
         try:
             async with model.stream(fn, **question) as answer:
                 async for chunk in answer:
-                    heard.chunks.append(chunk)
-                    heard.text += words(chunk)
-                    if len(heard.chunks) == most:
+                    result.chunks.append(chunk)
+                    result.text += words(chunk)
+                    if len(result.chunks) == most:
                         break
-            heard.usage = answer.usage
+            result.usage = answer.usage
         except Exception as error:
-            heard.error = _without_frames(error)
+            result.error = _without_frames(error)
 
 
 @contextmanager
-def opened(name: str, **options: Any) -> Generator[Asked]:
+def opened(name: str, **options: Any) -> Generator[SdkClient]:
     """Open a client of one of `SDKS`, and close it in the end."""
     kind, _, loop = name.partition("-")
     make = getattr(importlib.import_module(KINDS[kind]), ("Async" if loop else "") + CLASSES[KINDS[kind]])
-    said: dict[str, Any] = {"api_key": KEY, "max_retries": 0, **options}
+    arguments: dict[str, Any] = {"api_key": KEY, "max_retries": 0, **options}
     if not loop:
-        with make(**said) as raw:
-            yield Asked(name, raw, called)
+        with make(**arguments) as raw:
+            yield SdkClient(name, raw, called)
         return
-    with start_blocking_portal(loop) as portal, portal.wrap_async_context_manager(make(**said)) as raw:
-        yield Asked(name, raw, partial(tidily, portal) if loop == "trio" else portal.call)
+    with start_blocking_portal(loop) as portal, portal.wrap_async_context_manager(make(**arguments)) as raw:
+        yield SdkClient(name, raw, partial(call_and_collect, portal) if loop == "trio" else portal.call)
 
 
 def called(fn: Callable[..., Any], *args: Any) -> Any:
@@ -214,7 +235,7 @@ def called(fn: Callable[..., Any], *args: Any) -> Any:
     return fn(*args)
 
 
-def tidily(portal: BlockingPortal, fn: Callable[..., Any], *args: Any) -> Any:
+def call_and_collect(portal: BlockingPortal, fn: Callable[..., Any], *args: Any) -> Any:
     """Run a call, and then the garbage collector on the thread of its event loop.
 
     Otherwise Trio could warn about an async generator while pytest sets up the warning filters of the next
@@ -251,5 +272,5 @@ def words(found: Any) -> str:
     if getattr(found, "object", "") == "response":
         return str(found.output_text)
     chunk = found.chunk if kind == "chunk" else found
-    said = [getattr(choice, "message", None) or choice.delta for choice in getattr(chunk, "choices", ())]
-    return "".join(one.content or "" for one in said)
+    messages = [getattr(choice, "message", None) or choice.delta for choice in getattr(chunk, "choices", ())]
+    return "".join(one.content or "" for one in messages)

@@ -11,10 +11,10 @@ from redouble.llm import Spend, SpendRefused
 WIDTH = 1 / 128  # of a window: the length of one slice
 
 
-def refusal(spend: Spend, **asked: Any) -> SpendRefused:
+def refusal(spend: Spend, **amounts: Any) -> SpendRefused:
     """Reserve an amount that is rejected, and return the error."""
     with pytest.raises(SpendRefused) as caught:
-        spend.reserve(**asked)
+        spend.reserve(**amounts)
     return caught.value
 
 

@@ -15,7 +15,7 @@ from tests.support.fakes import in_colour
 from tests.support.fakes import options as defaults
 
 
-class Waiting(Clock):
+class EndlessWaitClock(Clock):
     """A clock with real checkpoints, whose waits end only by cancellation."""
 
     def now(self) -> float:
@@ -27,8 +27,8 @@ class Waiting(Clock):
 
 def policy(clock: Clock | None = None, **options: Any) -> Retry:
     """Return a policy that retries every error."""
-    said = defaults(on=Exception, backoff=[1] * 9, give_up_after=None, clock=clock or Waiting())
-    return Retry(**said | options)
+    arguments = defaults(on=Exception, backoff=[1] * 9, give_up_after=None, clock=clock or EndlessWaitClock())
+    return Retry(**arguments | options)
 
 
 def cancelled(colour: str, start: Callable[[], Awaitable[object]]) -> object:

@@ -23,26 +23,26 @@ def timer() -> Timer:
     return own
 
 
-def live(of: Timer) -> list[float]:
+def live(loop_timer: Timer) -> list[float]:
     """Return the times of the limits that are in use."""
-    return [moment for moment, _, cut in of.heap if cut._task is not None]
+    return [moment for moment, _, entry in loop_timer.heap if entry._task is not None]
 
 
-def check(of: Timer) -> None:
+def check(loop_timer: Timer) -> None:
     """Check that the timer is armed for the earliest limit, and that its heap is bounded."""
-    moments = live(of)
-    assert of.armed <= min(moments, default=inf)
-    assert (of._handle() is None) == (of.armed == inf)
-    assert of.stale == len(of.heap) - len(moments)
-    assert len(of.heap) <= 2 * len(moments) + 2 * MAX_STALE + 2
+    moments = live(loop_timer)
+    assert loop_timer.armed <= min(moments, default=inf)
+    assert (loop_timer._handle() is None) == (loop_timer.armed == inf)
+    assert loop_timer.stale == len(loop_timer.heap) - len(moments)
+    assert len(loop_timer.heap) <= 2 * len(moments) + 2 * MAX_STALE + 2
 
 
 async def limited(seconds: float, takes: float = LONG) -> bool:
     """Sleep under a limit; return True if it was reached."""
-    with TimerEntry(seconds) as cut:
+    with TimerEntry(seconds) as entry:
         await asyncio.sleep(takes)
-    assert cut.cancel_called is cut.cancelled_caught
-    return cut.cancelled_caught
+    assert entry.cancel_called is entry.cancelled_caught
+    return entry.cancelled_caught
 
 
 class SealedLoop(asyncio.SelectorEventLoop):

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 CREATED = 1_700_000_000
 MODEL = "scripted"
-ASKED = 7  # the tokens of every prompt; a completion has one token per word
+PROMPT_TOKENS = 7  # the tokens of every prompt; a completion has one token per word
 
 
 def sse(data: object, event: str | None = None) -> bytes:
@@ -22,7 +22,7 @@ def counted(events: int) -> list[bytes]:
     return [*(sse({"n": number}) for number in range(events)), sse("[DONE]")]
 
 
-def asked(body: bytes) -> Mapping[str, Any]:
+def request_json(body: bytes) -> Mapping[str, Any]:
     """Return the JSON object of a request, or an empty one."""
     try:
         read: Any = json.loads(body)
@@ -53,30 +53,32 @@ def openai_events(text: str, number: int, request: Mapping[str, Any]) -> list[by
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         return sse(_completion(number, request, "chat.completion.chunk") | {"choices": [choice]})
 
-    told: list[bytes] = []
+    usage_events: list[bytes] = []
     if (request.get("stream_options") or dict[str, Any]()).get("include_usage") is True:
         last: dict[str, object] = {"choices": [], "usage": _openai_usage(text)}
-        told = [sse(_completion(number, request, "chat.completion.chunk") | last)]
+        usage_events = [sse(_completion(number, request, "chat.completion.chunk") | last)]
     return [
         chunk({"role": "assistant", "content": ""}),
         *(chunk({"content": word}) for word in words(text)),
         chunk({}, "stop"),
-        *told,
+        *usage_events,
         sse("[DONE]"),
     ]
 
 
-def openai_error(said: str) -> bytes:
+def openai_error(error_type: str) -> bytes:
     """Return an error event within a stream."""
-    return sse({"error": {"message": f"It said {said}", "type": said, "param": None, "code": None}})
+    return sse(
+        {"error": {"message": f"It said {error_type}", "type": error_type, "param": None, "code": None}}
+    )
 
 
 def _openai_usage(text: str) -> dict[str, int]:
-    asked, answered = ASKED, len(words(text))
+    prompt, completion = PROMPT_TOKENS, len(words(text))
     return {
-        "prompt_tokens": asked,
-        "completion_tokens": answered,
-        "total_tokens": asked + answered,
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
     }
 
 
@@ -85,15 +87,15 @@ def anthropic(text: str, number: int, request: Mapping[str, Any]) -> object:
     return _message(number, request) | {
         "content": [{"type": "text", "text": text}],
         "stop_reason": "end_turn",
-        "usage": {"input_tokens": ASKED, "output_tokens": len(words(text))},
+        "usage": {"input_tokens": PROMPT_TOKENS, "output_tokens": len(words(text))},
     }
 
 
 def anthropic_events(text: str, number: int, request: Mapping[str, Any]) -> list[bytes]:
     """Stream a message word by word: start, block, words, end of block, delta, stop."""
 
-    def event(kind: str, **said: object) -> bytes:
-        return sse({"type": kind} | said, kind)
+    def event(kind: str, **fields: object) -> bytes:
+        return sse({"type": kind} | fields, kind)
 
     return [
         event("message_start", message=_message(number, request)),
@@ -112,9 +114,9 @@ def anthropic_events(text: str, number: int, request: Mapping[str, Any]) -> list
     ]
 
 
-def anthropic_error(said: str) -> bytes:
+def anthropic_error(error_type: str) -> bytes:
     """Return an error event within a stream."""
-    return sse({"type": "error", "error": {"type": said, "message": f"It said {said}"}}, "error")
+    return sse({"type": "error", "error": {"type": error_type, "message": f"It said {error_type}"}}, "error")
 
 
 def words(text: str) -> list[str]:
@@ -141,5 +143,5 @@ def _message(number: int, request: Mapping[str, Any]) -> dict[str, object]:
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
-        "usage": {"input_tokens": ASKED, "output_tokens": 1},
+        "usage": {"input_tokens": PROMPT_TOKENS, "output_tokens": 1},
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.support.servers.llm_responses import ASKED, CREATED, MODEL, sse, words
+from tests.support.servers.llm_responses import CREATED, MODEL, PROMPT_TOKENS, sse, words
 
 
 def response(text: str, number: int, request: Mapping[str, Any]) -> object:
@@ -13,11 +13,11 @@ def response(text: str, number: int, request: Mapping[str, Any]) -> object:
     return _response(number, request, "completed") | {
         "output": [_message(number, "completed", [_part(text)])],
         "usage": {
-            "input_tokens": ASKED,
+            "input_tokens": PROMPT_TOKENS,
             "input_tokens_details": {"cached_tokens": 0},
             "output_tokens": len(words(text)),
             "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": ASKED + len(words(text)),
+            "total_tokens": PROMPT_TOKENS + len(words(text)),
         },
     }
 
@@ -27,7 +27,7 @@ def events(text: str, number: int, request: Mapping[str, Any]) -> list[bytes]:
     item: dict[str, object] = {"item_id": f"msg_{number}", "output_index": 0}
     part: dict[str, object] = {**item, "content_index": 0}
     begun: dict[str, object] = {"response": _response(number, request, "in_progress")}
-    told: list[tuple[str, dict[str, object]]] = [
+    contents: list[tuple[str, dict[str, object]]] = [
         ("created", begun),
         ("in_progress", begun),
         ("output_item.added", {"output_index": 0, "item": _message(number, "in_progress", [])}),
@@ -39,15 +39,21 @@ def events(text: str, number: int, request: Mapping[str, Any]) -> list[bytes]:
         ("completed", {"response": response(text, number, request)}),
     ]
     return [
-        sse({"type": f"response.{kind}", "sequence_number": place, **said}, f"response.{kind}")
-        for place, (kind, said) in enumerate(told)
+        sse({"type": f"response.{kind}", "sequence_number": position, **content}, f"response.{kind}")
+        for position, (kind, content) in enumerate(contents)
     ]
 
 
-def error(said: str) -> bytes:
+def error(error_type: str) -> bytes:
     """Return an error event within a stream."""
-    told = {"type": "error", "code": said, "message": f"It said {said}", "param": None, "sequence_number": 99}
-    return sse(told, "error")
+    event = {
+        "type": "error",
+        "code": error_type,
+        "message": f"It said {error_type}",
+        "param": None,
+        "sequence_number": 99,
+    }
+    return sse(event, "error")
 
 
 def _response(number: int, request: Mapping[str, Any], status: str) -> dict[str, object]:

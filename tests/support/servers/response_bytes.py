@@ -78,7 +78,7 @@ def _content(step: Step, received: Received) -> _Content:
         return _streamed(protocols.counted(step.events), step, protocols.openai_error)
     if step.kind in _PROTOCOLS:
         plain, events, error = _PROTOCOLS[step.kind]
-        request = protocols.asked(received.body)
+        request = protocols.request_json(received.body)
         text = (
             f"Hello from attempt {received.number}"
             if step.body is None
@@ -99,7 +99,7 @@ def _streamed(events: list[bytes], step: Step, error: Callable[[str], bytes]) ->
     if step.fault is not None:
         events = events[: step.fault.after]
         if step.fault.how == "error":
-            events = [*events, error(step.said or "overloaded_error")]
+            events = [*events, error(step.error_type or "overloaded_error")]
     return _Content(EVENTS, events, streamed=True)
 
 
@@ -143,8 +143,8 @@ def _head(step: Step, received: Received, kind: str, framing: tuple[tuple[str, s
         **({"Content-Encoding": "gzip"} if step.gzip else {}),
         **dict(framing),
     }
-    said = {name.lower() for name, _ in step.headers}
-    lines = [(name, value) for name, value in own.items() if name.lower() not in said]
+    given = {name.lower() for name, _ in step.headers}
+    lines = [(name, value) for name, value in own.items() if name.lower() not in given]
     if step.date == "none":
         lines = [line for line in lines if line[0] != "Date"]
     text = "".join(f"{name}: {value}\r\n" for name, value in (*lines, *step.headers))

@@ -28,8 +28,8 @@ _HEADERS = {"ra": "Retry-After", "rams": "retry-after-ms", "loc": "Location"}
 _ANY = {"date", "early", "close", *FAULTS, *HEAD_FAULTS, *_SECONDS, *_HEADERS}
 _ALLOWED = {
     "status": _ANY | {"body", "size", "chunked", "piece", "gzip"},
-    "sse": _ANY | {"events", "piece", "said", *HIDDEN_FAULTS},
-    **dict.fromkeys(ANSWERS[1:], _ANY | {"body", "stream", "piece", "said", *HIDDEN_FAULTS}),
+    "sse": _ANY | {"events", "piece", "error_type", *HIDDEN_FAULTS},
+    **dict.fromkeys(ANSWERS[1:], _ANY | {"body", "stream", "piece", "error_type", *HIDDEN_FAULTS}),
     "rst": {"late"},
     "close": {"late"},
     "stall": set[str](),
@@ -75,7 +75,7 @@ class Step:
     early: bool = False
     late: bool = False
     close: bool = False
-    said: str | None = None  # the type of the error event
+    error_type: str | None = None  # the type of the error event
     fault: Fault | None = None
     head_fault: Fault | None = None
     drip: float | None = None
@@ -122,15 +122,15 @@ def _repeated(text: str) -> tuple[Step, ...]:
 
 def _step(text: str, name: str, options: list[str]) -> Step:
     if name in ANSWERS or name in SILENT:
-        said: dict[str, Any] = {"kind": name}
+        fields: dict[str, Any] = {"kind": name}
     elif name.isdecimal() and len(name) == 3 and name >= "200":
-        said = {"kind": "status", "status": int(name)}
+        fields = {"kind": "status", "status": int(name)}
     else:
         raise ValueError(f"there is no step {name!r}, only 200 to 999, {_WORDS}")
     headers = list[tuple[str, str]]()
     for option in options:
         word, equals, quoted = option.partition("=")
-        if not word.startswith("h.") and word not in _ALLOWED[said["kind"]]:
+        if not word.startswith("h.") and word not in _ALLOWED[fields["kind"]]:
             raise ValueError(f"{name} has no option {word!r}")
         if bool(equals) is (word in _FLAGS):
             raise ValueError(f"{word} takes {'no' if equals else 'a'} value")
@@ -141,13 +141,13 @@ def _step(text: str, name: str, options: list[str]) -> Step:
             headers.append((_HEADERS.get(word, word.removeprefix("h.")), _text(decoded)))
             continue
         word, read = _read(word, decoded)
-        if word in said:
+        if word in fields:
             raise ValueError(f"{word} is said twice")
-        said[word] = read
-    if said["kind"] in SILENT and headers:
+        fields[word] = read
+    if fields["kind"] in SILENT and headers:
         raise ValueError(f"{name} sends no headers")
-    _check(headers, said)
-    return Step(text, headers=tuple(headers), **said)
+    _check(headers, fields)
+    return Step(text, headers=tuple(headers), **fields)
 
 
 def _read(word: str, decoded: bytes) -> tuple[str, object]:
@@ -166,16 +166,16 @@ def _read(word: str, decoded: bytes) -> tuple[str, object]:
     return word, decoded if word == "body" else text
 
 
-def _check(headers: list[tuple[str, str]], said: dict[str, Any]) -> None:
+def _check(headers: list[tuple[str, str]], fields: dict[str, Any]) -> None:
     for name, _ in headers:
         if _HEADER_NAME.fullmatch(name) is None:
             raise ValueError(f"{name!r} cannot be the name of a header")
-    if "body" in said and "size" in said:
+    if "body" in fields and "size" in fields:
         raise ValueError("either body or size")
-    if said.get("piece") == 0:
+    if fields.get("piece") == 0:
         raise ValueError("a piece has one byte at least")
-    if "said" in said and getattr(said.get("fault"), "how", None) != "error":
-        raise ValueError("said is what an error says")
+    if "error_type" in fields and getattr(fields.get("fault"), "how", None) != "error":
+        raise ValueError("error_type needs the fault error")
 
 
 def _text(decoded: bytes) -> str:

@@ -28,10 +28,10 @@ class Server:
     def __init__(self, *, refuse_first: int = 0, clock: Callable[[], float] = monotonic) -> None:
         self.clock = clock
         self._refusals = refuse_first
-        self._ledger = RequestLog()
+        self._log = RequestLog()
         self._keys = count(1)
         self._changed = Condition()
-        self._wires: dict[int, Connection] = {}
+        self._open_connections: dict[int, Connection] = {}
         self._threads: list[Thread] = []
         self._connections = 0
 
@@ -39,19 +39,19 @@ class Server:
         """Start to listen."""
         self._listener = socket.create_server((HOST, 0), backlog=BACKLOG)
         self._listener.setblocking(False)
-        self._bell, self._rope = socket.socketpair()
+        self._stop_receiver, self._stop_sender = socket.socketpair()
         self.port: int = self._listener.getsockname()[1]
         self._acceptor = Thread(target=self._accept, name="server", daemon=True)
         self._acceptor.start()
 
     def stop(self) -> None:
         """Break all connections, and wait for all threads."""
-        self._rope.send(b"!")
+        self._stop_sender.send(b"!")
         self._acceptor.join()
-        for sock in (self._listener, self._bell, self._rope):
+        for sock in (self._listener, self._stop_receiver, self._stop_sender):
             sock.close()
         with self._changed:
-            for wire in self._wires.values():
+            for wire in self._open_connections.values():
                 wire.wake()
         for thread in self._threads:
             thread.join()
@@ -78,11 +78,11 @@ class Server:
 
     def ledger(self, url: str) -> list[Received]:
         """Return the requests received for a key, or the key of a URL, in order of arrival."""
-        return self._ledger.of(_key(url))
+        return self._log.of(_key(url))
 
     def wait_for(self, url: str, requests: int) -> list[Received]:
         """Wait until this many requests have arrived for a key, or the key of a URL."""
-        return self._ledger.wait_for(_key(url), requests)
+        return self._log.wait_for(_key(url), requests)
 
     @property
     def connections(self) -> int:
@@ -94,42 +94,44 @@ class Server:
     def open(self) -> int:
         """The number of open connections."""
         with self._changed:
-            return len(self._wires)
+            return len(self._open_connections)
 
     def wait_until_open(self, connections: int) -> None:
         """Wait until exactly this many connections are open."""
         with self._changed:
-            if not self._changed.wait_for(lambda: len(self._wires) == connections, LIMIT):
-                raise TimeoutError(f"{len(self._wires)} connections are open, not {connections}")
+            if not self._changed.wait_for(lambda: len(self._open_connections) == connections, LIMIT):
+                raise TimeoutError(f"{len(self._open_connections)} connections are open, not {connections}")
 
     def _accept(self) -> None:
-        with selectors.DefaultSelector() as ears:
-            ears.register(self._listener, selectors.EVENT_READ)
-            ears.register(self._bell, selectors.EVENT_READ)
-            while self._bell not in (key.fileobj for key, _ in ears.select()):
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._listener, selectors.EVENT_READ)
+            selector.register(self._stop_receiver, selectors.EVENT_READ)
+            while self._stop_receiver not in (key.fileobj for key, _ in selector.select()):
                 with suppress(BlockingIOError, ConnectionAbortedError):  # the client has disconnected
-                    self._welcome(self._listener.accept()[0])
+                    self._start_connection(self._listener.accept()[0])
 
-    def _welcome(self, sock: socket.socket) -> None:
+    def _start_connection(self, sock: socket.socket) -> None:
         sock.setblocking(True)
         with self._changed:
             self._connections += 1
             wire = Connection(sock, self._connections)
-            self._wires[wire.serial] = wire
+            self._open_connections[wire.serial] = wire
             self._changed.notify_all()
         work = self._serve if wire.serial > self._refusals else self._refuse
         self._threads = [thread for thread in self._threads if thread.is_alive()]
-        self._threads.append(Thread(target=self._talk, args=(work, wire), name="server", daemon=True))
+        self._threads.append(
+            Thread(target=self._run_connection, args=(work, wire), name="server", daemon=True)
+        )
         self._threads[-1].start()
 
-    def _talk(self, work: Callable[[Connection], None], wire: Connection) -> None:
+    def _run_connection(self, work: Callable[[Connection], None], wire: Connection) -> None:
         try:
             work(wire)
         except Disconnected:
             pass
         finally:
             with self._changed:
-                del self._wires[wire.serial]
+                del self._open_connections[wire.serial]
                 wire.close()
                 self._changed.notify_all()
 
@@ -147,7 +149,7 @@ class Server:
         head = wire.head()
         at = self.clock()
         key, steps = _located(head.path)
-        entry, step = self._ledger.arrived(key, head, steps, wire.serial, at)
+        entry, step = self._log.arrived(key, head, steps, wire.serial, at)
         if step.reads_body and head.has_body:
             entry = self._receive(key, entry, head, wire)
         play(step, entry, wire, head.wants_close)
@@ -159,7 +161,7 @@ class Server:
             wire.body(head, body)
             complete = True
         finally:
-            entry = self._ledger.filled(key, entry, bytes(body), complete)
+            entry = self._log.filled(key, entry, bytes(body), complete)
         return entry
 
 

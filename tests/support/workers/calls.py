@@ -24,8 +24,8 @@ LONG = 50.0
 
 
 def policy(**options: Any) -> Retry:
-    said: dict[str, Any] = {"on": OSError, "attempts": 2, "backoff": [0] * 9, "worker": PROCESS}
-    return Retry(**said | options)
+    arguments: dict[str, Any] = {"on": OSError, "attempts": 2, "backoff": [0] * 9, "worker": PROCESS}
+    return Retry(**arguments | options)
 
 
 def in_any(colour: str, retrying: Retry, fn: Callable[..., object], *args: object) -> Any:
@@ -52,7 +52,7 @@ def cancelled_when(colour: str, ready: Callable[[], object], work: Callable[[], 
     in_colour(colour, lambda: None, in_trio if colour == "trio" else in_asyncio)
 
 
-def is_there(process: int) -> bool:
+def process_exists(process: int) -> bool:
     """Return True if the process exists, even as a zombie."""
     try:
         os.kill(process, 0)
@@ -61,13 +61,13 @@ def is_there(process: int) -> bool:
     return True
 
 
-def waiting() -> set[_pool.WorkerProcess]:
+def idle_processes() -> set[_pool.WorkerProcess]:
     """Return the idle worker processes."""
     return {process for parked in _pool._idle.values() for process in parked}
 
 
 @contextmanager
-def cold() -> Generator[None]:
+def without_idle_processes() -> Generator[None]:
     """End all idle worker processes before and after the block."""
     _end_all()
     try:
@@ -77,7 +77,7 @@ def cold() -> Generator[None]:
 
 
 def _end_all() -> None:
-    for process in waiting():
+    for process in idle_processes():
         process.kill()
         process.end()
     _pool._idle.clear()

@@ -20,48 +20,48 @@ PATIENCE = 20.0  # seconds; only a failing test waits this long
 HOST = "127.0.0.1"
 STARTING = 0.6  # seconds that `slow_main` takes
 
-kept: list[socket.socket] = []
+open_sockets: list[socket.socket] = []
 
 
-class Line:
+class WorkerConnections:
     """Accepts a connection from each worker, which is closed when the worker process ends."""
 
     def __init__(self) -> None:
         self._server = socket.create_server((HOST, 0))
         self._server.settimeout(PATIENCE)
         self.port: int = self._server.getsockname()[1]
-        self._lines: list[socket.socket] = []
+        self._connections: list[socket.socket] = []
 
-    def answer(self) -> int:
+    def accept(self) -> int:
         """Wait until a worker connects, and return its process id."""
-        line, _ = self._server.accept()
-        line.settimeout(PATIENCE)
-        self._lines.append(line)
-        return int(line.recv(20))
+        connection, _ = self._server.accept()
+        connection.settimeout(PATIENCE)
+        self._connections.append(connection)
+        return int(connection.recv(20))
 
-    def hang_up(self) -> None:
+    def release(self) -> None:
         """Release all waiting workers."""
-        for line in self._lines:
-            line.sendall(b"!")
+        for connection in self._connections:
+            connection.sendall(b"!")
 
-    def hear_the_end(self) -> None:
+    def wait_for_exit(self) -> None:
         """Wait until all worker processes have ended."""
-        for line in self._lines:
+        for connection in self._connections:
             with contextlib.suppress(ConnectionResetError):
-                assert line.recv(1) == b""
+                assert connection.recv(1) == b""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for line in (*self._lines, self._server):
-            line.close()
+        for connection in (*self._connections, self._server):
+            connection.close()
 
 
-def called_in(port: int) -> socket.socket:
-    line = socket.create_connection((HOST, port))
-    line.sendall(str(os.getpid()).encode())
-    return line
+def connect(port: int) -> socket.socket:
+    connection = socket.create_connection((HOST, port))
+    connection.sendall(str(os.getpid()).encode())
+    return connection
 
 
 # ------------------------------------------------------------------------- operations
@@ -75,20 +75,20 @@ def echo(*args: object, **kwargs: object) -> object:
     return args, kwargs
 
 
-def left() -> tuple[float | None, bool]:
+def remaining_and_cancelled() -> tuple[float | None, bool]:
     return remaining(), cancelled()
 
 
 def stuck(port: int) -> int:
     """Run until the test releases it."""
-    with called_in(port) as line:
-        line.recv(1)
+    with connect(port) as connection:
+        connection.recv(1)
     return os.getpid()
 
 
 def stay(port: int) -> int:
     """Keep the connection open, and return."""
-    kept.append(called_in(port))
+    open_sockets.append(connect(port))
     return os.getpid()
 
 
@@ -130,25 +130,25 @@ def nested() -> object:
     return inner.call(fail, OSError, "lost")
 
 
-def speak(word: str) -> None:
+def print_word(word: str) -> None:
     print(word)
 
 
-class Held(Exception):
+class UnpicklableError(Exception):
     """An error that cannot be pickled."""
 
-    def __init__(self, said: str) -> None:
-        super().__init__(said, threading.Lock())
+    def __init__(self, text: str) -> None:
+        super().__init__(text, threading.Lock())
 
 
-class OneWay(Exception):
+class OneWayError(Exception):
     """It can be pickled, but not unpickled."""
 
-    def __init__(self, said: str, more: str) -> None:
-        super().__init__(said + more)
+    def __init__(self, text: str, more: str) -> None:
+        super().__init__(text + more)
 
 
-class Odd(Exception):
+class NotAnError(Exception):
     """An error that is unpickled as something else."""
 
     def __reduce__(self) -> Any:

@@ -69,8 +69,8 @@ class WorkerProcess:
             self._ready = self._ready or (self.has_reply(seconds) and self._wire.recv_bytes() == READY)
         except (EOFError, OSError):
             raise WorkerFailed(
-                f"a worker process ended before it was ready ({self._exit()}). In a script, what starts "
-                "work has to stand behind `if __name__ == '__main__':`"
+                f"a worker process ended before it was ready ({self._exit()}). In a script, put the code "
+                "that starts work below `if __name__ == '__main__':`"
             ) from None
         return self._ready
 

@@ -24,7 +24,7 @@ __all__ = ["REAP_TIMEOUT", "AsyncJobSteps", "ProcessJob", "WorkerTraceback"]
 START_TIMEOUT = 60.0  # seconds that a process may take to start, or to import a module
 
 NAMELESS = "Write a function at the top of a module, and arguments that can be pickled"
-NESTED = "Of several layers only the innermost can have a process for its worker"
+NESTED = "Of several layers, only the innermost can run its calls in a worker process"
 
 
 class WorkerTraceback(Exception):
@@ -97,20 +97,20 @@ class ProcessJob:
         name = display_name(self._call[0])
         if not sent:
             raise WorkerFailed(
-                f"{name} cannot be called in a worker process, which failed to read it: {text}"
+                f"{name} cannot be called in a worker process, which failed to unpickle it: {text}"
                 if kind == "unreadable"
-                else f"what {name} made cannot be sent back from a worker process: {text}"
+                else f"the result or error of {name} cannot be sent back from a worker process: {text}"
             )
         try:
             payload = unpack(sent)
         except Exception as error:
             raise WorkerFailed(
-                f"what {name} made cannot be read again: {error}{text and '. It was: '}{text}"
+                f"the result or error of {name} cannot be unpickled: {error}{text and '. It was: '}{text}"
             ) from error
         if kind == "value":
             return payload
         if not isinstance(payload, BaseException):
-            raise WorkerFailed(f"what {name} raised cannot be read again. It was: {text}")
+            raise WorkerFailed(f"the error that {name} raised cannot be unpickled. It was: {text}")
         try:
             raise payload from WorkerTraceback(text)
         finally:
@@ -172,7 +172,7 @@ class AsyncJobSteps:
         self._proceed.release()
 
     def stop(self) -> None:
-        """End the job: kill a process that makes the call; let one that still starts serve another job."""
+        """End the job: kill the process if the call has begun; otherwise keep it for another job."""
         if self._seconds is None:
             self._proceed.release()
         elif self._job is not None:

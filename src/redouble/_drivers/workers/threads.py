@@ -48,7 +48,7 @@ class ThreadJob(CancellableDeadline):
 
     def __init__(
         self,
-        reading: Callable[[], float],
+        read_clock: Callable[[], float],
         fn: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -56,7 +56,7 @@ class ThreadJob(CancellableDeadline):
     ) -> None:
         outer = ACTIVE_DEADLINE.get()  # without super().__init__(): this is benchmarked
         self.outer = outer if outer is None else in_force(outer)
-        self.until, self.clock = inf, reading
+        self.until, self.clock = inf, read_clock
         self.over = self.cancelled = False
         self.on_cancel = None
         self._fn, self._args, self._kwargs = fn, args, kwargs

@@ -43,7 +43,8 @@ class StateEpoch:
         self.state: State = state
         self.since, self.until = now, until
         self.stage = stage  # of reopening: 0 for the probes, then one for each share
-        # Consecutive failures; with a ratio always 1. The wrapper records a success only if it is not 0.
+        # Consecutive failures. While it is 0, the wrapper does not report successes. With a ratio successes
+        # count too, so the circuit sets it to 1 in the closed state.
         self.failure_streak = 0
         self.successful_probes = 0
         self.total, self.failed = SlidingCounter(), SlidingCounter()
@@ -51,7 +52,7 @@ class StateEpoch:
 
     @property
     def epoch(self) -> StateEpoch:
-        """The epoch itself, which is its own ticket."""
+        """This object: an epoch can be used as a ticket, and every ticket has an ``epoch``."""
         return self
 
 

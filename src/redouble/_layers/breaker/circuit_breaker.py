@@ -225,15 +225,15 @@ class CircuitBreaker(ForkSafe, Gate):
         around_retry = any(layer.traits().retries for layer in inner)
         if around_retry:
             yield (
-                "CircuitBreaker outside Retry: it sees one failure where there were several attempts, and "
-                "attempts go on at a service that is known to be down; put it inside"
+                "CircuitBreaker outside Retry: it counts one failure for several failed attempts, and the "
+                "attempts go on although the service is down; put it inside"
             )
         attempt = outer[max((i for i, layer in enumerate(outer) if layer.traits().retries), default=0) :]
         cut = any(layer.traits().each_call_limit < inf for layer in attempt)
         if cut and not around_retry and worst.seconds == inf and self.settings.slow is None:
             yield (
-                "CircuitBreaker inside the limit of an attempt: a call that is cut looks cancelled to it, so "
-                "that a service that hangs never opens it; put a Timeout inside, or say slow="
+                "CircuitBreaker inside the limit of an attempt: it takes a call that is cut for a cancelled "
+                "one, so a service that hangs never opens it; put a Timeout inside, or set slow="
             )
 
     def traits(self) -> Traits:

@@ -15,7 +15,7 @@ from redouble._telemetry.observers import publish, watch
 __all__ = ["ChangeDispatcher", "dispatch"]
 
 
-WHATS: Mapping[str, What] = {
+CHANGE_EVENTS: Mapping[str, What] = {
     "open": "circuit_opened",
     "half_open": "circuit_half_open",
     "closed": "circuit_closed",
@@ -57,8 +57,8 @@ def dispatch(change: StateChange, name: str, status: str, observer: Observer | N
     if change.what == "rejected":
         log("%s; further rejections are counted, and not logged", status)
     elif change.what == "closed" and change.rejected:
-        log("%s is closed again, after %d rejected calls", name, change.rejected, news=True)
-    if observer is not None or watch.by_event[WHATS[change.what]]:
+        log("%s is closed again, after %d rejected calls", name, change.rejected, info=True)
+    if observer is not None or watch.by_event[CHANGE_EVENTS[change.what]]:
         publish(_event(change, name), observer)
 
 
@@ -67,7 +67,7 @@ def _event(change: StateChange, name: str) -> Event:
         ("attempt_elapsed", "error", "value", "verdict", "kind", "delay", "reason", "limit")
     )
     return Event(
-        what=WHATS[change.what],
+        what=CHANGE_EVENTS[change.what],
         name=name,
         attempt=0,
         elapsed=change.lasted,

@@ -71,7 +71,7 @@ def require_awaitable(different: Operation) -> Operation:
         result: object = different(*args, **kwargs)
         if not isawaitable(result):
             raise Unawaitable(
-                f"Hedge different={display_name(different)} gave a {type(result).__name__}: make it async"
+                f"Hedge different={display_name(different)} returned a {type(result).__name__}: make it async"
             )
         return await result
 

@@ -210,16 +210,16 @@ class Hedge(SharedByIdentity, Layer):
         del worst
         if any(layer.traits().retries for layer in inner):
             yield (
-                "Hedge outside Retry: a call that is slow because it retries is made a second time, and that "
-                "one retries too; put it inside"
+                "Hedge outside Retry: a call that is slow because it retries is made a second time, and the "
+                "second call retries too; put it inside"
             )
         traits = [layer.traits() for layer in outer]
         limit = min((min(own.time_limit, own.each_call_limit) for own in traits), default=inf)
         delay = self.settings.delay
         if delay is not None and limit <= delay:
             yield (
-                f"Hedge(delay={delay:g}) inside a limit of {format_seconds(limit)}: that one is always "
-                "reached first, so nothing is ever hedged"
+                f"Hedge(delay={delay:g}) inside a limit of {format_seconds(limit)}: the limit is always "
+                "reached before the delay, so no call is ever hedged"
             )
 
     def __repr__(self) -> str:

@@ -26,7 +26,7 @@ FIRST = 1
 
 
 class Unawaitable(TypeError):
-    """A programming error of the caller, which wins the race without a verdict of the rules."""
+    """Raised if ``different`` returns no awaitable: it decides the race at once, and no rule judges it."""
 
 
 class Race:
@@ -156,7 +156,7 @@ async def _close(result: Any) -> None:
                 if isawaitable(closing):
                     await closing
             except Exception:
-                log(CLOSE_FAILED, trouble=True)
+                log(CLOSE_FAILED, error=True)
             return
 
 

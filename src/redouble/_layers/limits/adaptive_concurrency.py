@@ -259,15 +259,17 @@ class AdaptiveConcurrency(ForkSafe, Gate):
         limit = self._in_flight.limit
         gate = "the adaptive limit" if self.name is None else f"the adaptive limit {self.name}"
         calls = "1 call is" if limit == 1 else f"{limit} calls are"
-        message = f"{gate} is reached: {calls} inside, which is what the service takes"
+        message = f"{gate} is reached: {calls} in flight, as many as the service can handle"
         raise emit_rejected(BulkheadFull(message, limit=limit, wait=0), "adaptive_concurrency", self.name)
 
     def describe(self) -> str:
-        return f"as many at once as the service takes, {self._in_flight.limit} so far"
+        return f"as many at once as the service can handle, currently {self._in_flight.limit}"
 
     def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
         del outer, worst
-        return problem_outside_retry(self, inner, "it takes the delays between attempts for a slow service")
+        return problem_outside_retry(
+            self, inner, "it mistakes the delays between attempts for a slow service"
+        )
 
     def traits(self) -> Traits:
         # The other algorithms depend on latency, not on errors.

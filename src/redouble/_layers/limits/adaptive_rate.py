@@ -117,7 +117,7 @@ class AdaptiveRate(WaitingGate):
     def describe(self) -> str:
         wait = self.settings.wait
         waits = "" if wait is None else f", waiting up to {format_seconds(wait)}"
-        return f"as fast as the other side lets us{waits}"
+        return f"as fast as the server allows{waits}"
 
     def traits(self) -> Traits:
         return Traits(handles=self.settings.on, shared=(self,))

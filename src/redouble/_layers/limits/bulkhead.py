@@ -178,8 +178,8 @@ class Bulkhead(SharedByIdentity, Gate):
         del inner, worst
         if any(layer.traits().retries for layer in outer):
             yield (
-                "Bulkhead inside Retry: a call gives its place away while it waits to retry, so that more "
-                "calls than the limit are under way; put it outside"
+                "Bulkhead inside Retry: a call releases its slot while it waits to retry, so more calls "
+                "than the limit are in progress; put it outside"
             )
 
     def __repr__(self) -> str:

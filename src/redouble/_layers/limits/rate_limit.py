@@ -114,7 +114,7 @@ class RateLimit(WaitingGate):
         if burst > MAX_CALLS or not 1e-12 < per / rate < 1e12:
             given = f"RateLimit({rate:g}, per={per:g}, burst=...)"
             raise ValueError(
-                f"{given}: write a rate that clocks can keep, and a burst of up to {MAX_CALLS:g}"
+                f"{given}: write a rate that a clock can measure, and a burst of up to {MAX_CALLS:g}"
             )
         wait = None if wait is None else checked(wait, "RateLimit wait")
         instance(following, "RateLimit following", bool, "True or False")

@@ -234,11 +234,13 @@ class WaitableSlots(Slots):
     def _join_queue(self, lease: Lease, wake: Callable[[], object]) -> None:
         if not self.enqueue(lease, wake, inf if self._max_waiting is None else self._max_waiting):
             self._reject(
-                f"and {self._max_waiting} wait already" if self._max_waiting else "and no call may wait"
+                f"and {self._max_waiting} are waiting already"
+                if self._max_waiting
+                else "and no call may wait"
             )
 
     def _reject(self, why: str) -> NoReturn:
         bulkhead = "the bulkhead" if self._name is None else f"the bulkhead {self._name}"
         calls = "1 call is" if self.limit == 1 else f"{self.limit} calls are"
-        message = f"{bulkhead} is full: {calls} inside, {why}"
+        message = f"{bulkhead} is full: {calls} in flight, {why}"
         raise emit_rejected(BulkheadFull(message, limit=self.limit, wait=self._wait), "bulkhead", self._name)

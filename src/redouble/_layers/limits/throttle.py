@@ -150,7 +150,7 @@ class Throttle(ForkSafe, Gate):
         if rejected:
             throttle = "the throttle" if self.name is None else f"the throttle {self.name}"
             calls = f"{share:.0%} of the calls are"
-            message = f"{throttle} is on: {calls} refused here, since the service accepts too few"
+            message = f"{throttle} is on: {calls} rejected here, because the service accepts too few"
             raise emit_rejected(Rejected(message), "throttle", self.name)
 
     def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
@@ -200,7 +200,7 @@ class Throttle(ForkSafe, Gate):
 
     def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
         del outer, worst
-        return problem_outside_retry(self, inner, "it counts one call where there were several attempts")
+        return problem_outside_retry(self, inner, "it counts one call for several attempts")
 
     def traits(self) -> Traits:
         return Traits(handles=self.settings.on, shared=(self,))

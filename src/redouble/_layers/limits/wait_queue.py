@@ -134,7 +134,9 @@ class WaitQueue(ForkSafe):
     def _try_acquire(self, now: float | None = None) -> float:
         """Take a permit that no waiter needs and return 0; else return the seconds until there is one."""
         if self._owned_by_this_thread():
-            raise self._rejection("and a signal has come in the middle of counting", HEAD_GRACE)
+            raise self._rejection(
+                "and a signal handler cannot use it while this thread is inside it", HEAD_GRACE
+            )
         with self._lock:
             now = SYSTEM.now() if now is None else now  # read under the lock, or it could be outdated
             self._pacer.close_fast_path()
@@ -164,7 +166,7 @@ class WaitQueue(ForkSafe):
         if late:
             self._wake_head()
         if now >= until:
-            raise self._rejection("and nothing came free in time", wait)
+            raise self._rejection("and no permit came free in time", wait)
         return min(wait, until - now)
 
     def _skip_unresponsive_head(self, now: float) -> bool:
@@ -217,7 +219,7 @@ class WaitQueue(ForkSafe):
         if blocking and in_event_loop():
             raise self._rejection("and a blocking call cannot wait on the thread of an event loop", wait)
         if wait > limit:
-            raise self._rejection(f"and it waits for no more than {format_seconds(limit)}", wait)
+            raise self._rejection(f"and the wait would be longer than {format_seconds(limit)}", wait)
         return now + limit
 
     def _head(self) -> Waiter | None:
@@ -259,7 +261,7 @@ class WaitingGate(SharedByIdentity, Gate):
 
     def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
         del outer, worst
-        return problem_outside_retry(self, inner, "attempts pass that it knows nothing of")
+        return problem_outside_retry(self, inner, "retries pass without a permit")
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
         return inner.after(inf if self.wait is None else self.wait)

@@ -72,7 +72,7 @@ def _longest_wait(policy: Options, delay: float) -> float:
         return inf
     if hints.mode == "ignore":
         return delay
-    return max(delay, min(hints._ceiling * (1 + hints.spread), delay + hints._most_over))
+    return max(delay, min(hints._ceiling * (1 + hints.spread), delay + hints._over_limit))
 
 
 def worst_case(policy: Options, inner: WorstCase) -> WorstCase:
@@ -104,7 +104,7 @@ def describe(policy: Options) -> str:
     waits = f", delays of {format_seconds(delays)} in all" if delays else ""
     each = "" if policy.attempt_timeout is None else f", {format_seconds(policy._attempt_limit)} each"
     total = "" if policy._limit == inf else f", within {format_seconds(policy._limit)}"
-    budget = "" if policy.budget is None else ", by a budget"
+    budget = "" if policy.budget is None else ", limited by a budget"
     return attempts + each + waits + total + budget
 
 
@@ -123,7 +123,7 @@ def lint(
         )
     if not _jittered(policy):
         yield (
-            "Retry without jitter: clients that failed together come back together; write "
+            "Retry without jitter: clients that failed together retry together; write "
             "backoff=Backoff.exponential(0.2).maximum(2).full_jitter(), for instance"
         )
     delays = _longest_delays(policy)
@@ -133,7 +133,7 @@ def lint(
     if delays is not None and allowed < needed < inf:  # unknown if a gate inside may wait without limit
         yield (
             f"Retry(attempts={policy.attempts}) may need {format_seconds(needed)} and has "
-            f"{format_seconds(allowed)}: the last attempts are not made when they would be needed"
+            f"{format_seconds(allowed)}: at worst, there is no time for the last attempts"
         )
     if (
         policy.budget is None
@@ -142,7 +142,7 @@ def lint(
     ):
         attempts = "no limit of attempts" if policy.attempts is None else f"{policy.attempts} attempts"
         yield (
-            f"Retry with {attempts} and no budget: when the service is down, all of them add to its load; "
+            f"Retry with {attempts} and no budget: when the service is down, every attempt adds to its load; "
             "pass budget=RetryBudget(), shared by all policies that call it"
         )
     if any(layer.traits().retries for layer in inner):

@@ -100,7 +100,7 @@ class Retry(Options, Layer):
         """Return ``fn`` retried until its first item, for a generator function."""
         from redouble._drivers.streams import OpenStream  # noqa: PLC0415
 
-        refuse_until(self, f"{display_name(fn)} gives none")
+        refuse_until(self, f"{display_name(fn)} has none")
         refuse_limits(self, display_name(fn))
         name = self.name or display_name(fn)
         return compile_wrapper(fn, STREAM, is_async=False, Streaming=OpenStream, policy=self, name=name)
@@ -113,7 +113,7 @@ class Retry(Options, Layer):
         from redouble._drivers.stream_function import StreamFunction  # noqa: PLC0415
         from redouble._drivers.streams import Opener  # noqa: PLC0415
 
-        refuse_until(self, f"{display_name(fn)} gives none")
+        refuse_until(self, f"{display_name(fn)} has none")
 
         def retrying(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
             fn(*args, **kwargs)  # runs nothing yet, but raises TypeError for wrong arguments
@@ -182,10 +182,10 @@ class Retry(Options, Layer):
         from redouble._drivers.streams import Opener, Stream  # noqa: PLC0415
 
         reject_uncallable(open, "stream")
-        refuse_until(self, f"{display_name(open)} gives none")
+        refuse_until(self, f"{display_name(open)} has none")
         if resume is not None and not callable(resume):
             raise TypeError(
-                f"resume={resume!r}: write a function of the last item that opens what follows it"
+                f"resume={resume!r}: write a function of the last item that opens the rest of the stream"
             )
         return Stream[T](partial(Opener, self, self.name or display_name(open), open, resume))
 
@@ -197,7 +197,7 @@ class Retry(Options, Layer):
         from redouble._drivers.context_managers import Entrance  # noqa: PLC0415
 
         reject_uncallable(make, "enter")
-        refuse_until(self, f"{display_name(make)} gives none")
+        refuse_until(self, f"{display_name(make)} has none")
         return Entrance[T](self, self.name or display_name(make), partial(make, *args, **kwargs))
 
     def describe(self) -> str:

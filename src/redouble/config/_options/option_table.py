@@ -45,7 +45,7 @@ class Deferred(ABC):
     """An object that was read, but is built only when all objects that it refers to exist."""
 
     @abstractmethod
-    def made(self, found: Found) -> object:
+    def build(self, found: Found) -> object:
         """Build the object, or look it up in ``found``: the named objects, by section and name."""
 
 
@@ -56,7 +56,7 @@ class Reference(Deferred):
     section: str
     name: str
 
-    def made(self, found: Found) -> object:
+    def build(self, found: Found) -> object:
         return found[self.section, self.name]
 
 
@@ -66,19 +66,19 @@ class DeferredList(Deferred):
 
     parts: tuple[Deferred, ...]
 
-    def made(self, found: Found) -> object:
-        return tuple(part.made(found) for part in self.parts)
+    def build(self, found: Found) -> object:
+        return tuple(part.build(found) for part in self.parts)
 
 
 @dataclass(frozen=True)
 class Blueprint(Deferred):
-    """The values read from a table; each `made()` builds a new object."""
+    """The values read from a table; each `build()` builds a new object."""
 
     table: Table
     values: Mapping[str, object]
     place: DocPath
 
-    def made(self, found: Found) -> object:
+    def build(self, found: Found) -> object:
         return self.table.build(self.values, self.place, found)
 
 
@@ -128,7 +128,7 @@ class Table:
         own: the keys that an error may be attributed to; None for all keys of ``values``.
         """
         arguments = {
-            key: value.made(found) if isinstance(value, Deferred) else value for key, value in values.items()
+            key: value.build(found) if isinstance(value, Deferred) else value for key, value in values.items()
         }
         try:
             return self.make(**arguments)
@@ -142,7 +142,9 @@ class Table:
         for key in self.in_code:
             value: object = getattr(settings, key)
             if value is not usual[key] and value != usual[key]:
-                raise place.under(key).error(f"{short_repr(value)} cannot be written down: set {key} in code")
+                raise place.under(key).error(
+                    f"{short_repr(value)} cannot be written to a document: set {key} in code"
+                )
         for key, option in self.options.items():
             value = getattr(settings, key)
             if key not in usual or (value is not usual[key] and value != usual[key]):
@@ -222,7 +224,7 @@ class Tagged:
                 return {"type": tag, **table.write(thing, place)}
         names = ", ".join(cast("type", table.make).__name__ for table in self.tables.values())
         raise place.error(
-            f"{short_repr(thing)} cannot be written down: write one of {names}, or set it in code"
+            f"{short_repr(thing)} cannot be written to a document: write one of {names}, or set it in code"
         )
 
     def keys(self, value: object) -> dict[str, Value]:
@@ -248,6 +250,6 @@ def known(name: str, section: str, place: DocPath) -> Reference:
     """Return a reference to a name in a section; raise if the section does not have it."""
     names = place.known.get(section, ())
     if name not in names:
-        hint = nearest(name, names) if names else f"there are no [{section}] here"
+        hint = nearest(name, names) if names else f"the document has no [{section}]"
         raise place.error(f"{short_repr(name)} is not in [{section}]; {hint}")
     return Reference(section, name)

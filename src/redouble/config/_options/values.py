@@ -110,7 +110,7 @@ class Choice(Value):
         if not isinstance(value, str):
             raise place.error(f"{short_repr(value)}: write one of {', '.join(self.words)}, in quotes")
         if value not in self.words:
-            raise place.error(f"{short_repr(value)} is not known here; {nearest(value, self.words)}")
+            raise place.error(f"{short_repr(value)} is not one of the choices; {nearest(value, self.words)}")
         return value
 
     def schema(self) -> dict[str, object]:
@@ -238,7 +238,7 @@ class DurationValue(Value):
             raise self._wrong(value, place)
         if not seconds and not self.zero:
             raise place.error(
-                f"{value}: nothing could run in no time at all; write {UNLIMITED!r} for no limit, "
+                f"{value}: with a limit of 0 seconds nothing could run; write {UNLIMITED!r} for no limit, "
                 "or '0s' if that is what you mean"
             )
         return seconds

@@ -118,21 +118,19 @@ class DetectedProtocol(Protocol):
 
     def cut_short(self) -> str:
         """Return the message of a `CutShort`: what was missing at the end."""
-        message = (
-            f"the stream ended before it said that it was complete: {self._events.missing_end()} never came"
-        )
+        message = f"the stream ended before it was complete: {self._events.missing_end()} never came"
         if self._recognised:
             return message
         return (
-            f"{message}, nor anything else that protocol={self.name!r} knows; "
-            "if the chunks are of your own making, write protocol=None"
+            f"{message}, nor any other chunk that protocol={self.name!r} recognises; "
+            "if the chunks have a format of your own, write protocol=None"
         )
 
 
 FACTORIES: dict[str, Callable[[], Protocol]] = {
     name: partial(DetectedProtocol, name) for name in ("auto", *PROVIDER_EVENTS)
 }
-CHOICES = "'auto', 'openai', 'anthropic' or 'sse', a class derived from Protocol, or None to look at nothing"
+CHOICES = "'auto', 'openai', 'anthropic' or 'sse', a class derived from Protocol, or None to inspect nothing"
 
 
 def protocol_factory(protocol: str | Callable[[], Protocol] | None) -> Callable[[], Protocol] | None:

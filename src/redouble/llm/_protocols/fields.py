@@ -133,9 +133,9 @@ def _has_only_error_fields(event: object) -> bool:
 
 def _make_error(event: object, details: object, fallback: str) -> ErrorEvent:
     error_type, message = _error_type(details), get_text(details, "message") or fallback
-    text = ": ".join(part for part in (error_type, message) if part) or "something went wrong"
+    text = ": ".join(part for part in (error_type, message) if part) or "no details"
     text = text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 3] + "..."
-    return ErrorEvent(f"the stream said: {text}", type=error_type, said=event)
+    return ErrorEvent(f"the stream reported an error: {text}", type=error_type, said=event)
 
 
 def _error_type(details: object) -> str | None:

@@ -72,7 +72,7 @@ class Account:
         (tokens, cost), (more_tokens, more_cost) = self._spent_by_answers(), self._per_attempt
         resource = self._ensure_reserved(tokens + more_tokens, cost + more_cost)
         if resource is not None:
-            message = f"no other attempt: an answer was refused, and too little is left of {resource}"
+            message = f"no other attempt: an answer was not accepted, and too little is left of {resource}"
             raise SpendExceeded(message, what=resource)
 
     def record_answer(self, result: object) -> None:
@@ -99,7 +99,7 @@ class Account:
         taken = Usage(reported.input, max(reported.output, pieces))
         resource = self._ensure_reserved(taken.total, self._cost_of(taken))
         if resource is not None:
-            message = f"the stream was stopped: it has taken more {resource} than are left"
+            message = f"the stream was stopped: it has used more {resource} than are left"
             raise SpendExceeded(message, what=resource)
 
     def settle(self, usage: Usage | None, *, complete: bool, pieces: int = 0) -> None:
@@ -143,7 +143,7 @@ def reported_usage(usage: Callable[[Any], object], result: object) -> Usage | No
             raise TypeError(f"usage answered {value!r}: write Usage(input=..., output=...), or None")
         return cast("Usage", check_token_amount(value, "usage"))
     except Exception:
-        log("the tokens of an answer could not be read: all that was reserved counts as taken", trouble=True)
+        log("the tokens of an answer could not be read: the whole reservation counts as used", error=True)
         return None
 
 

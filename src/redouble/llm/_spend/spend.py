@@ -36,7 +36,7 @@ __all__ = ["Reservation", "Spend", "check_amounts", "check_money"]
 
 
 MAX_MONEY = 10**15  # in any currency: more is a mistake
-AMOUNT = "0 or more: release() hands back what was reserved"
+AMOUNT = "0 or more: release() returns what was reserved"
 
 
 @public("redouble.llm")
@@ -249,7 +249,7 @@ class Spend(SharedByIdentity):
                 log("%s: %s of %s are spent or reserved", self._limit_name(resource, state), used, limit)
             if state.overdraft_logged_in != change.before[resource].overdraft_logged_in:
                 shown = self._limit_name(resource, state)
-                log("%s: %s more were taken than it allows", shown, _text(state.overdrawn))
+                log("%s: %s more were used than it allows", shown, _text(state.overdrawn))
 
     def _limit_name(self, resource: str, state: LimitState) -> str:
         per = "" if self.per is None else f" per {format_seconds(self.per)}"

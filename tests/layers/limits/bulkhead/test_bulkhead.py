@@ -84,9 +84,9 @@ def test_it_is_shared_and_never_copied() -> None:
 @pytest.mark.parametrize(
     ("gate", "message"),
     [
-        (Bulkhead(1, 0), "the bulkhead is full: 1 call is inside, and it does not wait"),
-        (Bulkhead(2, 0, name="db"), "the bulkhead db is full: 2 calls are inside, and it does not wait"),
-        (Bulkhead(1, 5, 0), "the bulkhead is full: 1 call is inside, and no call may wait"),
+        (Bulkhead(1, 0), "the bulkhead is full: 1 call is in flight, and it does not wait"),
+        (Bulkhead(2, 0, name="db"), "the bulkhead db is full: 2 calls are in flight, and it does not wait"),
+        (Bulkhead(1, 5, 0), "the bulkhead is full: 1 call is in flight, and no call may wait"),
     ],
 )
 def test_the_error_of_a_full_bulkhead(colour: str, gate: Bulkhead, message: str) -> None:

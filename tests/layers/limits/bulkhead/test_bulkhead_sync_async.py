@@ -59,7 +59,9 @@ def test_a_full_queue_rejects_further_calls(first: str, queue: int) -> None:
         for colour in COLOURS:
             error = group.start(colour).error
             assert isinstance(error, errors.BulkheadFull)
-            assert str(error).endswith(f"and {queue} wait already" if queue else "and no call may wait")
+            assert str(error).endswith(
+                f"and {queue} are waiting already" if queue else "and no call may wait"
+            )
         assert group.used() == (1, queue)
         inside.finish()
         until(lambda: group.used() == (min(1, queue), max(0, queue - 1)))

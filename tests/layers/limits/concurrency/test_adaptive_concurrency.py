@@ -44,8 +44,12 @@ def test_a_call_is_in_flight_while_it_runs(colour: str, shape: str) -> None:
 @pytest.mark.parametrize(
     ("limit", "name", "message"),
     [
-        (1, None, "the adaptive limit is reached: 1 call is inside, which is what the service takes"),
-        (2, "db", "the adaptive limit db is reached: 2 calls are inside, which is what the service takes"),
+        (1, None, "the adaptive limit is reached: 1 call is in flight, as many as the service can handle"),
+        (
+            2,
+            "db",
+            "the adaptive limit db is reached: 2 calls are in flight, as many as the service can handle",
+        ),
     ],
 )
 def test_a_call_beyond_the_limit_is_rejected(

@@ -15,9 +15,9 @@ from redouble import SYSTEM, AdaptiveConcurrency
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.fakes import always
 from tests.support.layers.limits.adaptive_concurrency import LONG, learned_gate
-from tests.support.virtual_time import AROUND_LOOP, at, unwaiting
+from tests.support.virtual_time import AROUND_LOOP, at, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 
 Service = Callable[[int], float]  # maps the number of concurrent calls to their latency

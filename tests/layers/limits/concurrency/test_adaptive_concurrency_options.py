@@ -74,11 +74,11 @@ def test_it_is_shared_and_never_copied() -> None:
 def test_its_description_and_lint_in_a_pipeline(by: Any) -> None:
     gate = AdaptiveConcurrency(7, by=by)
     pipeline = Timeout(9) | Retry() | gate | Timeout(1)
-    assert "as many at once as the service takes, 7 so far" in pipeline.explain()
+    assert "as many at once as the service can handle, currently 7" in pipeline.explain()
     assert "AdaptiveConcurrency" not in "".join(pipeline.check())
     wrong = [text for text in (gate | Retry()).check() if "AdaptiveConcurrency" in text]
     assert len(wrong) == 1
-    assert wrong[0].startswith("AdaptiveConcurrency outside Retry: it takes the delays between attempts for")
+    assert wrong[0].startswith("AdaptiveConcurrency outside Retry: it mistakes the delays between attempts")
 
 
 @pytest.mark.parametrize(("on", "objects"), [(Boom, True), (Exception, True), (KeyError, False)])

@@ -9,15 +9,15 @@ import pytest
 from redouble import SYSTEM, AdaptiveConcurrency, Verdict, errors
 from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock
-from tests.support.failures.library_errors import alike
+from tests.support.failures.library_errors import error_named
 from tests.support.fakes import ASYNC, Boom, Panic, always
 from tests.support.layers.limits.adaptive_concurrency import learned_gate
 from tests.support.runtime.cancellation import cancelled
-from tests.support.virtual_time import AROUND_LOOP, at, unwaiting
+from tests.support.virtual_time import AROUND_LOOP, at, no_real_waits
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
-THROTTLED = alike("botocore.exceptions.ClientError", response={"Error": {"Code": "SlowDown"}})
+THROTTLED = error_named("botocore.exceptions.ClientError", response={"Error": {"Code": "SlowDown"}})
 SIGNS: list[tuple[BaseException, dict[str, Any], int]] = [
     (TimeoutError(), {}, 18),
     (errors.AttemptTimeout("late"), {}, 18),

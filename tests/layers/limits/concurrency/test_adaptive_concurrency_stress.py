@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from redouble import SYSTEM, AdaptiveConcurrency, errors
 from tests.support.fakes import Boom, in_colour
 from tests.support.runtime.tasks import gathered
-from tests.support.thread_switching import everywhere, switching
+from tests.support.thread_switching import run_in_threads, switching
 
 pytestmark = pytest.mark.stress
 
@@ -127,7 +127,7 @@ def test_threads_and_tasks_at_once(
     limit: int, works: tuple[Callable[[Service], Callable[[str], None]], ...]
 ) -> None:
     service = Service(AdaptiveConcurrency(limit, limit, limit, window=1e-4), limit)
-    everywhere(*(work(service) for work in works), threads=THREADS)
+    run_in_threads(*(work(service) for work in works), threads=THREADS)
     service.check(THREADS * CALLS)
 
 
@@ -137,7 +137,7 @@ def test_no_call_is_miscounted_while_the_limit_changes(by: Any) -> None:
     """Every window changes the limit, and ends as soon as it has enough samples."""
     gate = AdaptiveConcurrency(4, 2, 6, by, window=1e-6, relearn=1e-5, slow=1e-5, on=Exception)
     service = Service(gate, 6)
-    everywhere(blocking(service), looping(service), threads=THREADS)
+    run_in_threads(blocking(service), looping(service), threads=THREADS)
     blocking(service)("alone, and so never rejected")
     service.check((THREADS + 1) * CALLS)
     assert {2, 4} <= service.limits <= {2, 3, 4, 5, 6}

@@ -8,29 +8,29 @@ from hypothesis import strategies as st
 
 from redouble._layers.limits.limit_algorithms import Aimd, Gradient, LimitAlgorithm, Vegas
 from redouble._layers.limits.limit_window import MAX_SAMPLES, MIN_SAMPLES, WindowedLimit
-from tests.support.layers.limits.limit_windows import Asked, calls, windowed
+from tests.support.layers.limits.limit_windows import RecordingAlgorithm, calls, windowed
 
 # ------------------------------------------------------------------------------ windows
 
 
 def test_it_begins_with_the_initial_limit() -> None:
-    assert windowed(Asked()).limit == 20
+    assert windowed(RecordingAlgorithm()).limit == 20
 
 
 def test_the_limit_changes_once_per_window() -> None:
-    algorithm = Asked(30, 40)
+    algorithm = RecordingAlgorithm(30, 40)
     limit = windowed(algorithm)
     assert calls(limit, 0.5, 50) == [0] * 50
-    assert algorithm.asked == []
+    assert algorithm.samples == []
     assert calls(limit, 1.0, 20) == [51] + [0] * 19
-    assert (limit.limit, len(algorithm.asked)) == (30, 1)
+    assert (limit.limit, len(algorithm.samples)) == (30, 1)
     assert calls(limit, 1.999, 20) == [0] * 20
     assert calls(limit, 2.0, 2) == [40, 0]
-    assert (limit.limit, len(algorithm.asked)) == (40, 2)
+    assert (limit.limit, len(algorithm.samples)) == (40, 2)
 
 
 def test_a_window_lasts_until_it_has_enough_samples() -> None:
-    algorithm = Asked(30)
+    algorithm = RecordingAlgorithm(30)
     limit = windowed(algorithm)
     assert calls(limit, 5.0, MIN_SAMPLES - 1) == [0] * (MIN_SAMPLES - 1)
     assert limit.limit == 20
@@ -41,45 +41,45 @@ def test_a_window_lasts_until_it_has_enough_samples() -> None:
 
 
 def test_a_sample_has_the_median_latency_and_the_most_calls_in_flight() -> None:
-    algorithm = Asked()
+    algorithm = RecordingAlgorithm()
     limit = windowed(algorithm)
     times = [9.0, 0.1, 0.2, 0.4, 9.0, 0.3, 0.2, 0.1, 0.1, 0.2, 9.0]
     for index, seconds in enumerate(times):
         limit.record(seconds, 3 + index % 7, 1.0 if index == len(times) - 1 else 0.1)
-    assert algorithm.asked == [(20.0, 0.2, 9, False)]
+    assert algorithm.samples == [(20.0, 0.2, 9, False)]
     calls(limit, 2.0, MIN_SAMPLES, seconds=0.5, in_flight=2)  # the next window has its own sample
-    assert algorithm.asked[1:] == [(20.0, 0.5, 2, False)]
+    assert algorithm.samples[1:] == [(20.0, 0.5, 2, False)]
 
 
 def test_the_latency_of_at_most_max_samples_calls_is_recorded() -> None:
-    algorithm = Asked()
+    algorithm = RecordingAlgorithm()
     limit = windowed(algorithm)
     calls(limit, 0.1, MAX_SAMPLES, seconds=1.0)
     assert calls(limit, 0.5, 10 * MAX_SAMPLES, seconds=2.0, in_flight=21)[-1] == 0
     assert calls(limit, 1.0, 1, seconds=2.0) == [11 * MAX_SAMPLES + 1]
-    assert algorithm.asked == [(20.0, 1.0, 21, False)]
+    assert algorithm.samples == [(20.0, 1.0, 21, False)]
 
 
 # ------------------------------------------------------------------------------ dropped
 
 
 def test_one_dropped_call_is_enough_at_the_end_of_a_window() -> None:
-    algorithm = Asked(18)
+    algorithm = RecordingAlgorithm(18)
     limit = windowed(algorithm)
     assert limit.record(None, 3, 0.5, dropped=True) == 0
     assert limit.limit == 20
     assert limit.record(0.25, 2, 1.0) == 2
-    assert algorithm.asked == [(20.0, 0.25, 3, True)]
+    assert algorithm.samples == [(20.0, 0.25, 3, True)]
     assert limit.limit == 18
     assert limit.record(0.25, 2, 2.0) == 0  # no dropped call in the next window
-    assert len(algorithm.asked) == 1
+    assert len(algorithm.samples) == 1
 
 
 def test_a_window_of_dropped_calls_has_a_latency_of_zero() -> None:
-    algorithm = Asked()
+    algorithm = RecordingAlgorithm()
     limit = windowed(algorithm)
     assert limit.record(None, 3, 1.5, dropped=True) == 1
-    assert algorithm.asked == [(20.0, 0.0, 3, True)]
+    assert algorithm.samples == [(20.0, 0.0, 3, True)]
 
 
 @pytest.mark.parametrize("algorithm", [Gradient(), Vegas(), Aimd()])
@@ -105,16 +105,16 @@ def test_a_dropped_call_in_the_first_window_lowers_the_limit(algorithm: LimitAlg
     ("answer", "limit"), [(0.0, 5), (-7.0, 5), (4.9, 5), (5.9, 5), (49.9, 49), (51.0, 50)]
 )
 def test_it_stays_between_its_bounds(answer: float, limit: int) -> None:
-    algorithm = Asked(answer)
+    algorithm = RecordingAlgorithm(answer)
     made = windowed(algorithm, least=5, most=50)
     calls(made, 1.0, MIN_SAMPLES)
     assert made.limit == limit
     calls(made, 2.0, MIN_SAMPLES)
-    assert algorithm.asked[1][0] == max(5.0, min(50.0, answer))  # starts from the bounded value
+    assert algorithm.samples[1][0] == max(5.0, min(50.0, answer))  # starts from the bounded value
 
 
 def test_a_fractional_limit_is_rounded_down() -> None:
-    limit = windowed(Asked(20.5, 20.9, 21.0))
+    limit = windowed(RecordingAlgorithm(20.5, 20.9, 21.0))
     seen: list[int] = []
     for second in (1.0, 2.0, 3.0):
         calls(limit, second, MIN_SAMPLES)

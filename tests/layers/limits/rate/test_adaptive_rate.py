@@ -24,7 +24,7 @@ from tests.support.virtual_time import in_virtual_colour
     [
         ({"on": ()}, ValueError, r"AdaptiveRate on=\(\) is empty, so nothing would count"),
         ({"on": []}, ValueError, "is empty"),
-        ({"on": 10}, TypeError, "AdaptiveRate on=10: write an exception type or a rule, or name the number"),
+        ({"on": 10}, TypeError, "AdaptiveRate on=10: write an exception type or a rule, or pass the number"),
         ({"on": "Throttled"}, TypeError, "on='Throttled': write an exception type"),
         ({"wait": -1}, ValueError, "AdaptiveRate wait=-1: write a finite number of seconds"),
         ({"wait": "1s"}, TypeError, "AdaptiveRate wait='1s'"),
@@ -73,8 +73,8 @@ def test_policy_of_a_decorated_function_is_the_gate() -> None:
 @pytest.mark.parametrize(
     ("gate", "description", "at_worst"),
     [
-        (AdaptiveRate(), "as fast as the other side lets us", "takes and any amount of waiting"),
-        (AdaptiveRate(wait=2), "lets us, waiting up to 2 s", "takes and 2 s of waiting"),
+        (AdaptiveRate(), "as fast as the server allows", "takes and any amount of waiting"),
+        (AdaptiveRate(wait=2), "server allows, waiting up to 2 s", "takes and 2 s of waiting"),
     ],
 )
 def test_its_description(gate: AdaptiveRate, description: str, at_worst: str) -> None:
@@ -180,7 +180,7 @@ def test_the_error_of_a_rejected_call(colour: str) -> None:
 
     with pytest.raises(errors.RateLimited) as caught:
         in_virtual_colour(colour, blocking, waiting)
-    why = "and it waits for no more than 0.5 s"
+    why = "and the wait would be longer than 0.5 s"
     assert str(caught.value) == f"the adaptive rate s3 is down to 1 calls a second after throttling, {why}"
     assert caught.value.retry_after == pytest.approx(1)
     assert gate.snapshot()["queued"] == 0

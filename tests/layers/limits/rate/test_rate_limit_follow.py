@@ -135,7 +135,7 @@ def test_a_waiter_that_a_pause_delays_too_long_is_rejected_when_its_wait_runs_ou
             task = asyncio.ensure_future(limit.call(nothing))
             await asyncio.sleep(0)
             limit.follow({"Retry-After": "10"})
-            with pytest.raises(errors.RateLimited, match="nothing came free in time") as caught:
+            with pytest.raises(errors.RateLimited, match="no permit came free in time") as caught:
                 await task
             assert (clock.now(), caught.value.retry_after) == (2, 8)
 

@@ -27,13 +27,13 @@ def test_every_attempt_takes_a_permit_and_a_deadline_ends_the_wait(colour: str) 
     def blocking(clock: VirtualClock) -> None:
         with pytest.raises(Boom):
             (Retry(on=Boom, attempts=3, backoff=[0, 0]) | limit).call(fails, clock)
-        with deadline(0.5), pytest.raises(errors.RateLimited, match=r"waits for no more than 0\.5 s"):
+        with deadline(0.5), pytest.raises(errors.RateLimited, match=r"wait would be longer than 0\.5 s"):
             limit.call(int)
 
     async def waiting(clock: VirtualClock) -> None:
         with pytest.raises(Boom):
             await policy.call(afails, clock)
-        with deadline(0.5), pytest.raises(errors.RateLimited, match=r"waits for no more than 0\.5 s"):
+        with deadline(0.5), pytest.raises(errors.RateLimited, match=r"wait would be longer than 0\.5 s"):
             await limit.call(nothing)
 
     in_virtual_colour(colour, blocking, waiting)

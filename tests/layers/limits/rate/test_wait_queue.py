@@ -15,7 +15,14 @@ from redouble._layers.limits.wait_queue import Waiter
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.bulkhead_callers import A_MINUTE, until
 from tests.support.fakes import COLOURS, Boom, in_colour
-from tests.support.layers.limits.wait_queues import LOOPS, Permits, QueuedCall, line_of, one_after, with_tasks
+from tests.support.layers.limits.wait_queues import (
+    LOOPS,
+    Permits,
+    QueuedCall,
+    queue_after_one_call,
+    queue_of,
+    with_tasks,
+)
 from tests.support.runtime.tasks import Task, settled
 from tests.support.virtual_time import VIRTUAL_COLOURS, in_virtual_colour
 
@@ -26,22 +33,22 @@ from tests.support.virtual_time import VIRTUAL_COLOURS, in_virtual_colour
 def test_one_queue_for_all_colours(colours: tuple[str, ...]) -> None:
     """While calls wait, the lock is free and the fast path is closed."""
     pacer, admitted = Permits(), list[str]()
-    queue = line_of(pacer)
+    queue = queue_of(pacer)
     waiters = [QueuedCall(queue, colour, admitted) for colour in colours]
     assert queue._lock.acquire(blocking=False)
     queue._lock.release()
-    assert pacer.held
+    assert pacer.fast_path_closed
     for number, waiter in enumerate(waiters, 1):
         queue.update_pacer(pacer.add, 1)
         waiter.thread.join(A_MINUTE)
         assert admitted == list(colours[:number])
-    assert (len(queue), pacer.there, pacer.held) == (0, 0, False)
+    assert (len(queue), pacer.available, pacer.fast_path_closed) == (0, 0, False)
 
 
 @LOOPS
 @pytest.mark.parametrize("leaving", [[], [0], [1], [2], [0, 1], [1, 2], [0, 1, 2]])
 def test_a_cancelled_waiter_takes_no_permit_and_the_others_advance(colour: str, leaving: list[int]) -> None:
-    pacer, queue = one_after()
+    pacer, queue = queue_after_one_call()
     admitted: list[tuple[int, float]] = []
 
     async def main(clock: VirtualClock, start: Callable[..., Task]) -> None:
@@ -71,7 +78,7 @@ def test_a_cancelled_waiter_takes_no_permit_and_the_others_advance(colour: str, 
 @LOOPS
 def test_a_waiter_cancelled_at_its_turn_takes_no_permit(colour: str) -> None:
     pacer = Permits()
-    queue = line_of(pacer)
+    queue = queue_of(pacer)
 
     async def main(clock: VirtualClock, start: Callable[..., Task]) -> None:
         first, second = start(queue.aenter), None
@@ -82,7 +89,7 @@ def test_a_waiter_cancelled_at_its_turn_takes_no_permit(colour: str) -> None:
         first.cancel()
         await settled(colour)
         assert "Cancelled" in str(first.ended)
-        assert (second.ended, pacer.there, len(queue)) == ("well", 0, 0)
+        assert (second.ended, pacer.available, len(queue)) == ("well", 0, 0)
 
     with_tasks(colour, main)
 
@@ -99,22 +106,22 @@ def test_a_waiter_whose_wait_fails_leaves_the_queue(colour: str) -> None:
             return super().due(now, ahead)
 
     pacer = Breaking()
-    queue = line_of(pacer)
+    queue = queue_of(pacer)
     with pytest.raises(Boom):
         in_virtual_colour(colour, lambda clock: queue.enter(), lambda clock: queue.aenter())
-    assert (len(queue), pacer.held) == (0, False)
+    assert (len(queue), pacer.fast_path_closed) == (0, False)
 
 
 def test_an_available_permit_is_taken_without_waiting(colour: str) -> None:
     pacer = Permits(1)
-    queue = line_of(pacer)
+    queue = queue_of(pacer)
     in_colour(colour, queue.enter, queue.aenter)
-    assert (pacer.there, len(queue), pacer.held) == (0, 0, False)
+    assert (pacer.available, len(queue), pacer.fast_path_closed) == (0, 0, False)
 
 
 def test_waiters_are_woken_without_the_lock() -> None:
     pacer, found = Permits(), list[bool]()
-    queue = line_of(pacer)
+    queue = queue_of(pacer)
     queue._try_acquire_in_turn(Waiter(), lambda: found.append(queue._owned_by_this_thread()), inf)
     queue._try_acquire_in_turn(last := Waiter(), lambda: found.append(queue._owned_by_this_thread()), inf)
     queue.update_pacer(pacer.add, 1)
@@ -126,7 +133,7 @@ def test_waiters_are_woken_without_the_lock() -> None:
 
 
 def test_a_thread_in_virtual_time_really_waits_for_the_head_of_the_queue() -> None:
-    queue, admitted = one_after()[1], list[float]()
+    queue, admitted = queue_after_one_call()[1], list[float]()
     with virtual_time() as clock:
         queue._try_acquire_in_turn(first := Waiter(), object, inf)
 
@@ -145,7 +152,7 @@ def test_a_thread_in_virtual_time_really_waits_for_the_head_of_the_queue() -> No
 
 def test_threads_in_virtual_time_pass_one_after_the_other() -> None:
     """The head of the queue moves the clock, and the others wait for it."""
-    queue, admitted = line_of(GcraPacer(1.0, 1)), list[float]()
+    queue, admitted = queue_of(GcraPacer(1.0, 1)), list[float]()
     with virtual_time() as clock:
 
         def run() -> None:

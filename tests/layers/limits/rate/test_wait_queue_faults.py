@@ -25,8 +25,8 @@ from tests.support.layers.limits.wait_queues import (
     LOOPS,
     Permits,
     QueuedCall,
-    line_of,
-    one_after,
+    queue_after_one_call,
+    queue_of,
     with_tasks,
 )
 from tests.support.runtime.tasks import Task, loop_of, settled
@@ -37,7 +37,7 @@ from tests.support.runtime.tasks import Task, loop_of, settled
 @LOOPS
 def test_an_unresponsive_head_is_skipped(colour: str) -> None:
     """Each waiter behind it wakes it once more, and passes shortly after its own turn, in order."""
-    _, queue = one_after()
+    _, queue = queue_after_one_call()
     admitted: list[tuple[int, float]] = []
 
     async def main(clock: VirtualClock, start: Callable[..., Task]) -> None:
@@ -62,7 +62,7 @@ def test_an_unresponsive_head_is_skipped(colour: str) -> None:
 
 
 def test_a_skipped_head_that_reacts_late_is_the_head_again() -> None:
-    _, queue = one_after()
+    _, queue = queue_after_one_call()
     late, second, third = Waiter(), Waiter(), Waiter()
     woken: list[str] = []
     with virtual_time() as clock:
@@ -84,7 +84,7 @@ def test_a_skipped_head_that_reacts_late_is_the_head_again() -> None:
 
 
 def test_a_head_that_reacts_in_time_is_not_skipped() -> None:
-    _, queue = one_after()
+    _, queue = queue_after_one_call()
     first, second = Waiter(), Waiter()
     with virtual_time() as clock:
         assert queue._try_acquire_in_turn(first, object, inf) == 1
@@ -101,7 +101,7 @@ def test_a_head_that_reacts_in_time_is_not_skipped() -> None:
 @pytest.mark.parametrize("colour", [colour for colour in ASYNC if colour != "trio"])
 def test_a_waiter_whose_loop_was_closed_is_removed(colour: str) -> None:
     pacer, admitted = Permits(), list[str]()
-    queue = line_of(pacer)
+    queue = queue_of(pacer)
     loop = loop_of(colour)
     loop.set_exception_handler(lambda loop, context: None)  # called for the destroyed task
     task = loop.create_task(queue.aenter())
@@ -111,18 +111,18 @@ def test_a_waiter_whose_loop_was_closed_is_removed(colour: str) -> None:
     loop.close()
     queue.update_pacer(pacer.add, 1)
     next_call.thread.join(A_MINUTE)
-    assert (admitted, len(queue), pacer.held) == (["sync"], 0, False)
+    assert (admitted, len(queue), pacer.fast_path_closed) == (["sync"], 0, False)
     del task
 
 
 def test_removing_the_last_waiter_opens_the_fast_path() -> None:
     pacer = Permits()
-    queue = line_of(pacer)
+    queue = queue_of(pacer)
     for _ in range(3):
         queue._try_acquire_in_turn(Waiter(), lambda: False, inf)
-    assert pacer.held
+    assert pacer.fast_path_closed
     queue.update_pacer(pacer.add, 1)
-    assert (len(queue), pacer.held) == (0, False)
+    assert (len(queue), pacer.fast_path_closed) == (0, False)
 
 
 def test_a_head_that_leaves_while_it_is_looked_up_is_not_woken() -> None:
@@ -141,7 +141,7 @@ def test_a_head_that_leaves_while_it_is_looked_up_is_not_woken() -> None:
             self.pop(key, None)
             return super().get(key, default)
 
-    queue = line_of(Permits())
+    queue = queue_of(Permits())
     queue._queue = Queue({Waiter(): object})
     queue.update_pacer(int)
     assert len(queue) == 0
@@ -152,14 +152,14 @@ def test_a_head_that_leaves_while_it_is_looked_up_is_not_woken() -> None:
 
 def test_a_forked_child_begins_with_an_empty_queue() -> None:
     pacer = Permits()
-    queue = line_of(pacer)
+    queue = queue_of(pacer)
     queue._try_acquire_in_turn(Waiter(), object, inf)
     taken = threading.Thread(target=queue._lock.acquire)  # a thread that does not exist in the child
     taken.start()
     taken.join()
     queue._after_fork()
-    assert (len(queue), pacer.held) == (0, False)
-    pacer.there = 1
+    assert (len(queue), pacer.fast_path_closed) == (0, False)
+    pacer.available = 1
     queue.acquire_at(0.0)
 
 
@@ -167,11 +167,11 @@ def test_a_forked_child_begins_with_an_empty_queue() -> None:
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_call_in_a_forked_child_passes_while_others_wait_in_the_parent() -> None:
     pacer = Permits()
-    queue = line_of(pacer, 0)
+    queue = queue_of(pacer, 0)
     queue._try_acquire_in_turn(waiter := Waiter(), object, inf)
     child = os.fork()
     if not child:  # pragma: no cover
-        pacer.there = 1
+        pacer.available = 1
         try:
             queue.enter()
             os._exit(0 if len(queue) == 0 else 1)
@@ -187,7 +187,7 @@ def test_a_call_in_a_forked_child_passes_while_others_wait_in_the_parent() -> No
 
 def test_a_call_that_does_not_wait_overtakes_no_waiter() -> None:
     pacer = Permits()
-    queue = line_of(pacer)
+    queue = queue_of(pacer)
     queue._try_acquire_in_turn(waiter := Waiter(), object, inf)
     queue.update_pacer(pacer.add, 1)
     with pytest.raises(RateLimited, match="and it does not wait") as caught:
@@ -195,29 +195,31 @@ def test_a_call_that_does_not_wait_overtakes_no_waiter() -> None:
     assert caught.value.retry_after == FAR
     queue.update_pacer(pacer.add, 1)
     queue.acquire_at(0.0)
-    assert (pacer.there, pacer.held) == (1, True)
+    assert (pacer.available, pacer.fast_path_closed) == (1, True)
     queue._dequeue(waiter)
-    assert not pacer.held
+    assert not pacer.fast_path_closed
 
 
 def test_a_call_of_a_signal_handler_is_rejected_while_its_thread_holds_the_lock() -> None:
     """It cannot take a permit in the middle of an update, and cannot wait for its own thread."""
-    queue = line_of(Permits(1))
-    with queue._lock, pytest.raises(RateLimited, match="a signal has come in the middle of counting"):
+    queue = queue_of(Permits(1))
+    with queue._lock, pytest.raises(RateLimited, match="a signal handler cannot use it"):
         queue.acquire_at(0.0)
     queue.acquire_at(0.0)
 
 
 def test_the_pacer_is_queried_under_the_lock_and_with_the_fast_path_closed() -> None:
     pacer = Permits(3)
-    queue = line_of(pacer)
-    assert queue.query_pacer(lambda now: (pacer.held, queue._owned_by_this_thread(), pacer.there)) == (
+    queue = queue_of(pacer)
+    assert queue.query_pacer(
+        lambda now: (pacer.fast_path_closed, queue._owned_by_this_thread(), pacer.available)
+    ) == (
         True,
         True,
         3,
     )
-    assert not pacer.held
+    assert not pacer.fast_path_closed
     queue._try_acquire_in_turn(Waiter(), object, inf)
     queue._try_acquire_in_turn(Waiter(), object, inf)
     queue.query_pacer(lambda now: None)
-    assert pacer.held
+    assert pacer.fast_path_closed

@@ -8,7 +8,7 @@ from redouble import SYSTEM, deadline
 from redouble.errors import RateLimited
 from redouble.testing import VirtualClock
 from tests.support.fakes import ASYNC, in_colour
-from tests.support.layers.limits.wait_queues import FAR, Permits, line_of, one_after
+from tests.support.layers.limits.wait_queues import FAR, Permits, queue_after_one_call, queue_of
 from tests.support.virtual_time import VIRTUAL_COLOURS, in_virtual_colour
 
 
@@ -19,12 +19,12 @@ from tests.support.virtual_time import VIRTUAL_COLOURS, in_virtual_colour
         (None, None, (1.0, "")),
         (1, None, (1.0, "")),
         (5, None, (1.0, "")),
-        (0.5, None, (0.0, "and it waits for no more than 0.5 s")),
+        (0.5, None, (0.0, "and the wait would be longer than 0.5 s")),
         (0, None, (0.0, "and it does not wait")),
         (None, 1, (1.0, "")),
-        (None, 0.25, (0.0, "and it waits for no more than 0.25 s")),
-        (5, 0.25, (0.0, "and it waits for no more than 0.25 s")),
-        (0.5, 0.75, (0.0, "and it waits for no more than 0.5 s")),
+        (None, 0.25, (0.0, "and the wait would be longer than 0.25 s")),
+        (5, 0.25, (0.0, "and the wait would be longer than 0.25 s")),
+        (0.5, 0.75, (0.0, "and the wait would be longer than 0.5 s")),
         (None, 0, (0.0, "and it does not wait")),
         (0, 9, (0.0, "and it does not wait")),
     ],
@@ -33,7 +33,7 @@ def test_a_call_waits_only_for_a_permit_in_time(
     colour: str, patience: float | None, within: float | None, expected: tuple[float, str]
 ) -> None:
     """A call whose permit comes after its limit, or after a deadline (``within``), is rejected at once."""
-    _, queue = one_after(patience=patience)
+    _, queue = queue_after_one_call(max_wait=patience)
 
     def blocking(clock: VirtualClock) -> tuple[float, str]:
         try:
@@ -57,7 +57,7 @@ def test_a_call_waits_only_for_a_permit_in_time(
 
 @VIRTUAL_COLOURS
 def test_a_waiter_whose_permit_is_delayed_is_rejected_when_its_time_runs_out(colour: str) -> None:
-    pacer, queue = one_after(patience=3)
+    pacer, queue = queue_after_one_call(max_wait=3)
     pauses = [lambda: pacer.pause(60, SYSTEM.now())]
 
     def pause_once() -> None:
@@ -65,7 +65,7 @@ def test_a_waiter_whose_permit_is_delayed_is_rejected_when_its_time_runs_out(col
             pauses.pop()()
 
     queue._reopen_if_empty = pause_once  # type: ignore[method-assign]  # the pause follows the first check
-    with pytest.raises(RateLimited, match="nothing came free in time") as caught:
+    with pytest.raises(RateLimited, match="no permit came free in time") as caught:
         in_virtual_colour(colour, lambda clock: queue.enter(), lambda clock: queue.aenter())
     assert caught.value.retry_after == 57
     assert len(queue) == 0
@@ -78,7 +78,7 @@ def test_a_waiter_whose_permit_is_delayed_is_rejected_when_its_time_runs_out(col
 @pytest.mark.parametrize("patience", [None, 0, 1000])
 def test_a_blocking_call_never_waits_on_the_thread_of_a_loop(colour: str, patience: float | None) -> None:
     pacer = Permits(1)
-    queue = line_of(pacer, patience)
+    queue = queue_of(pacer, patience)
 
     async def main() -> None:
         queue.enter()  # an available permit needs no waiting
@@ -88,4 +88,4 @@ def test_a_blocking_call_never_waits_on_the_thread_of_a_loop(colour: str, patien
         assert why in str(caught.value)
 
     in_colour(colour, lambda: None, main)
-    assert (len(queue), pacer.held) == (0, False)
+    assert (len(queue), pacer.fast_path_closed) == (0, False)

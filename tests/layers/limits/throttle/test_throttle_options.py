@@ -53,8 +53,11 @@ def test_its_repr_and_that_it_is_never_copied() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (None, "the throttle is on: 75% of the calls are refused here, since the service accepts too few"),
-        ("db", "the throttle db is on: 75% of the calls are refused here, since the service accepts too few"),
+        (None, "the throttle is on: 75% of the calls are rejected here, because the service accepts too few"),
+        (
+            "db",
+            "the throttle db is on: 75% of the calls are rejected here, because the service accepts too few",
+        ),
     ],
 )
 def test_the_error_of_a_rejected_call(name: str | None, message: str) -> None:
@@ -71,7 +74,7 @@ def test_its_description_and_lint_in_a_pipeline() -> None:
     assert "Throttle" not in "".join(pipeline.check())
     wrong = [text for text in (Throttle() | Retry()).check() if "Throttle" in text]
     assert len(wrong) == 1
-    assert wrong[0].startswith("Throttle outside Retry: it counts one call where there were several attempts")
+    assert wrong[0].startswith("Throttle outside Retry: it counts one call for several attempts")
     hidden = (Throttle(on=Boom) | Fallback(value=1)).check()
     assert ["Fallback inside Throttle" in text for text in hidden] == [True]
     assert (Throttle(on=always(True)) | Fallback(value=1, on=Boom)).check() == []

@@ -14,7 +14,7 @@ import pytest
 from redouble import SYSTEM, Throttle, errors
 from tests.support.fakes import Boom, Draws
 from tests.support.layers.limits.throttles import NEVER
-from tests.support.thread_switching import everywhere, switching
+from tests.support.thread_switching import run_in_threads, switching
 
 pytestmark = [pytest.mark.stress, pytest.mark.usefixtures(switching.__name__)]
 
@@ -70,13 +70,13 @@ def test_no_successful_call_is_miscounted() -> None:
     """They are counted without a lock."""
     throttle = Throttle(window=1e6)
     works = (calling(throttle, int), looping(throttle, asucceed), entering(throttle), calling(throttle, int))
-    everywhere(*works, threads=THREADS)
+    run_in_threads(*works, threads=THREADS)
     assert throttle.snapshot() == {"share": 0, "requests": THREADS * CALLS, "accepts": THREADS * CALLS}
 
 
 def test_no_call_is_miscounted_when_some_fail() -> None:
     throttle = Throttle(window=1e6, random=Draws(NEVER))
-    everywhere(calling(throttle, int, fail), looping(throttle, asucceed, afail), threads=THREADS)
+    run_in_threads(calling(throttle, int, fail), looping(throttle, asucceed, afail), threads=THREADS)
     counts = throttle.snapshot()
     assert (counts["requests"], counts["accepts"]) == (THREADS * CALLS, THREADS * CALLS // 2)
 
@@ -91,7 +91,7 @@ def test_no_call_is_miscounted_while_snapshots_are_taken() -> None:
             seen = throttle.snapshot()
             not_accepted.append(seen["requests"] - seen["accepts"])
 
-    everywhere(calling(throttle, int), take_snapshots, threads=THREADS)
+    run_in_threads(calling(throttle, int), take_snapshots, threads=THREADS)
     assert throttle.snapshot()["accepts"] == THREADS * CALLS // 2
     assert set(not_accepted) == {0}
 
@@ -100,6 +100,6 @@ def test_rejected_calls_are_counted_too() -> None:
     throttle, called = Throttle(window=1e6, random=Draws(0.0)), list[None]()
     with suppress(Boom):
         throttle.call(fail)
-    everywhere(calling(throttle, lambda: called.append(None)), threads=THREADS)
+    run_in_threads(calling(throttle, lambda: called.append(None)), threads=THREADS)
     assert not called
     assert throttle.snapshot()["requests"] == THREADS * CALLS + 1

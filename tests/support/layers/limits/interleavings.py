@@ -28,7 +28,7 @@ Program: TypeAlias = "Callable[[World, NamedLease], Steps]"
 SHARED = {"leases", "queue", "to_wake", "_admit_again", "_admitting"}  # other threads may change these
 
 
-class Stepping(ast.NodeTransformer):
+class StepTransformer(ast.NodeTransformer):
     """Rewrites a method as a generator, which yields each intermediate value and is sent it back."""
 
     def __init__(self, methods: set[str]) -> None:
@@ -80,7 +80,7 @@ class Stepping(ast.NodeTransformer):
 
 
 @cache
-def stepping() -> dict[str, Any]:
+def stepwise_namespace() -> dict[str, Any]:
     """Return the namespace of the slots module, with the methods of `Slots` rewritten as generators."""
     tree = ast.parse(inspect.getsource(slots_module))
     slots_class = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Slots")
@@ -88,7 +88,7 @@ def stepping() -> dict[str, Any]:
     methods = {line.name for line in lines if not line.name.startswith("__")} - {"_after_fork", "counts"}
     for line in lines:
         if line.name in methods:
-            Stepping(methods).visit(line)
+            StepTransformer(methods).visit(line)
             line.body[:0] = ast.parse("if True: yield" if line.name[0] != "_" else "if False: yield").body
     tree.body = [slots_class]
     scope: dict[str, Any] = {**vars(slots_module)}
@@ -142,7 +142,7 @@ class Lock:
         self.owner = self.owner if self.depth else ""
 
 
-class Stepped(Protocol):
+class StepwiseSlots(Protocol):
     """`Slots` with its methods rewritten as generators."""
 
     limit: int
@@ -160,7 +160,7 @@ class World:
     """Slots and simulated threads, each of which runs one program step by step."""
 
     def __init__(self, limit: int, programs: Sequence[Program]) -> None:
-        self.slots: Stepped = stepping()["Slots"](limit)
+        self.slots: StepwiseSlots = stepwise_namespace()["Slots"](limit)
         self.slots._lock = self.lock = Lock(self)
         self.running = ""
         self.entered: set[NamedLease] = set()
@@ -268,13 +268,13 @@ def explore(limit: int, programs: Sequence[Program], most_switches: float) -> in
     ``most_switches``: how often a thread is preempted.
     """
     seen: dict[object, float] = {}
-    ways: list[tuple[list[tuple[str, str]], float]] = [([], most_switches)]
-    while ways:
-        way, spare = ways.pop()
+    unexplored: list[tuple[list[tuple[str, str]], float]] = [([], most_switches)]
+    while unexplored:
+        steps, spare = unexplored.pop()
         world = World(limit, programs)
-        for step in way[:-1]:
+        for step in steps[:-1]:
             world.step_thread(*step)
-        for step in way[-1:]:  # the step that is new
+        for step in steps[-1:]:  # the step that is new
             world.checked_step(*step)
         while seen.get(state := (spare < inf and world.running, world.state()), -1) < spare:
             seen[state] = spare
@@ -285,7 +285,7 @@ def explore(limit: int, programs: Sequence[Program], most_switches: float) -> in
                 assert world.entered, "all were rejected"
                 break
             cost = choices[0][0] == world.running
-            ways += [([*way, other], spare - cost) for other in choices[1:] if spare >= cost]
-            way.append(choices[0])
+            unexplored += [([*steps, other], spare - cost) for other in choices[1:] if spare >= cost]
+            steps.append(choices[0])
             world.checked_step(*choices[0])
     return len(seen)

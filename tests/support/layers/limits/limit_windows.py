@@ -10,20 +10,20 @@ from redouble._layers.limits.limit_window import WindowedLimit
 LONG = 1e9  # seconds until relearning: longer than these tests
 
 
-class Asked:
+class RecordingAlgorithm:
     """A limit algorithm that records its arguments and returns the given answers."""
 
     def __init__(self, *answers: float) -> None:
         self.answers = [*answers]
-        self.asked: list[tuple[float, float, int, bool]] = []
-        self.forgotten = 0
+        self.samples: list[tuple[float, float, int, bool]] = []
+        self.resets = 0
 
     def next(self, limit: float, sample: Sample, /) -> float:
-        self.asked.append((limit, sample.rtt, sample.in_flight, sample.dropped))
+        self.samples.append((limit, sample.rtt, sample.in_flight, sample.dropped))
         return self.answers.pop(0) if self.answers else limit
 
     def forget(self) -> None:
-        self.forgotten += 1
+        self.resets += 1
 
 
 def windowed(

@@ -28,42 +28,42 @@ LOOPS = pytest.mark.parametrize("colour", ["asyncio", "trio"])
 class Permits:
     """A pacer whose permits are added by the test."""
 
-    def __init__(self, there: int = 0) -> None:
-        self.there = there
-        self.held = False
+    def __init__(self, available: int = 0) -> None:
+        self.available = available
+        self.fast_path_closed = False
 
     def close_fast_path(self) -> None:
-        self.held = True
+        self.fast_path_closed = True
 
     def open_fast_path(self) -> None:
-        self.held = False
+        self.fast_path_closed = False
 
     def due(self, now: float, ahead: int = 0, /) -> float:
-        return 0.0 if self.there > ahead else FAR
+        return 0.0 if self.available > ahead else FAR
 
     def take(self, now: float, /) -> None:
-        self.there -= 1
+        self.available -= 1
 
     def add(self, permits: int) -> None:
-        self.there += permits
+        self.available += permits
 
 
-def refused(why: str, wait: float) -> RateLimited:
+def rejection(reason: str, wait: float) -> RateLimited:
     """Return the error of a rejected call."""
-    return RateLimited(why, retry_after=wait)
+    return RateLimited(reason, retry_after=wait)
 
 
-def line_of(pace: Any, patience: float | None = None) -> WaitQueue:
+def queue_of(pacer: Any, max_wait: float | None = None) -> WaitQueue:
     """Return a wait queue with this pacer."""
-    return WaitQueue(pace, patience, refused)
+    return WaitQueue(pacer, max_wait, rejection)
 
 
-def one_after(interval: float = 1.0, patience: float | None = None) -> tuple[GcraPacer, WaitQueue]:
+def queue_after_one_call(interval: float = 1.0, max_wait: float | None = None) -> tuple[GcraPacer, WaitQueue]:
     """Return a pacer and its wait queue, through which one call has just been admitted."""
-    flow = GcraPacer(interval, 1)
-    line = line_of(flow, patience)
-    line.acquire_at(0.0)
-    return flow, line
+    pacer = GcraPacer(interval, 1)
+    queue = queue_of(pacer, max_wait)
+    queue.acquire_at(0.0)
+    return pacer, queue
 
 
 def with_tasks(colour: str, main: Callable[[VirtualClock, Callable[..., Task]], Awaitable[None]]) -> None:
@@ -82,12 +82,12 @@ def with_tasks(colour: str, main: Callable[[VirtualClock, Callable[..., Task]], 
 class QueuedCall:
     """A call that waits in a queue, on a thread of its own and in some colour."""
 
-    def __init__(self, line: WaitQueue, colour: str, came: list[str]) -> None:
+    def __init__(self, queue: WaitQueue, colour: str, admitted: list[str]) -> None:
         def run() -> None:
-            in_colour(colour, line.enter, line.aenter)
-            came.append(colour)
+            in_colour(colour, queue.enter, queue.aenter)
+            admitted.append(colour)
 
-        before = len(line)
+        before = len(queue)
         self.thread = threading.Thread(target=run, daemon=True)
         self.thread.start()
-        until(lambda: len(line) > before)
+        until(lambda: len(queue) > before)
