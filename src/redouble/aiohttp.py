@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 from redouble._clients.call_record import LazyCallRecord
-from redouble._clients.idempotency import Keys, as_idempotency
+from redouble._clients.idempotency_key import Keys, as_idempotency
 from redouble._internal.extras import missing_extra
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient

@@ -9,7 +9,7 @@ The result is what the client itself would have given: a last response of 503 is
 
 from __future__ import annotations
 
-from redouble._clients.idempotency import Keys
+from redouble._clients.idempotency_key import Keys
 from redouble._internal.extras import missing_extra
 from redouble._layers.layer import Layer
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from redouble._clients.call_record import LazyCallRecord
-from redouble._clients.idempotency import Keys
+from redouble._clients.idempotency_key import Keys
 from redouble._clients.socket_deadline import limited_waits
 from redouble._internal.extras import missing_extra
 from redouble._layers.layer import Layer
@@ -31,7 +31,7 @@ try:
     from requests.utils import prepend_scheme_if_needed, select_proxy
     from urllib3.exceptions import EmptyPoolError
 
-    from redouble.http._requests_body import (
+    from redouble.http._requests_response_body import (
         TIMEOUT_TYPES,
         RestartableResponse,
         discard_unread,

@@ -9,7 +9,7 @@ import pytest
 
 from redouble import Retry
 from redouble.config import from_mapping, policy
-from redouble.config._errors import DocPath, nearest, rewrite, short_repr
+from redouble.config._document_path import DocPath, nearest, rewrite, short_repr
 from redouble.errors import ConfigError
 
 MISTAKES: list[Any] = [

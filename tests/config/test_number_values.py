@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble.config._errors import DocPath
+from redouble.config._document_path import DocPath
 from redouble.config._options.values import (
     DurationValue,
     Flag,

@@ -11,7 +11,7 @@ import pytest
 
 from redouble import Hints, Retry, Timeout, Worker, errors
 from redouble.config import from_mapping, policy
-from redouble.config._errors import DocPath
+from redouble.config._document_path import DocPath
 from redouble.config._options.catalogue import BUDGETS, DEFAULTS, HINTS, LAYERS, RETRY, WORKER
 from redouble.config._options.option_table import Table, defaults
 from redouble.config._options.values import Choice, DurationValue, Number, Unlimited, Whole

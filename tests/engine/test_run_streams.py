@@ -186,7 +186,7 @@ def test_a_stream_run_works_without_observers_and_budget() -> None:
 
 
 def test_wrap_raises_stopped_for_a_late_error() -> None:
-    from redouble._engine.outcome import error_of
+    from redouble._engine.run_results import error_of
 
     engine = Engine(wrap=True)
     engine.commit()

@@ -23,7 +23,7 @@ from redouble import (
     Worker,
     presets,
 )
-from redouble.grpc._service_config import ServiceConfig, service_config
+from redouble.grpc._service_config_export import ServiceConfig, service_config
 from tests.support.fakes import Virtual
 from tests.support.grpc.policies import NATIVE_BACKOFF, native
 

@@ -10,7 +10,7 @@ import pytest
 
 from redouble import Backoff, Kind, Verdict
 from redouble.errors import Rejected
-from redouble.grpc._service_config import ServiceConfig, service_config
+from redouble.grpc._service_config_export import ServiceConfig, service_config
 from redouble.types import Answer, Ended
 from tests.support.grpc.policies import NATIVE_BACKOFF, native
 

@@ -12,7 +12,7 @@ from redouble import Bulkhead, Pipeline, Retry, Timeout, retry
 from redouble.config import _reload as _live
 from redouble.config._reload import ConfigStore, load, policies
 from redouble.errors import ConfigError
-from redouble.grpc._service_config import service_config
+from redouble.grpc._service_config_export import service_config
 
 
 @pytest.fixture(autouse=True)

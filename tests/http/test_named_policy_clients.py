@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redouble import Timeout, config, policies
-from redouble._clients.idempotency import Idempotency
+from redouble._clients.idempotency_key import Idempotency
 from redouble.config import _reload
 from redouble.errors import ConfigError
 from redouble.http._client import PolicyBinding

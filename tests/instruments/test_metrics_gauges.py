@@ -9,8 +9,8 @@ import pytest
 
 from redouble import SYSTEM, Bulkhead, CircuitBreaker, Kind, RetryBudget, TokenBucket, errors
 from redouble.instruments import memory
-from redouble.instruments._metrics import read_gauge
-from redouble.instruments._schema import METRICS, STATES
+from redouble.instruments._metric_definitions import METRICS, STATES
+from redouble.instruments._metrics_recorder import read_gauge
 from tests.support.bulkhead_callers import callers
 from tests.support.fakes import Virtual
 from tests.support.layers.breaker_scripts import BreakerScript

@@ -16,7 +16,7 @@ from redouble._failures.verdict import CANCELLED_BY_LIMIT
 from redouble.errors import Reason
 from redouble.instruments import Metric
 from redouble.instruments._labels import code_of, http_status, is_http, kind_of, label_value, reason_of
-from redouble.instruments._metrics import metrics_observer
+from redouble.instruments._metrics_recorder import metrics_observer
 from redouble.types import Event
 from tests.support.fakes import Boom
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from redouble.instruments import METRICS, Metric
-from redouble.instruments._schema import BUCKETS
+from redouble.instruments._metric_definitions import BUCKETS
 from tests.support.instruments.exported_series import (
     Instrument,
     exported_by_opentelemetry,

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from redouble import instruments
-from redouble.instruments import METRICS, Metric, _schema, opentelemetry, prometheus
-from redouble.instruments._metrics import READERS
+from redouble.instruments import METRICS, Metric, _metric_definitions, opentelemetry, prometheus
+from redouble.instruments._metrics_recorder import READERS
 
 # Entries may be added; existing ones never change.
 STABLE = [
@@ -39,7 +39,7 @@ def test_the_metrics_are_the_stable_ones() -> None:
 def test_metric_names_are_unique() -> None:
     for export in (prometheus.exported_name, opentelemetry.exported_name):
         assert len({export(metric) for metric in METRICS}) == len(METRICS)
-    declared = [thing for thing in vars(_schema).values() if isinstance(thing, Metric)]
+    declared = [thing for thing in vars(_metric_definitions).values() if isinstance(thing, Metric)]
     assert declared == list(METRICS)
 
 
@@ -62,5 +62,5 @@ def test_every_metric_has_a_help_text(metric: Metric) -> None:
 
 
 def test_buckets_rise_from_one_millisecond_to_five_minutes() -> None:
-    assert list(_schema.BUCKETS) == sorted(set(_schema.BUCKETS))
-    assert (_schema.BUCKETS[0], _schema.BUCKETS[-1]) == (0.001, 300)
+    assert list(_metric_definitions.BUCKETS) == sorted(set(_metric_definitions.BUCKETS))
+    assert (_metric_definitions.BUCKETS[0], _metric_definitions.BUCKETS[-1]) == (0.001, 300)

@@ -11,7 +11,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from redouble import TokenBucket
-from redouble.instruments import _schema, opentelemetry
+from redouble.instruments import _metric_definitions, opentelemetry
 from redouble.instruments.opentelemetry import instrument
 from tests.support.fakes import Boom
 from tests.support.instruments.counts import created_events, policy
@@ -87,7 +87,7 @@ def test_names_units_and_attributes_are_those_of_the_contract(meters: Meters) ->
         for name, metric in found.items()
     }
     assert exported == CONTRACT
-    helps = {opentelemetry.exported_name(metric): metric.help for metric in _schema.METRICS}
+    helps = {opentelemetry.exported_name(metric): metric.help for metric in _metric_definitions.METRICS}
     assert {name: metric.description for name, metric in found.items()} == helps
 
 
@@ -104,7 +104,7 @@ def test_the_exported_numbers(meters: Meters) -> None:
         assert meters.value("rejected", name="o mail", by="bulkhead") == 1
         durations = meters.value("call.duration", name="o fetch", **team)
         assert (durations.count, durations.sum) == (1, 4)
-        assert durations.explicit_bounds == _schema.BUCKETS
+        assert durations.explicit_bounds == _metric_definitions.BUCKETS
         attempts = meters.value("attempt.duration", name="o fetch", **team)
         assert (attempts.count, attempts.sum, attempts.min, attempts.max) == (2, 3, 1, 2)
         assert meters.value("delay", name="o fetch", **team).sum == 1

@@ -34,8 +34,8 @@ from redouble import (
 from redouble._engine.retry_budget import HostBudgets
 from redouble.errors import Rejected
 from redouble.http._plan import http_plan
-from redouble.instruments._metrics import read_gauge
-from redouble.instruments._schema import BREAKER_STATE, BULKHEAD_IN_USE, BULKHEAD_QUEUED
+from redouble.instruments._metric_definitions import BREAKER_STATE, BULKHEAD_IN_USE, BULKHEAD_QUEUED
+from redouble.instruments._metrics_recorder import read_gauge
 from redouble.testing import recorded
 from redouble.types import Traits, WorstCase
 from tests.support.fakes import stable_repr

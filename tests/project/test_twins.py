@@ -33,9 +33,9 @@ TWINS = [
     ("_drivers/streams", "Stream.__enter__", "Stream.__aenter__"),
     ("_drivers/streams", "Stream.__exit__", "Stream.__aexit__"),
     ("_drivers/streams", "Stream.__next__", "Stream.__anext__"),
-    ("_drivers/stream_source", "Source.first", "AsyncSource.afirst"),
-    ("_drivers/stream_source", "close_failed", "aclose_failed"),
-    ("_drivers/stream_source", "open_first", "aopen_first"),
+    ("_drivers/opened_stream", "Source.first", "AsyncSource.afirst"),
+    ("_drivers/opened_stream", "close_failed", "aclose_failed"),
+    ("_drivers/opened_stream", "open_first", "aopen_first"),
     ("_drivers/streams", "Opener.open", "Opener.aopen"),
     ("_layers/limits/throttle", "Throttle._enter", "Throttle._aenter"),
     ("_layers/limits/wait_queue", "QueuedAdmission.enter", "QueuedAdmission.aenter"),
@@ -48,14 +48,14 @@ TWINS = [
     ("http/_httpx_transport", "Sender._complete", "AsyncSender._complete"),
     ("http/_httpx_transport", "Sender._send", "AsyncSender._send"),
     ("http/_httpx_transport", "Sender._discard", "AsyncSender._discard"),
-    ("http/_httpx_body", "RestartableBody.close", "AsyncRestartableBody.aclose"),
-    ("http/_httpx_body", "RestartableBody._restart", "AsyncRestartableBody._restart"),
+    ("http/_httpx_response_body", "RestartableBody.close", "AsyncRestartableBody.aclose"),
+    ("http/_httpx_response_body", "RestartableBody._restart", "AsyncRestartableBody._restart"),
     ("grpc/_attempt", "start_rpc", "astart_rpc"),
     ("grpc/_attempt", "run_policy", "arun_policy"),
     ("grpc/_attempt", "attempt_unary", "aattempt_unary"),
     ("grpc/_attempt", "attempt_stream", "aattempt_stream"),
     ("llm/_stream", "StreamOpener.open", "StreamOpener.aopen"),
-    ("llm/_call", "attempt_function", "aattempt_function"),
+    ("llm/_call_factory", "attempt_function", "aattempt_function"),
     ("llm/_model", "Model.around", "Model.around_async"),
 ]
 
@@ -277,7 +277,7 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
     alone = {
         "_drivers/blocks.AsyncAttempts.__anext__",
         *(
-            f"_drivers/attempt_limit.{name}"
+            f"_drivers/attempt_timeout.{name}"
             for name in ("_arun_in_process", "_wait_within", "arun_on_worker", "run_with_cancel_scope")
         ),
         *(
@@ -289,12 +289,12 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             f"http/_aiohttp_bodies.RestartableContent.{name}"
             for name in ("_read", "_read_within", "_restart")
         ),
-        "http/_httpx_body.AsyncRestartableBody.read_whole",
-        *("http/_httpx_transport.AsyncSender._attempt", "http/_httpx_body.PrefetchedBody.__aiter__"),
-        *("http/_httpx_body.PrefetchedBody.aclose", "http/_httpx_library.HttpxLibrary.aread_all"),
+        "http/_httpx_response_body.AsyncRestartableBody.read_whole",
+        *("http/_httpx_transport.AsyncSender._attempt", "http/_httpx_response_body.PrefetchedBody.__aiter__"),
+        *("http/_httpx_response_body.PrefetchedBody.aclose", "http/_httpx_library.HttpxLibrary.aread_all"),
         *("http/_httpx_library.HttpxLibrary.adiscard", "http/_httpx_transport.AsyncSender.aclose"),
         *(
-            f"http/_httpx_body.AsyncRestartableBody.{name}"
+            f"http/_httpx_response_body.AsyncRestartableBody.{name}"
             for name in ("__aiter__", "_collect", "_read_ahead")
         ),
         *(
@@ -336,8 +336,8 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             for one in ("Unary", "Stream")
             for other in ("Unary", "Stream")
         ),
-        *("llm/_stream.GuardedItems.__anext__", "llm/_stream_source.AsyncEnteredManager.aclose"),
-        *("llm/_stream_source._aenter", "llm/_stream_source.asource_of"),
+        *("llm/_stream.GuardedItems.__anext__", "llm/_stream_adapters.AsyncEnteredManager.aclose"),
+        *("llm/_stream_adapters._aenter", "llm/_stream_adapters.asource_of"),
         "_layers/hedge/race.run_attempt",
         *(
             f"_layers/hedge/race_asyncio.{name}"
@@ -367,16 +367,19 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             "_layers/gate.Gate.__aexit__",
             "_layers/gate.Admission.aenter",
         ),
-        *(f"_drivers/async_items.AsyncItems.{name}" for name in ("__anext__", "asend", "athrow", "aclose")),
         *(
-            f"_drivers/async_items.{name}"
+            f"_drivers/async_generator.AsyncItems.{name}"
+            for name in ("__anext__", "asend", "athrow", "aclose")
+        ),
+        *(
+            f"_drivers/async_generator.{name}"
             for name in ("AsyncItems._begin", "_raise_running", "_close", "_raise_stop", "_take_second")
         ),
-        "_drivers/async_items.StreamOwner.aopen",
+        "_drivers/async_generator.StreamOwner.aopen",
         "_drivers/streams.ResumableItems.__anext__",
         "_drivers/streams.Stream.aclose",
-        "_drivers/stream_source.AsyncSource.aclose",
-        "_drivers/stream_source.astream_of",
+        "_drivers/opened_stream.AsyncSource.aclose",
+        "_drivers/opened_stream.astream_of",
         *(f"_layers/timeout.{name}" for name in ("TimeoutCall.call_async", "TimeoutStreamOwner.aopen")),
         "_layers/retry/retry.Retry.acall",
         "config/_named_policy.Named.acall",

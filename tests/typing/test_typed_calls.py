@@ -135,7 +135,7 @@ def test_run_of_a_coroutine_function() -> None:
     run(main())
 
 
-def test_outcome() -> None:
+def test_run_results() -> None:
     outcome = POLICY.run(download, "a")
     assert_type(outcome.ok, bool)
     assert_type(outcome.value, bytes | None)

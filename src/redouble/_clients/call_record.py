@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from redouble._clients.plan import Plan
-from redouble._engine.outcome import OUTCOMES, return_report
 from redouble._engine.report import PREFIX, AttemptRecord, Report, RetryVeto, annotate
+from redouble._engine.run_results import OUTCOMES, return_report
 from redouble._failures.transient import kind_of, transient
 from redouble._failures.verdict import Kind
 from redouble._telemetry.redact import redacted

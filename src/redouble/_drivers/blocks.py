@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn, Self
 
 from redouble._drivers.calls import begin_run, slow_path_needed
 from redouble._engine.options import Options, refuse_limits, refuse_until
-from redouble._engine.outcome import error_of
 from redouble._engine.run import Run
+from redouble._engine.run_results import error_of
 from redouble._internal.logger import log
 from redouble._internal.public import public
 from redouble._runtime.ambient import ambient

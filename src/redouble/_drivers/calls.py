@@ -14,11 +14,11 @@ from functools import partial
 from math import inf
 from typing import Any, TypeAlias, TypeVar
 
-from redouble._drivers.attempt_limit import arun_limited, arun_on_worker, run_limited
+from redouble._drivers.attempt_timeout import arun_limited, arun_on_worker, run_limited
 from redouble._engine.options import Options
-from redouble._engine.outcome import error_of, outcome_of
 from redouble._engine.report import Outcome
 from redouble._engine.run import Run
+from redouble._engine.run_results import error_of, outcome_of
 from redouble._runtime.ambient import ATTEMPT_OVERRIDE, ambient
 from redouble._runtime.backend import cancelling
 from redouble._runtime.clock import SYSTEM, call_reader, virtual

@@ -17,8 +17,8 @@ from redouble._drivers.calls import adrive, begin_run, drive
 from redouble._engine.options import Options, refuse_limits
 from redouble._engine.run import Run
 from redouble._internal.callables import UsageError, close_unawaited, display_name
-from redouble._internal.context_exits import ContextExits
 from redouble._internal.public import public
+from redouble._internal.shared_context_manager import ContextExits
 from redouble._runtime.backend import backend, cancel_after
 
 __all__ = ["Entrance"]

@@ -11,7 +11,7 @@ from functools import partial
 from math import inf
 from typing import Any, TypeVar
 
-from redouble._drivers.attempt_limit import arun_limited, overdue, run_limited, thread_job
+from redouble._drivers.attempt_timeout import arun_limited, overdue, run_limited, thread_job
 from redouble._drivers.calls import (
     Args,
     Kwargs,
@@ -23,8 +23,8 @@ from redouble._drivers.calls import (
     slow_path_needed,
 )
 from redouble._engine.options import Options
-from redouble._engine.outcome import error_of
 from redouble._engine.run import Run
+from redouble._engine.run_results import error_of
 from redouble._internal.callables import display_name, reject_awaitable
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._runtime.ambient import ambient

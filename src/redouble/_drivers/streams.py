@@ -14,13 +14,13 @@ from inspect import GEN_SUSPENDED, getgeneratorstate
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
-from redouble._drivers.async_items import AsyncItems
-from redouble._drivers.attempt_limit import arun_limited, run_limited
+from redouble._drivers.async_generator import AsyncItems
+from redouble._drivers.attempt_timeout import arun_limited, run_limited
 from redouble._drivers.calls import adrive, begin_run, drive
-from redouble._drivers.stream_source import END, AsyncSource, Source, aopen_first, close_failed, open_first
+from redouble._drivers.opened_stream import END, AsyncSource, Source, aopen_first, close_failed, open_first
 from redouble._engine.options import Options, refuse_limits
-from redouble._engine.outcome import error_of
 from redouble._engine.run import StreamRun
+from redouble._engine.run_results import error_of
 from redouble._internal.callables import UsageError
 from redouble._internal.public import public
 

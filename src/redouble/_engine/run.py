@@ -22,9 +22,9 @@ from collections.abc import Iterator
 
 from redouble._engine.backoff import Backoff
 from redouble._engine.nested import nested, rejected_before_call
-from redouble._engine.outcome import MAX_RECORDS, error_of
 from redouble._engine.report import STAMP, annotate
-from redouble._engine.state import RunState
+from redouble._engine.run_results import MAX_RECORDS, error_of
+from redouble._engine.run_state import RunState
 from redouble._failures.verdict import (
     ACCEPT,
     CANCELLED_BY_LIMIT,

@@ -150,7 +150,7 @@ class Chaos(SharedByIdentity, Layer):
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn`` with faults before the first item of some calls, for an async generator function."""
-        from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415  only streams need it
+        from redouble._drivers.async_generator import AsyncItems  # noqa: PLC0415  only streams need it
 
         self._refuse_result(fn)
 
@@ -222,7 +222,7 @@ class FaultyStreamOwner(PassiveStreamOwner):
 
     async def aopen(self) -> tuple[Any, Any]:
         """Open the stream and return it with its first item, or fail."""
-        from redouble._drivers.stream_source import aopen_first  # noqa: PLC0415  only streams need it
+        from redouble._drivers.opened_stream import aopen_first  # noqa: PLC0415  only streams need it
 
         return await self._chaos.around_async(aopen_first)(self._make)
 

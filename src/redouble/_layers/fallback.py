@@ -120,7 +120,7 @@ class Fallback(Layer):
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn``, replaced if it fails before its first item, for an async generator function."""
-        from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415  only streams need it
+        from redouble._drivers.async_generator import AsyncItems  # noqa: PLC0415  only streams need it
 
         def replaced(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
             fn(*args, **kwargs)  # runs nothing yet, but raises TypeError for wrong arguments
@@ -196,7 +196,7 @@ class FallbackStreamOwner(PassiveStreamOwner):
 
     async def aopen(self) -> tuple[Any, Any]:
         """Open the stream, or its substitute, and return it with its first item."""
-        from redouble._drivers.stream_source import aopen_first  # noqa: PLC0415  only streams need it
+        from redouble._drivers.opened_stream import aopen_first  # noqa: PLC0415  only streams need it
 
         try:
             return await aopen_first(self._make)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from redouble._engine.nested import asks_gate
 from redouble._internal.callables import reject_awaitable
-from redouble._internal.context_exits import ContextExits
 from redouble._internal.public import public
+from redouble._internal.shared_context_manager import ContextExits
 from redouble._layers.layer import AROUND_METHODS, Layer
 from redouble._runtime.backend import cancelling
 from redouble._runtime.clock import SYSTEM, Clock
@@ -81,7 +81,7 @@ class Gate(Layer):
     def around_async_stream(
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
-        from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415
+        from redouble._drivers.async_generator import AsyncItems  # noqa: PLC0415
         from redouble._drivers.stream_function import StreamFunction  # noqa: PLC0415  only streams need it
 
         def gated(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
@@ -193,7 +193,7 @@ class StreamAdmission:
 
     async def aopen(self) -> tuple[Any, Any]:
         """Acquire admission, open the stream and return it with its first item."""
-        from redouble._drivers.stream_source import aopen_first  # noqa: PLC0415  only streams need it
+        from redouble._drivers.opened_stream import aopen_first  # noqa: PLC0415  only streams need it
 
         await self._admission.aenter()
         is_open = False

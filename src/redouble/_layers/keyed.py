@@ -140,7 +140,7 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn`` wrapped by the layer of its key, for an async generator function."""
-        from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415  only streams need it
+        from redouble._drivers.async_generator import AsyncItems  # noqa: PLC0415  only streams need it
 
         check_key(self._key, fn)
 

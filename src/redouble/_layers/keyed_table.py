@@ -126,7 +126,7 @@ class KeyedStreamOwner:
 
     async def aopen(self) -> tuple[Any, Any]:
         """Open the stream and return it with its first item."""
-        from redouble._drivers.stream_source import aopen_first  # noqa: PLC0415  only streams need it
+        from redouble._drivers.opened_stream import aopen_first  # noqa: PLC0415  only streams need it
 
         is_open = False
         try:

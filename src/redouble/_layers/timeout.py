@@ -11,7 +11,7 @@ from functools import partial
 from math import inf
 from typing import Any, ParamSpec, TypeVar, cast
 
-from redouble._drivers.attempt_limit import run_on_worker
+from redouble._drivers.attempt_timeout import run_on_worker
 from redouble._drivers.stream_function import PassiveStreamOwner, StreamFunction
 from redouble._engine.worker import Worker, check_worker
 from redouble._internal.callables import display_name, reject_awaitable
@@ -97,7 +97,7 @@ class Timeout(Layer):
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn`` limited until its first item, for an async generator function."""
-        from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415  only streams need it
+        from redouble._drivers.async_generator import AsyncItems  # noqa: PLC0415  only streams need it
 
         name = display_name(fn)
 
@@ -203,6 +203,6 @@ class TimeoutStreamOwner(PassiveStreamOwner):
 
     async def aopen(self) -> tuple[Any, Any]:
         """Open the stream and return it with its first item."""
-        from redouble._drivers.stream_source import aopen_first  # noqa: PLC0415  only streams need it
+        from redouble._drivers.opened_stream import aopen_first  # noqa: PLC0415  only streams need it
 
         return await self._call.call_async(aopen_first, (self._make,), {})

@@ -12,8 +12,8 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, TypeVar, overload
 
-from redouble._internal.context_exits import ContextExits
 from redouble._internal.public import public
+from redouble._internal.shared_context_manager import ContextExits
 from redouble._internal.validation import Duration
 from redouble._internal.validation import seconds as checked
 from redouble._runtime.ambient import ambient

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checka
 from redouble._layers.layer import Layer, Pipeline
 from redouble._layers.retry.retry import Retry
 from redouble.config._document import Config, ParsedDocument
-from redouble.config._errors import DocPath
+from redouble.config._document_path import DocPath
 from redouble.config._options.option_table import Blueprint, DeferredList, Reference
 
 __all__ = ["ActiveConfig", "carry_over"]

@@ -24,8 +24,8 @@ from redouble._internal.validation import instance
 from redouble._layers.gate import Gate
 from redouble._layers.layer import Pipeline
 from redouble._layers.retry.retry import Retry
+from redouble.config._document_path import DocPath, as_table, nearest, rewrite, short_repr
 from redouble.config._environment import apply_variables
-from redouble.config._errors import DocPath, as_table, nearest, rewrite, short_repr
 from redouble.config._options.backoff import written
 from redouble.config._options.catalogue import BUDGETS, DEFAULTS, GATES, LAYERS, PIPELINE, RETRY
 from redouble.config._options.option_table import Blueprint, Found, Tagged

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias, cast
 
-from redouble.config._errors import DocPath, as_table, nearest, short_repr
+from redouble.config._document_path import DocPath, as_table, nearest, short_repr
 from redouble.config._options.catalogue import BUDGETS, DEFAULTS, GATES, RETRY
 from redouble.config._options.values import Value
 from redouble.errors import ConfigError

@@ -22,7 +22,7 @@ from redouble._internal.reentrancy import ReloadLock
 from redouble._layers.layer import Layer, LayerProxy, Pipeline
 from redouble._layers.retry.retry import Enterable, Openable, Retry
 from redouble.config._document import Config
-from redouble.config._errors import DocPath, rewrite
+from redouble.config._document_path import DocPath, rewrite
 from redouble.errors import ConfigError
 
 if TYPE_CHECKING:

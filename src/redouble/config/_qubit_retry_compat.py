@@ -17,7 +17,7 @@ from redouble._failures.verdict import On
 from redouble._internal.public import public
 from redouble._internal.validation import instance
 from redouble._layers.retry.retry import Retry
-from redouble.config._errors import DocPath, nearest, short_repr
+from redouble.config._document_path import DocPath, nearest, short_repr
 from redouble.config._options.values import Flag, Number, Text, Value, Whole
 from redouble.errors import AttemptTimeout, ConfigError
 

@@ -27,7 +27,7 @@ from redouble._layers.retry.retry import Retry
 from redouble._telemetry.registry import unregister
 from redouble.config._carry_over import ActiveConfig, carry_over
 from redouble.config._document import Config, in_file, parse, read_document
-from redouble.config._errors import DocPath
+from redouble.config._document_path import DocPath
 from redouble.config._named_policy import BoundValue, Named
 from redouble.errors import ConfigError
 

@@ -22,7 +22,7 @@ try:
     import grpc
 
     from redouble.grpc._interceptors import Interceptor, make_aio_interceptors
-    from redouble.grpc._service_config import ServiceConfig, service_config
+    from redouble.grpc._service_config_export import ServiceConfig, service_config
 except ModuleNotFoundError as error:
     raise missing_extra("grpc", error) from None
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import grpc
 
-from redouble._drivers.stream_source import END
+from redouble._drivers.opened_stream import END
 from redouble.grpc._attempt import OpenedStream, arun_policy
 from redouble.grpc._finished_call import AIO, CANCELLED
 from redouble.grpc._resend_guard import RpcResendGuard

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 
 import grpc
 
-from redouble._drivers.stream_source import END
+from redouble._drivers.opened_stream import END
 from redouble._runtime.backend import CancelScope, cancel_after
 from redouble._runtime.deadline import Deadline
 from redouble.errors import AttemptTimeout

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from reprlib import repr as shortly
 from typing import Any, cast
 
-from redouble._drivers.stream_source import END
+from redouble._drivers.opened_stream import END
 
 __all__ = ["AsyncBufferedRequests", "BufferedRequests", "RequestSource", "requests_of"]
 

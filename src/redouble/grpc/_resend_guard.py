@@ -18,8 +18,8 @@ import grpc
 
 from redouble._clients.call_record import CallRecord
 from redouble._clients.plan import Plan
-from redouble._engine.outcome import OUTCOMES, return_report
 from redouble._engine.report import STAMP, Report, RetryVeto, annotate, stamp_of
+from redouble._engine.run_results import OUTCOMES, return_report
 from redouble._failures.retry_after import milliseconds
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, context_clock, virtual

@@ -13,7 +13,7 @@ from typing import Any
 
 import grpc
 
-from redouble._drivers.stream_source import END
+from redouble._drivers.opened_stream import END
 from redouble._runtime.thread_waker import ThreadWaker
 from redouble.grpc._attempt import OpenedStream, run_policy, start_rpc
 from redouble.grpc._finished_call import SYNC, CallCancelled, FutureOfAny, ResolvedCall

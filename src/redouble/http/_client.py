@@ -13,7 +13,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
-from redouble._clients.idempotency import Keys, as_idempotency, is_key
+from redouble._clients.idempotency_key import Keys, as_idempotency, is_key
 from redouble._clients.plan import RETRY_OPTIONS, Credit, Send, is_named
 from redouble._engine.retry_budget import MAX_HOSTS as HOSTS
 from redouble._internal.bounded_cache import BoundedCache

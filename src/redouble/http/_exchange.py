@@ -13,10 +13,10 @@ from math import inf
 from typing import Any, TypeAlias
 
 from redouble._clients.call_record import CallRecord, LazyCallRecord
-from redouble._clients.idempotency import Idempotency
-from redouble._engine.outcome import OUTCOMES, return_report, summary_of
+from redouble._clients.idempotency_key import Idempotency
 from redouble._engine.report import PREFIX, STAMP, Report, RetryVeto, annotate, stamp_of
 from redouble._engine.run import Run
+from redouble._engine.run_results import OUTCOMES, return_report, summary_of
 from redouble._internal.public import public
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import context_clock

@@ -10,7 +10,7 @@ from anyio import CancelScope
 
 from redouble.http._client import PREFETCH_LIMIT, timeout_types
 from redouble.http._exchange import Exchange
-from redouble.http._httpx_body import AsyncRestartableBody, PrefetchedBody, RestartableBody
+from redouble.http._httpx_response_body import AsyncRestartableBody, PrefetchedBody, RestartableBody
 from redouble.http._request_body import OneShot, Resendable, classify_body, classify_parts
 
 __all__ = ["HttpxLibrary"]

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from anyio import move_on_after  # unlike asyncio's timeout, it waits for the shielded clean-up of httpcore
 
 from redouble._clients.call_record import LazyCallRecord
-from redouble._clients.idempotency import Keys
+from redouble._clients.idempotency_key import Keys
 from redouble._clients.socket_deadline import ShortenedTimeout, limited_waits
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient

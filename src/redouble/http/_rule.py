@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
-from redouble._clients.idempotency import TOKEN
+from redouble._clients.idempotency_key import TOKEN
 from redouble._engine.report import RetryVeto, stamp_of
 from redouble._failures import codes, error_readers
 from redouble._failures.retry_after import response_hint, should_retry, with_hint

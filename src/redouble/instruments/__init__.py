@@ -9,7 +9,7 @@ keeps them in the process, for tests and for a page of your own. Each ``instrume
 ``remove()`` it, or use it in a ``with``. All back-ends export the same metrics: see `METRICS`.
 """
 
-from redouble.instruments._schema import METRICS, Metric
+from redouble.instruments._metric_definitions import METRICS, Metric
 
 __all__ = ["METRICS", "Metric"]
 

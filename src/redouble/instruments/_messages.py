@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from redouble._engine.outcome import OUTCOMES
+from redouble._engine.run_results import OUTCOMES
 from redouble._internal.logger import one_line
 from redouble._internal.validation import format_seconds
 from redouble._telemetry.events import Event, What

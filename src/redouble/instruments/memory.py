@@ -16,8 +16,8 @@ from redouble._internal.handle import Handle
 from redouble._internal.locks import ForkSafe
 from redouble._internal.validation import instance
 from redouble._telemetry.observers import observing
-from redouble.instruments._metrics import METRIC_EVENTS, metrics_observer, read_gauge
-from redouble.instruments._schema import METRICS, Metric
+from redouble.instruments._metric_definitions import METRICS, Metric
+from redouble.instruments._metrics_recorder import METRIC_EVENTS, metrics_observer, read_gauge
 
 __all__ = ["Metrics", "Summary", "instrument"]
 

@@ -21,8 +21,8 @@ from redouble._telemetry import observers
 from redouble._telemetry.events import Event, What
 from redouble._telemetry.observers import observing
 from redouble.instruments._labels import code_of, http_status, is_http, reason_of
-from redouble.instruments._metrics import METRIC_EVENTS, metrics_observer, read_gauge
-from redouble.instruments._schema import BUCKETS, METRICS, Metric
+from redouble.instruments._metric_definitions import BUCKETS, METRICS, Metric
+from redouble.instruments._metrics_recorder import METRIC_EVENTS, metrics_observer, read_gauge
 
 try:
     from opentelemetry import metrics, trace

@@ -22,8 +22,8 @@ from redouble._internal.extras import missing_extra
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.events import Event
 from redouble._telemetry.observers import Observation, observing
-from redouble.instruments._metrics import METRIC_EVENTS, metrics_observer, read_gauge
-from redouble.instruments._schema import BUCKETS, METRICS, Metric
+from redouble.instruments._metric_definitions import BUCKETS, METRICS, Metric
+from redouble.instruments._metrics_recorder import METRIC_EVENTS, metrics_observer, read_gauge
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram

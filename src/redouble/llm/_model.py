@@ -14,7 +14,7 @@ from math import inf
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from redouble import presets
-from redouble._clients.idempotency import Keys, as_idempotency
+from redouble._clients.idempotency_key import Keys, as_idempotency
 from redouble._drivers.stream_function import StreamFunction
 from redouble._engine.options import refuse_until
 from redouble._engine.worker import Worker
@@ -26,7 +26,7 @@ from redouble._internal.validation import Duration, instance, signature_mismatch
 from redouble._layers.analysis import Traits, WorstCase
 from redouble._layers.layer import Layer
 from redouble._layers.retry.retry import Openable, Retry
-from redouble.llm._call import (
+from redouble.llm._call_factory import (
     CallFactory,
     CallScope,
     aattempt_function,

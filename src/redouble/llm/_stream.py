@@ -18,9 +18,9 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
-from redouble._drivers.async_items import AsyncItems, has_own_end
-from redouble._drivers.attempt_limit import run_on_worker
-from redouble._drivers.stream_source import END, AsyncSource, Source, aclose_failed, close_failed
+from redouble._drivers.async_generator import AsyncItems, has_own_end
+from redouble._drivers.attempt_timeout import run_on_worker
+from redouble._drivers.opened_stream import END, AsyncSource, Source, aclose_failed, close_failed
 from redouble._drivers.streams import Opener, Stream
 from redouble._engine.options import Options
 from redouble._engine.run import StreamRun
@@ -37,7 +37,7 @@ from redouble.errors import AttemptTimeout
 from redouble.llm._current_call import CallContext
 from redouble.llm._errors import CutShort
 from redouble.llm._spend.usage import Usage
-from redouble.llm._stream_source import asource_of, source_of
+from redouble.llm._stream_adapters import asource_of, source_of
 from redouble.llm._stream_state import ChunkInspector, StreamState
 
 __all__ = ["Answer", "AsyncGuardedStream", "GuardedStream"]

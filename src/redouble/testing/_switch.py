@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from redouble._internal.callables import callable_kind, display_name
-from redouble._internal.context_exits import ContextExits
 from redouble._internal.public import public
+from redouble._internal.shared_context_manager import ContextExits
 
 __all__ = ["Switch"]
 

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from redouble import SYSTEM, Retry
-from redouble._drivers.stream_source import may_suspend
+from redouble._drivers.opened_stream import may_suspend
 from tests.support.fakes import Boom, in_colour
 from tests.support.streams import GENERATORS, Shape, stacked
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redouble import Retry
-from redouble._drivers.stream_source import END, AsyncSource, Source, aopen_first, open_first
+from redouble._drivers.opened_stream import END, AsyncSource, Source, aopen_first, open_first
 from tests.support.drivers.closable_responses import Response
 from tests.support.fakes import ASYNC, SYNC, Boom, in_colour
 

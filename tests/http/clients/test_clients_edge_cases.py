@@ -26,7 +26,7 @@ from redouble import Fallback, Retry, errors, http, report
 from redouble._clients.socket_deadline import SOCKET_DEADLINE
 from redouble.http import _urllib3_sockets
 from redouble.http._client import timeout_types
-from redouble.http._requests_body import PrefetchedFile
+from redouble.http._requests_response_body import PrefetchedFile
 from tests.support.servers import Server
 
 POLICY = Retry(backoff=[0] * 5, attempts=2)

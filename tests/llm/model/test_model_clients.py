@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from redouble.llm import Model, Timeouts
-from redouble.llm._call import SdkAdapter, is_async
+from redouble.llm._call_factory import SdkAdapter, is_async
 from tests.support.fakes import in_colour
 from tests.support.llm.scripted_model import model_of
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from redouble import Pipeline, Retry
-from redouble._drivers.stream_source import END
+from redouble._drivers.opened_stream import END
 from redouble.llm import Call, ErrorEvent, Protocol, Timeouts, Usage, current
 from redouble.llm._current_call import CallContext
 from redouble.llm._stream import GuardedStream

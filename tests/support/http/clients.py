@@ -24,7 +24,7 @@ from requests.adapters import HTTPAdapter
 import redouble.aiohttp
 import redouble.requests
 from redouble import Layer
-from redouble._clients.idempotency import Keys
+from redouble._clients.idempotency_key import Keys
 from tests.support.http.calls import Aiohttp, AsyncHttpx, Client, HttpResult, Httpx, Requests
 
 __all__ = [

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from redouble import Layer, Retry, remaining
-from redouble._clients.idempotency import Keys
+from redouble._clients.idempotency_key import Keys
 from redouble._runtime.backend import backend
 from redouble.http._client import NO_OPTIONS, ClientPolicy, ClientState, timeout_types
 from redouble.http._exchange import Exchange

@@ -20,7 +20,7 @@ import pytest
 
 import redouble
 from redouble import Layer, Report
-from redouble._clients.idempotency import Keys
+from redouble._clients.idempotency_key import Keys
 from tests.support.http.clients import Client, client
 from tests.support.servers import Server, refused_port, value
 

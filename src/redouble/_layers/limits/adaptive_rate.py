@@ -12,8 +12,8 @@ from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, instance, number
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits
-from redouble._layers.limits.counting_gate import compile_counting_wrapper
 from redouble._layers.limits.cubic import AdaptiveTokenBucket
+from redouble._layers.limits.sampled_counter import compile_counting_wrapper
 from redouble._layers.limits.wait_queue import WaitingGate, WaitQueue
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.emit import emit_rejected

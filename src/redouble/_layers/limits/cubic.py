@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from math import cbrt, floor
 
-from redouble._layers.limits.counting_gate import SampledCounter
 from redouble._layers.limits.pacing import CLOCK_JUMP, CLOCK_TOLERANCE
+from redouble._layers.limits.sampled_counter import SampledCounter
 
 __all__ = ["AdaptiveTokenBucket", "CubicCurve", "RateMeter"]
 

@@ -17,7 +17,7 @@ from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits, WorstCase
 from redouble._layers.gate import Gate, problem_outside_retry
 from redouble._layers.layer import Layer
-from redouble._layers.limits.counting_gate import SampledCounter, compile_counting_wrapper
+from redouble._layers.limits.sampled_counter import SampledCounter, compile_counting_wrapper
 from redouble._runtime.clock import SYSTEM, Chance
 from redouble._telemetry.emit import emit_rejected
 from redouble.errors import Rejected

@@ -109,7 +109,7 @@ class Retry(Options, Layer):
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn`` retried until its first item, for an async generator function."""
-        from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415
+        from redouble._drivers.async_generator import AsyncItems  # noqa: PLC0415
         from redouble._drivers.stream_function import StreamFunction  # noqa: PLC0415
         from redouble._drivers.streams import Opener  # noqa: PLC0415
 

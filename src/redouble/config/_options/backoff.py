@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from redouble._engine.backoff import Backoff
 from redouble._failures.verdict import Kind
-from redouble.config._errors import DocPath, nearest, short_repr
+from redouble.config._document_path import DocPath, nearest, short_repr
 from redouble.config._options.values import (
     Choice,
     DurationValue,

@@ -25,7 +25,7 @@ from redouble._layers.limits.rate_limit import RateLimit
 from redouble._layers.limits.throttle import Throttle
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
-from redouble.config._errors import DocPath, short_repr
+from redouble.config._document_path import DocPath, short_repr
 from redouble.config._options.backoff import KINDS, OTHERS, BackoffValue
 from redouble.config._options.error_names import ErrorNames
 from redouble.config._options.option_table import (

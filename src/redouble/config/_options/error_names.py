@@ -17,7 +17,7 @@ from redouble._failures.transient import transient
 from redouble._failures.verdict import On, as_rules
 from redouble._internal.locks import ForkSafeLock
 from redouble._internal.public import public
-from redouble.config._errors import DocPath, nearest, short_repr
+from redouble.config._document_path import DocPath, nearest, short_repr
 from redouble.config._options.values import Value
 from redouble.errors import ConfigError
 

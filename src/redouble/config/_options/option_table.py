@@ -18,7 +18,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
-from redouble.config._errors import DocPath, as_table, nearest, short_repr
+from redouble.config._document_path import DocPath, as_table, nearest, short_repr
 from redouble.config._options.values import Choice, Value
 
 __all__ = [

@@ -16,7 +16,7 @@ from math import inf, isfinite
 from types import MappingProxyType
 from typing import Final, cast
 
-from redouble.config._errors import DocPath, nearest, rewrite, short_repr
+from redouble.config._document_path import DocPath, nearest, rewrite, short_repr
 from redouble.errors import ConfigError
 
 __all__ = [

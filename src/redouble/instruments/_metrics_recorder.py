@@ -8,9 +8,9 @@ from typing import Any, Final, Protocol, TypeAlias
 from redouble._telemetry.events import Event, What
 from redouble._telemetry.registry import Section, registered
 from redouble._telemetry.stats import snapshot_of
-from redouble.instruments import _schema as schema
+from redouble.instruments import _metric_definitions as schema
 from redouble.instruments._labels import code_of, kind_of, label_value, reason_of
-from redouble.instruments._schema import Metric
+from redouble.instruments._metric_definitions import Metric
 
 __all__ = ["METRIC_EVENTS", "Recorder", "metrics_observer", "read_gauge"]
 

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from redouble import Backoff, Retry, Timeout, TokenBucket, presets
-from redouble.grpc._service_config import ServiceConfig, service_config
+from redouble.grpc._service_config_export import ServiceConfig, service_config
 from tests.support.grpc.policies import native
 
 SOON = Backoff.constant(0.003).jitter(0.2)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from redouble._clients.idempotency import as_idempotency, new_key
+from redouble._clients.idempotency_key import as_idempotency, new_key
 from redouble.http import Idempotency
 
 

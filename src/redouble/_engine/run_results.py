@@ -14,7 +14,7 @@ from redouble._failures.verdict import CANCELLED_BY_LIMIT, Verdict
 from redouble.errors import Reason
 
 if TYPE_CHECKING:
-    from redouble._engine.state import RunState
+    from redouble._engine.run_state import RunState
 
 __all__ = ["MAX_RECORDS", "error_of", "outcome_of", "report_of", "return_report", "summary_of"]
 

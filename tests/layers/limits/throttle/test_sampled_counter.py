@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble._layers.limits.counting_gate import CHECKS_PER_SLICE, MAX_STEP, SampledCounter
+from redouble._layers.limits.sampled_counter import CHECKS_PER_SLICE, MAX_STEP, SampledCounter
 
 
 def test_the_first_call_reads_the_clock() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from redouble._drivers.stream_source import (
+from redouble._drivers.opened_stream import (
     AsyncSource,
     Source,
     aclose_failed,

@@ -15,7 +15,7 @@ from types import AsyncGeneratorType
 from typing import Any, Protocol, TypeVar
 from weakref import ref
 
-from redouble._drivers.stream_source import END, AsyncSource, aclose_failed, close_without_suspending
+from redouble._drivers.opened_stream import END, AsyncSource, aclose_failed, close_without_suspending
 from redouble._runtime.backend import Backend, backend
 
 __all__ = ["AsyncItems", "StreamOwner", "has_own_end"]

@@ -24,7 +24,7 @@ from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
 from redouble._runtime.clock import SYSTEM
 from redouble.grpc._channel_policy import layer_of
-from redouble.grpc._native_retry import CODES, format_duration, retry_policy, throttling
+from redouble.grpc._retry_policy_export import CODES, format_duration, retry_policy, throttling
 
 __all__ = ["ServiceConfig", "service_config"]
 
@@ -221,7 +221,7 @@ def _codes(codes: object) -> list[str]:
         if code == "OK":
             raise ValueError("codes: 'OK' is a success: write the codes of failures, such as 'UNAVAILABLE'")
         if code not in CODES:
-            from redouble.config._errors import nearest  # noqa: PLC0415  only needed for a misspelt code
+            from redouble.config._document_path import nearest  # noqa: PLC0415  only needed for a misspelt code
 
             raise ValueError(f"codes: {code!r} is no status code; {nearest(code.upper(), CODES)}")
     return list(dict.fromkeys(cast("list[str]", names)))

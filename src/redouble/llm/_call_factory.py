@@ -14,7 +14,7 @@ from sys import modules
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast
 
-from redouble._clients.idempotency import Idempotency
+from redouble._clients.idempotency_key import Idempotency
 from redouble._engine.report import STAMP, Report
 from redouble._internal.callables import callable_kind, close_unawaited, display_name
 from redouble.errors import Reason

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from redouble._internal.context_exits import ContextExits, _pending
+from redouble._internal.shared_context_manager import ContextExits, _pending
 
 
 def entered(*values: object) -> ContextExits[object]:

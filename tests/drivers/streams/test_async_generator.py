@@ -12,8 +12,8 @@ import pytest
 import trio
 
 from redouble import SYSTEM, Retry, report
-from redouble._drivers.async_items import AsyncItems
-from redouble._drivers.stream_source import AsyncSource, aopen_first
+from redouble._drivers.async_generator import AsyncItems
+from redouble._drivers.opened_stream import AsyncSource, aopen_first
 from tests.support.fakes import ASYNC, in_colour
 from tests.support.streams import OpenGate
 

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 from redouble._engine.budget_protocol import Grant
 from redouble._engine.nested import carries_exhausted_budget
 from redouble._engine.options import Options
-from redouble._engine.outcome import report_of, return_report, summary_of
 from redouble._engine.report import PREFIX, Report, annotate
+from redouble._engine.run_results import report_of, return_report, summary_of
 from redouble._failures.transient import kind_of
 from redouble._failures.verdict import CANCELLED_BY_LIMIT, RETRY, Ended, Kind, Verdict
 from redouble._runtime.clock import SYSTEM, Clock
@@ -101,7 +101,7 @@ class RunState:
         self.work: float = 0.0
         self.delays: Iterator[float] | None = None
         self.delays_by_kind: dict[Kind | None, Iterator[float]] | None = None
-        self.records: list[Any] = []  # an `outcome.Entry` for each attempt, each followed by its delay
+        self.records: list[Any] = []  # a `run_results.Entry` for each attempt, each followed by its delay
         self.verdict: Verdict = RETRY
         self.last: Exception | None = None
         self.value: object = None
