@@ -277,7 +277,7 @@ LAZY_PACKAGES = """
     aiohttp config grpc http httpx httpx2 instruments llm presets requests testing types
 """
 LAZY_MODULES = """
-    _drivers.async_items _drivers.context_managers _drivers.stream_function _drivers.streams
+    _drivers.async_generator _drivers.context_managers _drivers.stream_function _drivers.streams
     _failures.error_readers _failures.known_errors _failures.retry_after _layers.analysis
     _layers.retry.analysis _runtime.asyncio_backend _runtime.thread_waker _runtime.trio_backend
     _telemetry.redact

@@ -40,18 +40,19 @@ Reply: TypeAlias = tuple[str, bytes, str]
 def main(wire: Connection) -> None:  # pragma: no cover  not measured in another process
     """Serve until the parent closes the connection. Only the parent handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    start_new_thread(_die_with_parent, ())
+    # Read here, before the parent sends a job: the thread may start after the parent has died.
+    start_new_thread(_die_with_parent, (os.getppid(),))
     serve(wire)
     for call in before_exit:
         call()
 
 
-def _die_with_parent() -> None:  # pragma: no cover  it ends the process
+def _die_with_parent(parent_id: int) -> None:  # pragma: no cover  it ends the process
     """End at once when the parent does, also during a call: no process waits for the reply.
 
     The sentinel is a pipe, which another process may hold open; so the parent's id is polled too.
     """
-    parent, parent_id = parent_process(), os.getppid()
+    parent = parent_process()
     while parent is not None:
         if connection.wait([parent.sentinel], PARENT_POLL) or os.getppid() != parent_id:
             os._exit(1)
