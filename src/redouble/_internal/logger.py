@@ -14,7 +14,7 @@ ABANDONED = "a stream that was abandoned could not be closed"
 
 
 def log(message: str, *args: object, error: bool = False, traced: bool = True, info: bool = False) -> None:
-    """Log a warning; with ``error`` an error, with its traceback if ``traced``; with ``info`` an info."""
+    """Log at WARNING; at ERROR if ``error``, with the traceback if ``traced``; at INFO if ``info``."""
     try:
         import logging  # noqa: PLC0415  not needed while calls succeed
 
