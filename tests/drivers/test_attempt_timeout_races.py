@@ -29,7 +29,7 @@ from tests.support.drivers.limited_calls import (
 from tests.support.fakes import Boom
 from tests.support.virtual_time import in_virtual_time, no_real_waits
 
-pytestmark = [pytest.mark.stress, pytest.mark.usefixtures(no_real_waits.__name__)]
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 SWALLOWED = [name for name in EVERY_ASYNC_SHAPE if name != "enter"]
 LIMITS = pytest.mark.parametrize("limit", ["timeout", "attempt_timeout", "work_timeout"])
@@ -258,6 +258,7 @@ def test_an_operation_that_ends_in_the_iteration_of_its_limit_is_not_cancelled(
     assert in_virtual_time("asyncio", lambda _: main()) is ending
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("colour", ["asyncio", "asyncio inside", "trio", "trio inside"])
 @pytest.mark.parametrize("limits", [[2.0] * 1000, [1 + 0.1 * n for n in range(1000)]], ids=["same", "many"])
 def test_a_thousand_concurrent_limits_are_exact(colour: str, limits: list[float]) -> None:

@@ -17,9 +17,10 @@ from tests.support.fakes import run_async
 from tests.support.runtime.timers import LOOPS, TINY, check, limited, live, timer
 from tests.support.virtual_time import no_real_waits
 
-pytestmark = [pytest.mark.stress, pytest.mark.usefixtures(no_real_waits.__name__)]
+pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
 
+@pytest.mark.stress
 @LOOPS
 def test_a_hundred_thousand_calls_retain_nothing(colour: str) -> None:
     async def main() -> None:
@@ -32,6 +33,7 @@ def test_a_hundred_thousand_calls_retain_nothing(colour: str) -> None:
     run_async(colour, main)
 
 
+@pytest.mark.stress
 @LOOPS
 def test_ten_thousand_concurrent_limits_are_all_removed(colour: str) -> None:
     async def main() -> None:
