@@ -1,4 +1,4 @@
-"""Sources: what one attempt at a stream has opened, to take items from and to close exactly once.
+"""The source that one attempt at a stream has opened: it yields items, and is closed exactly once.
 
 A source is a generator, or what a function of the caller's returned: a file, a response, a list.
 `open_first` and `aopen_first` open one and take its first item, or leave nothing open; they are twins.

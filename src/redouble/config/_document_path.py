@@ -1,4 +1,4 @@
-"""Errors in a document: every `ConfigError` about a part of a document is created here.
+"""The path of a part of a document: every `ConfigError` about a part is created here.
 
 A `DocPath` is the path of keys to that part, written as in TOML: ``policies.payments.attempts``. This module
 does not depend on the options that a document may have.

@@ -1,7 +1,7 @@
 """The export of a policy as a gRPC service config, the document that configures gRPC's own retries.
 
-Each part of the policy that the document cannot express gets a sentence in ``lost``. `_native_retry` maps
-attempts, delays, codes and budgets.
+Each part of the policy that the document cannot express gets a sentence in ``lost``. `_retry_policy_export`
+maps attempts, delays, codes and budgets.
 """
 
 from __future__ import annotations

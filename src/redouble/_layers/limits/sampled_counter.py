@@ -1,4 +1,4 @@
-"""The wrapper of gates that count successful calls and rarely limit any.
+"""`SampledCounter`, and the wrapper of gates that count successful calls and rarely limit any.
 
 While a gate does not limit, a successful call costs one check of a flag and one increment, without a lock;
 the clock is read about sixteen times in a slice of time, however many calls there are.
