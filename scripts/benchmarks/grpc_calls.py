@@ -16,9 +16,11 @@ from typing import Any
 import grpc
 
 import redouble.grpc
-from benchmarks.grpc_server import METHOD, server
+from benchmarks import grpc_server
+from benchmarks.grpc_server import METHOD
 from benchmarks.http import paired
 from benchmarks.http_clients import BARE
+from benchmarks.server_process import server_process
 from benchmarks.table_row import Row
 from benchmarks.timing import Effort, Sample
 
@@ -48,7 +50,7 @@ class AsyncIdle(grpc.aio.UnaryUnaryClientInterceptor):
 
 def grpc_calls(effort: Effort) -> Iterator[Row]:
     """Measure and yield the rows."""
-    with server() as target, asyncio.Runner() as runner:
+    with server_process(grpc_server.__file__) as target, asyncio.Runner() as runner:
         channels = opened(target)
         variants = {name: blocking(channel.unary_unary(METHOD)) for name, channel in channels.items()}
         yield row("gRPC, blocking: a successful call", paired(variants, 5 * effort.rounds), 1.3, BARE)

@@ -27,9 +27,10 @@ import httpx2
 
 import redouble.aiohttp
 import redouble.httpx2
+from benchmarks import http_server
 from benchmarks.http_clients import BARE, CLIENTS, Client, Get, Variants, read
 from benchmarks.http_fake_connections import sockets
-from benchmarks.http_server import server
+from benchmarks.server_process import server_process
 from benchmarks.table_row import Row
 from benchmarks.timing import Effort, Sample, Timing
 from redouble import Retry
@@ -49,7 +50,8 @@ DELAYS = [
 
 def http(effort: Effort) -> Iterator[Row]:
     """Measure and yield the rows."""
-    with server() as url, asyncio.Runner() as runner, frozen():
+    with server_process(http_server.__file__) as address, asyncio.Runner() as runner, frozen():
+        url = f"http://{address}"
         for client in CLIENTS:
             yield from succeeding(client, runner, f"{url}/fine", effort)
         yield from failing(runner, url, effort)

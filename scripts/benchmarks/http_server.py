@@ -8,13 +8,9 @@ requests for it.
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 from collections import Counter
-from collections.abc import Generator
-from contextlib import contextmanager
 from hashlib import blake2b
-from pathlib import Path
 from typing import ClassVar
 
 BODY = b'{"ok": true}'
@@ -26,19 +22,6 @@ BUSY = b"HTTP/1.1 503 Service Unavailable\r\n" + HEAD % len(BODY) + BODY
 def fails(name: str, times: int) -> bool:
     """Return True if the response to the request after ``times`` earlier ones is a failure."""
     return blake2b(f"{name} {times}".encode(), digest_size=1).digest()[0] % 10 < 3
-
-
-@contextmanager
-def server() -> Generator[str]:
-    """Run the server; yield its URL."""
-    # -P: otherwise `import http` would import the http.py of this folder.
-    command = [sys.executable, "-P", str(Path(__file__))]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018  for the types
-        try:
-            yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
-        finally:
-            process.stdin.close()  # ends the server
 
 
 class ServerProtocol(asyncio.Protocol):
