@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -35,6 +36,11 @@ def pytest_xdist_setupnodes() -> None:
     """Stop measuring the controller of pytest-xdist, which runs no tests; its workers measure themselves."""
     if (measured := Coverage.current()) is not None:
         measured.stop()
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """Print no dot for a test that passed unless somebody watches: in a log they bury what failed."""
+    return ("passed", "", "") if report.passed and report.when == "call" and not sys.stdout.isatty() else None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redouble._runtime.asyncio_timer import MAX_STALE, TimerEntry
+from redouble._runtime.asyncio_timer import MAX_STALE, RepeatingTimerEntry, TimerEntry
 from redouble.testing import virtual_time
 from tests.support.drivers.limited_calls import LONG
 from tests.support.fakes import run_async
@@ -63,6 +63,21 @@ def test_limits_are_reached_in_order(colour: str, order: int) -> None:
     run_async(colour, main)
     assert reached == sorted(reached)
     assert len(reached) == 4
+
+
+@pytest.mark.parametrize(("seconds", "armed_again"), [(9.0, False), (1.0, True)])
+def test_an_entry_that_is_armed_again_arms_the_timer_only_if_it_is_the_earliest(
+    seconds: float, armed_again: bool
+) -> None:
+    async def main() -> None:
+        with RepeatingTimerEntry(7.0) as repeating, TimerEntry(5.0):
+            before = timer().armed
+            repeating.rearm(seconds)
+            assert (timer().armed < before) is armed_again
+            check(timer())
+
+    with virtual_time():
+        asyncio.run(main())
 
 
 @LOOPS

@@ -225,6 +225,22 @@ def test_asend_needs_a_generator() -> None:
     asyncio.run(main())
 
 
+def test_asend_cannot_send_a_value_into_a_stream_that_has_not_started() -> None:
+    """As for a generator; the stream can be read afterwards."""
+
+    async def items() -> AsyncGenerator[int, str]:
+        yield 1
+
+    async def main() -> None:
+        stream = POLICY(items)()
+        with pytest.raises(TypeError, match="can't send non-None value to a just-started async generator"):
+            await stream.asend("x")
+        assert await anext(stream) == 1
+        await stream.aclose()
+
+    asyncio.run(main())
+
+
 def test_a_stream_dropped_without_an_event_loop_is_closed() -> None:
     """No task can close it later, so that the finalisation of the generator by Python has to."""
     log: list[str] = []

@@ -116,6 +116,12 @@ def test_a_timeout_after_the_end_marker_is_ignored(place: str, caplog: pytest.Lo
     assert [record.getMessage() for record in caplog.records] == ["a stream failed after its end marker"]
 
 
+@pytest.mark.parametrize("place", LIMITED)
+def test_a_programming_error_after_the_end_marker_is_raised(place: str) -> None:
+    read = play(place, Feed(["a", "end", KeyError]), timeouts=Timeouts(read=5))
+    assert (read.chunks, read.raises) == (["a", "end"], KeyError)
+
+
 def test_without_a_worker_the_read_timeout_is_left_to_the_client() -> None:
     """A blocking read cannot be cancelled, and its chunk is delivered."""
     feed = Feed([Takes(6), "a", Takes(6), "b", "end"])
