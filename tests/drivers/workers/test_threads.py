@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 from threading import Event, Thread, current_thread
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -85,6 +87,26 @@ def test_an_idle_thread_ends_after_the_idle_timeout(
 def test_no_job_is_lost_if_its_thread_is_about_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_threads, "IDLE_TIMEOUT", 0.0)
     assert [POLICY.call(int, str(number)) for number in range(2000)] == [*range(2000)]
+
+
+def test_a_thread_that_is_taken_as_its_idle_timeout_ends_runs_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The thread finds that it is no longer idle, and waits for the job instead of ending."""
+    job = _threads.ThreadJob(monotonic, current_thread, (), {})
+    jobs = [job]
+
+    class Stack(list[Any]):
+        def remove(self, thread: Any, /) -> None:
+            while jobs:
+                jobs.pop().start()  # pops the thread that is about to remove itself
+            super().remove(thread)
+
+    monkeypatch.setattr(_threads, "IDLE_TIMEOUT", 0.0)
+    monkeypatch.setattr(_threads, "_idle", Stack())
+    thread = POLICY.call(current_thread)
+    job.wait(inf)
+    assert job.result() is thread
 
 
 def test_a_failed_job_does_not_end_its_thread(idle: list[Thread]) -> None:
