@@ -175,7 +175,7 @@ class ClientPolicy:
         return exchange
 
     def _issue_key(self, request: Any) -> IssuedKey | None:
-        """Add a key unless the caller has set one; an key key is replaced once its call has ended."""
+        """Add a key unless the caller set one; a key of the client is replaced once its call has ended."""
         header, key = self._keys.header, self._state.issued_keys.get(request)
         if header not in request.headers or (key and key.spent and request.headers[header] == key.text):
             key = self._state.issued_keys[request] = IssuedKey(self._keys.key())

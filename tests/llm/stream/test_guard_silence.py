@@ -1,4 +1,4 @@
-"""The read timeout: before the first chunk it fails the attempt, after it it ends the stream."""
+"""The read timeout: before the first chunk it fails the attempt, after that it ends the stream."""
 
 from __future__ import annotations
 
