@@ -21,8 +21,7 @@ from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits
 from redouble._layers.keyed_table import KeyedEntry, KeyedStreamOwner, KeyedTable, WrapperCache
 from redouble._layers.layer import Layer, LayerProxy, Pipeline
-from redouble._runtime.ambient import ambient
-from redouble._runtime.clock import SYSTEM, fast_reader
+from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK
 from redouble._telemetry.registry import unregister
 
 __all__ = ["Keyed", "check_hashable", "check_key", "requires_argument"]
@@ -168,9 +167,7 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
             find=self._find,
             layer=self,  # for `policy_of`
             idle=self._idle,
-            ambient=ambient.active,
-            system=SYSTEM.now,
-            now=fast_reader(SYSTEM, aio=False),
+            **WRAPPER_CLOCK,
             KeyError=KeyError,
             TypeError=TypeError,
         )

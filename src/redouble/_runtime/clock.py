@@ -23,6 +23,7 @@ __all__ = [
     "LOOPS",
     "SYSTEM",
     "VIRTUAL",
+    "WRAPPER_CLOCK",
     "Chance",
     "Clock",
     "ForeignClock",
@@ -165,6 +166,15 @@ def fast_reader(clock: Clock, *, aio: bool) -> Callable[[], float]:
     if clock is SYSTEM:
         return _async_now if aio else monotonic
     return clock.anow if aio else clock.now
+
+
+# The names with which a compiled wrapper reads the real clock, or a virtual one while there may be one:
+# ``redouble_system() if redouble_ambient else redouble_now()``.
+WRAPPER_CLOCK: dict[str, Any] = {
+    "ambient": ambient.active,
+    "system": SYSTEM.now,
+    "now": fast_reader(SYSTEM, aio=False),
+}
 
 
 def call_reader(clock: Clock, *, aio: bool) -> Callable[[], float]:

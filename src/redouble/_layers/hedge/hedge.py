@@ -21,8 +21,7 @@ from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits, WorstCase
 from redouble._layers.hedge.control import HedgeControl, run_race
 from redouble._layers.layer import Layer
-from redouble._runtime.ambient import ambient
-from redouble._runtime.clock import SYSTEM, fast_reader
+from redouble._runtime.clock import WRAPPER_CLOCK
 
 __all__ = ["Hedge"]
 
@@ -171,9 +170,7 @@ class Hedge(SharedByIdentity, Layer):
             latencies=self._control.latencies,
             record=self._control.latencies.record,
             layer=self,  # for `policy_of`
-            ambient=ambient.active,
-            system=SYSTEM.now,
-            now=fast_reader(SYSTEM, aio=False),
+            **WRAPPER_CLOCK,
             run_race=run_race,
         )
 

@@ -25,7 +25,7 @@ from redouble._layers.layer import Layer
 from redouble._layers.limits.limit_algorithms import Aimd, Gradient, LimitAlgorithm, Vegas
 from redouble._layers.limits.limit_window import WindowedLimit
 from redouble._runtime.ambient import ambient
-from redouble._runtime.clock import SYSTEM, Chance, fast_reader
+from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK, Chance, fast_reader
 from redouble._telemetry.emit import emit_rejected
 from redouble.errors import BulkheadFull
 
@@ -223,9 +223,7 @@ class AdaptiveConcurrency(ForkSafe, Gate):
             reject=self._reject,
             record_success=self._record_success,
             record_failure=self._record_failure,
-            ambient=ambient.active,
-            system=SYSTEM.now,
-            now=fast_reader(SYSTEM, aio=False),
+            **WRAPPER_CLOCK,
             exception=task_error if is_async else sys.exception,
         )
 

@@ -14,8 +14,7 @@ from redouble._internal.validation import Duration, format_seconds, instance, in
 from redouble._internal.validation import seconds as checked
 from redouble._layers.limits.pacing import GcraPacer
 from redouble._layers.limits.wait_queue import WaitingGate, WaitQueue
-from redouble._runtime.ambient import ambient
-from redouble._runtime.clock import SYSTEM, fast_reader
+from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK
 from redouble._telemetry.emit import emit_rejected
 from redouble.errors import RateLimited
 
@@ -196,9 +195,7 @@ class RateLimit(WaitingGate):
             fn,
             FOLLOWING if self.settings.following else PACED,
             is_async=is_async,
-            ambient=ambient.active,
-            system=SYSTEM.now,
-            now=fast_reader(SYSTEM, aio=False),
+            **WRAPPER_CLOCK,
             pacer=self._pacer,
             wait=wait,
             follow=self._follow,

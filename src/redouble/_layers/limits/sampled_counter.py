@@ -13,8 +13,7 @@ from typing import Any, Protocol
 
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._layers.gate import task_error
-from redouble._runtime.ambient import ambient
-from redouble._runtime.clock import SYSTEM, fast_reader
+from redouble._runtime.clock import WRAPPER_CLOCK
 
 __all__ = ["SampledCounter", "compile_counting_wrapper"]
 
@@ -113,8 +112,6 @@ def compile_counting_wrapper(
         enter=enter,
         advance_window=gate._advance_window,
         ended=gate.ended,
-        ambient=ambient.active,
-        system=SYSTEM.now,
-        now=fast_reader(SYSTEM, aio=False),
+        **WRAPPER_CLOCK,
         exception=task_error if is_async else sys.exception,
     )
