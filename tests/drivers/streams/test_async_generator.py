@@ -225,7 +225,8 @@ def test_asend_needs_a_generator() -> None:
     asyncio.run(main())
 
 
-def test_asend_cannot_send_a_value_into_a_stream_that_has_not_started() -> None:
+@pytest.mark.parametrize("colour", ASYNC)
+def test_asend_cannot_send_a_value_into_a_stream_that_has_not_started(colour: str) -> None:
     """As for a generator; the stream can be read afterwards."""
 
     async def items() -> AsyncGenerator[int, str]:
@@ -238,7 +239,7 @@ def test_asend_cannot_send_a_value_into_a_stream_that_has_not_started() -> None:
         assert await anext(stream) == 1
         await stream.aclose()
 
-    asyncio.run(main())
+    in_colour(colour, lambda: None, main)
 
 
 def test_a_stream_dropped_without_an_event_loop_is_closed() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from math import inf
 from threading import Event, Thread, current_thread
 from time import monotonic
 from typing import Any
@@ -18,6 +17,7 @@ from redouble._runtime.clock import virtual
 from redouble.testing import virtual_time
 from tests.support.fakes import Boom, Panic
 from tests.support.thread_switching import switching
+from tests.support.workers.calls import LONG
 from tests.support.workers.threads import POLICY, VAR, idle
 
 pytestmark = pytest.mark.usefixtures(idle.__name__)
@@ -105,7 +105,8 @@ def test_a_thread_that_is_taken_as_its_idle_timeout_ends_runs_the_job(
     monkeypatch.setattr(_threads, "IDLE_TIMEOUT", 0.0)
     monkeypatch.setattr(_threads, "_idle", Stack())
     thread = POLICY.call(current_thread)
-    job.wait(inf)
+    job.wait(LONG)
+    assert job.succeeded()
     assert job.result() is thread
 
 
