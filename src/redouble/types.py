@@ -6,7 +6,7 @@
 
 from redouble._drivers.context_managers import Entrance
 from redouble._drivers.streams import Stream
-from redouble._engine.budget_protocol import Budget
+from redouble._engine.budget_protocol import Budget, BudgetTraits
 from redouble._engine.options import Delays
 from redouble._failures.verdict import Answer, Ended, Judge, On, Rule, Until
 from redouble._internal.validation import Duration
@@ -21,6 +21,7 @@ __all__ = [
     "Answer",
     "Binding",
     "Budget",
+    "BudgetTraits",
     "Chance",
     "Delays",
     "Duration",

@@ -9,8 +9,8 @@ import pytest
 
 from redouble import Kind, Retry, Verdict, errors, report
 from redouble._engine import run as _run
+from redouble._engine.options import MAX_RECORDS
 from redouble._engine.run import Run
-from redouble._engine.run_results import MAX_RECORDS
 from redouble.types import Event
 from tests.support.fakes import Boom, Draws, Ledger, Virtual, always
 from tests.support.fakes import options as defaults

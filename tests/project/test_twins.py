@@ -91,6 +91,7 @@ FUNCTIONS = {
 METHODS = {
     "_aenter": "_enter",
     "_anow": "_now",
+    "_afirst": "_first",
     "AsyncRestartableBody": "RestartableBody",
     "adiscard": "discard",
     "aread_all": "read_all",
@@ -144,26 +145,12 @@ class Erase(ast.NodeTransformer):
         match node:
             case ast.If(
                 test=ast.Compare(left=delay, ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]),
-                body=[ast.Expr(ast.Await(ast.Call(func=ast.Attribute(attr="asleep"), args=[slept])))],
+                body=[ast.Expr(ast.Await(ast.Call(func=ast.Attribute(attr="asleep"), args=[slept]))), *_],
             ) if ast.dump(delay) == ast.dump(slept):
                 self.used.add("checkpoint")
                 node.test = delay
             case _:
                 pass
-        return self.generic_visit(node)
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
-        """Remove the check for a limit of attempts: blocking attempts cannot be cancelled."""
-        for value in node.values:
-            match value:
-                case ast.Compare(
-                    left=ast.Attribute(attr="_cuts"), ops=[ast.Eq()], comparators=[ast.Name(id="inf")]
-                ):
-                    self.used.add("cuts")
-                    node.values.remove(value)
-                    break
-                case _:
-                    pass
         return self.generic_visit(node)
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
@@ -268,7 +255,7 @@ def test_every_entry_of_the_tables_is_used() -> None:
     for module, sync, aio in TWINS:
         names = parsed(module)
         difference(names[sync], names[aio], erase)
-    meant = {"aio", "budgets", "cancelling", "checkpoint", "cuts"}
+    meant = {"aio", "budgets", "cancelling", "checkpoint"}
     assert erase.used == FUNCTIONS.keys() | METHODS.keys() | AWAITABLES | meant
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from redouble import SYSTEM, Hints, Kind, Report, Retry, Verdict, bind, deadline, observe, report
 from redouble._runtime.ambient import ambient
 from redouble.testing import virtual_time
-from redouble.types import Event
+from redouble.types import BudgetTraits, Event
 from tests.support.call_shapes import ASYNC_SHAPES, SHAPES
 from tests.support.fakes import (
     ASYNC,
@@ -44,7 +44,7 @@ Row: TypeAlias = tuple[Script, dict[str, Any]]
 class IgnoresStarts(Ledger):
     """A budget that ignores the starts of calls."""
 
-    _ignores_starts = True
+    traits = BudgetTraits(counts_starts=False)
 
 
 class Observed(NamedTuple):

@@ -104,10 +104,9 @@ class Plan:
 
 def _is_transparent(layer: Layer) -> bool:
     """Return True if a call that succeeds at once needs nothing from the layer but a credit to its budget."""
-    if not isinstance(layer, Retry) or layer._total < inf or layer._attempt_limit < inf:
+    if not isinstance(layer, Retry) or layer.worker is not None or layer.clock is not SYSTEM:
         return False
-    silent = layer._plain or (layer._credited and getattr(layer.budget, "_ignores_starts", False))
-    return silent and layer.worker is None and layer._work_limit == inf and layer.clock is SYSTEM
+    return layer._afirst in ("plain", "credited")
 
 
 class DeadlineLayer(Layer):

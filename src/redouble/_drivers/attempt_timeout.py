@@ -65,7 +65,8 @@ def run_limited(run: Run, fn: Callable[..., T]) -> Callable[..., T]:
 
 def arun_limited(run: Run, fn: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
     """Return the function that a driver calls for ``fn``: in a cancel scope if there are limits."""
-    return fn if run.policy._cuts == inf and run.deadline == inf else partial(run_with_cancel_scope, run, fn)
+    unlimited = run.policy._interrupt_limit == inf and run.deadline == inf
+    return fn if unlimited else partial(run_with_cancel_scope, run, fn)
 
 
 async def run_with_cancel_scope(run: Run, fn: Callable[..., Awaitable[T]], /, *args: Any, **kwargs: Any) -> T:

@@ -108,7 +108,7 @@ class AsyncAttempt(Attempt):
     def __enter__(self) -> Self:
         super().__enter__()
         run = self._run
-        if run is not None and (self._policy._cuts < inf or run.deadline < inf):
+        if run is not None and (self._policy._interrupt_limit < inf or run.deadline < inf):
             run.refresh_now()
             self._limit = cancel_after(run.time_left())
             self._limit.__enter__()
@@ -184,7 +184,7 @@ def attempts(policy: Options) -> Iterator[Attempt]:
     attempt = Attempt()
     attempt._policy = policy
     attempt._state, attempt._run = READY, None  # faster to read from the instance than from the class
-    if (ambient.active and slow_path_needed()) or not policy._straight:
+    if (ambient.active and slow_path_needed()) or policy._first != "plain":
         refuse_until(policy, "a `for` loop has none")
         refuse_limits(policy, "a `for` loop")
         attempt._begin_before_first()
@@ -215,7 +215,7 @@ class AsyncAttempts:
         self._policy = policy
         self._attempt = attempt = AsyncAttempt()
         attempt._policy = policy
-        self._straight = policy._plain and policy._cuts == inf and not (ambient.active and slow_path_needed())
+        self._straight = policy._afirst == "plain" and not (ambient.active and slow_path_needed())
         if self._straight:
             attempt._started = policy._anow()
         else:

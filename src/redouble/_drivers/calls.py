@@ -15,7 +15,7 @@ from math import inf
 from typing import Any, TypeAlias, TypeVar
 
 from redouble._drivers.attempt_timeout import arun_limited, arun_on_worker, run_limited
-from redouble._engine.options import Options
+from redouble._engine.options import FirstAttempt, Options
 from redouble._engine.report import Outcome
 from redouble._engine.run import Run
 from redouble._engine.run_results import error_of, outcome_of
@@ -46,6 +46,8 @@ R = TypeVar("R", bound=Run)
 T = TypeVar("T")
 Args: TypeAlias = tuple[Any, ...]
 Kwargs: TypeAlias = dict[str, Any]
+
+RUN_FROM_THE_START: frozenset[FirstAttempt] = frozenset(("limited", "tracked"))
 
 
 def begin_run(
@@ -90,9 +92,11 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
     clock, now = policy._time, run.read_clock
     try:
         while True:
+            begins = run.now
             if delay:
                 clock.sleep(delay)
-            refusal = run.start(now())
+                begins = now()
+            refusal = run.start(begins)
             if refusal is not None:
                 raise refusal
             try:
@@ -104,7 +108,7 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
                         raise error_of(run, error)  # noqa: B904  `error_of` sets the cause
                     raise
             else:
-                if run.emit is None and policy._plain:
+                if not run.tracked:
                     return result  # no events to emit, nothing to check or to credit
                 delay = run.returned(result, now())
                 if delay is None:
@@ -113,7 +117,7 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
                     raise error_of(run, None)
     finally:
         refusal = None  # break the cycle of the error and this frame
-        if run.unspent_grant is not None:
+        if run.tracked:
             run.refund()
 
 
@@ -125,9 +129,11 @@ async def adrive(
     clock, now = policy._time, run.read_clock
     try:
         while True:
+            begins = run.now
             if delay is not None:
                 await clock.asleep(delay)
-            refusal = run.start(now())
+                begins = now()
+            refusal = run.start(begins)
             if refusal is not None:
                 raise refusal
             try:
@@ -139,7 +145,7 @@ async def adrive(
                         raise error_of(run, error)  # noqa: B904  `error_of` sets the cause
                     raise
             else:
-                if run.emit is None and policy._plain:
+                if not run.tracked:
                     return result  # no events to emit, nothing to check or to credit
                 delay = run.returned(result, now())
                 if delay is None:
@@ -148,7 +154,7 @@ async def adrive(
                     raise error_of(run, None)
     finally:
         refusal = None  # break the cycle of the error and this frame
-        if run.unspent_grant is not None:
+        if run.tracked:
             run.refund()
 
 
@@ -183,7 +189,7 @@ async def aoutcome(
 
 def call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
     """Call a function with retries."""
-    if not (policy._direct and not ambient.others):
+    if policy._first in RUN_FROM_THE_START or ambient.others:
         run = begin_run(Run, policy, name, aio=False)
         return drive(run, None, run_limited(run, fn), args, kwargs)
     now, budget = policy._now, policy.budget
@@ -229,7 +235,7 @@ def run_after_failure(run: Run, error: Exception, now: float) -> float | None:
 
 async def acall(policy: Options, name: str, fn: Callable[..., Awaitable[T]], args: Args, kwargs: Kwargs) -> T:
     """Call a function with retries."""
-    if not (policy._direct and policy._cuts == inf and not ambient.others):
+    if policy._afirst in RUN_FROM_THE_START or ambient.others:
         run = begin_run(Run, policy, name, aio=True)
         return await adrive(run, None, arun_limited(run, fn), args, kwargs)
     now, budget = policy._anow, policy.budget

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from math import inf
 from typing import Any, TypeVar
 
 from redouble._drivers.attempt_timeout import arun_limited, overdue, run_limited, thread_job
@@ -22,7 +21,7 @@ from redouble._drivers.calls import (
     run_after_failure,
     slow_path_needed,
 )
-from redouble._engine.options import Options
+from redouble._engine.options import FirstAttempt, Options
 from redouble._engine.run import Run
 from redouble._engine.run_results import error_of
 from redouble._internal.callables import display_name, reject_awaitable
@@ -210,17 +209,17 @@ def compile_first_attempt(policy: Options, fn: Callable[..., Any], *, aio: bool)
         drivers |= {"start": policy.budget.start, "credit": policy.budget.credit, "budget_now": budget_now}
     return compile_wrapper(
         fn,
-        _template(policy, aio=aio),
+        _template(policy._afirst if aio else policy._first, aio=aio),
         is_async=aio,
         now=now,
         Run=Run,
         make_emitter=make_emitter,
-        has_hooks=not policy._silent,
+        has_hooks=policy._has_hooks,
         begin_run=partial(_begin_run, policy, now, identity),
         error_of=error_of,
         run_after_failure=run_after_failure,
         policy=policy,
-        seconds=policy._cuts,
+        seconds=policy._interrupt_limit,
         ambient=ambient.active,
         fast_emitter=FastEmitter(policy, identity["name"]),
         slow_path_needed=slow_path_needed,
@@ -235,16 +234,15 @@ def _begin_run(policy: Options, now: Callable[[], float], identity: dict[str, An
     return Run(policy, started, read_clock=now, emit=make_emitter(policy), **identity)
 
 
-def _template(policy: Options, *, aio: bool) -> Template:
-    worker = None if aio else policy.worker
-    if worker is not None:
-        quick = policy._plain and worker.kind == "thread" and policy.clock is SYSTEM
-        return FIRST_WORKED if quick else EVERY_ATTEMPT
-    if aio and policy._cuts < inf:
-        return FIRST_LIMITED if policy._plain else EVERY_ATTEMPT
-    if policy._credited:
-        return FIRST_CREDITED if getattr(policy.budget, "_ignores_starts", False) else FIRST_STARTED
-    return FIRST_ATTEMPT if policy._plain else EVERY_ATTEMPT
+def _template(way: FirstAttempt, *, aio: bool) -> Template:
+    if way == "limited":
+        return FIRST_LIMITED if aio else FIRST_WORKED
+    return {
+        "plain": FIRST_ATTEMPT,
+        "credited": FIRST_CREDITED,
+        "started": FIRST_STARTED,
+        "tracked": EVERY_ATTEMPT,
+    }[way]
 
 
 def call_plain(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:

@@ -10,6 +10,7 @@ import itertools
 import random as chance
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final, TypeAlias, cast
 
 from redouble._internal.public import public
@@ -134,11 +135,15 @@ class Backoff:
         stages, draw = self._shaping, random.random
         if self._source is not None:
             delays: Iterator[float] = (_apply_stages(stages, _checked(delay), draw) for delay in self._source)
-        elif self._series[0] == "constant" and not stages:
-            delays = itertools.repeat(self._series[1][0])
         else:
             delays = _generate(self._series, stages, draw)
         return delays if self._limit is None else itertools.islice(delays, self._limit)
+
+    def factory(self, random: Chance) -> Callable[[], Iterator[float]]:
+        """Return the fastest callable that begins another iteration with this random source."""
+        if self._series[0] == "constant" and not self._stages:
+            return partial(itertools.repeat, self._series[1][0])
+        return partial(self.delays, random)
 
     # ------------------------------------------------------------------- value
 

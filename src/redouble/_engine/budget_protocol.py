@@ -1,7 +1,7 @@
 """The protocol of a retry budget, which many calls share.
 
 The engine calls it at fixed points of a call and passes the time; a budget never sleeps. Any object with
-these methods is a budget.
+these methods is a budget. An attribute ``traits`` may say what it ignores, so that calls can skip it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from redouble._failures.verdict import Kind
 from redouble._internal.public import public
 
-__all__ = ["Budget", "Grant"]
+__all__ = ["Budget", "BudgetTraits", "Grant", "traits_of"]
 
 
 @public("redouble")
@@ -24,8 +24,22 @@ class Grant(NamedTuple):
 
 
 @public("redouble.types")
+class BudgetTraits(NamedTuple):
+    """What calls may assume of a budget: its attribute ``traits``. The defaults assume nothing.
+
+    counts_starts: False if ``start`` does nothing. Calls then skip it.
+    counts_stops: False if ``failed`` is only for failures that a rule would retry, and that no gate caused.
+    may_wait: False if no grant has a ``wait``. ``explain()`` then knows the longest delay.
+    """
+
+    counts_starts: bool = True
+    counts_stops: bool = True
+    may_wait: bool = True
+
+
+@public("redouble.types")
 class Budget(Protocol):
-    """A retry budget."""
+    """A retry budget. It may have an attribute ``traits``, of the type `BudgetTraits`."""
 
     def start(self, now: float, /) -> None:
         """Record that a call begins."""
@@ -50,3 +64,12 @@ class Budget(Protocol):
     def snapshot(self) -> Mapping[str, float]:
         """Return the remaining allowance, for people and metrics."""
         ...
+
+
+def traits_of(budget: Budget) -> BudgetTraits:
+    """Return the traits of a budget, or the defaults if it has none."""
+    traits: BudgetTraits = getattr(budget, "traits", DEFAULT_TRAITS)
+    return traits
+
+
+DEFAULT_TRAITS = BudgetTraits()

@@ -7,14 +7,14 @@ options that a shape of code (a loop, a stream, blocking code) cannot honour.
 from __future__ import annotations
 
 import random as chance
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from redouble._engine.backoff import Backoff, reiterable
-from redouble._engine.budget_protocol import Budget
+from redouble._engine.budget_protocol import Budget, BudgetTraits, traits_of
 from redouble._failures.transient import transient
 from redouble._failures.verdict import Kind, On, Rules, Until, as_rules, check_until, only_types
 from redouble._internal.callables import display_name
@@ -27,7 +27,7 @@ from redouble._telemetry.registry import Counts, counts_of, register
 if TYPE_CHECKING:
     from redouble._engine.worker import Worker
 
-__all__ = ["Delays", "Hints", "Options", "refuse_limits", "refuse_unlimited", "refuse_until"]
+__all__ = ["MAX_RECORDS", "Delays", "Hints", "Options", "refuse_limits", "refuse_unlimited", "refuse_until"]
 
 
 @public("redouble")
@@ -65,9 +65,18 @@ class Hints:
 Delays: TypeAlias = Backoff | Iterable[Duration]
 Observer: TypeAlias = Callable[[Event], object]
 
+# How the first attempt of a call is made, since most calls need no second one:
+# plain: the function is called, and a success needs nothing more;
+# credited: the same, and a success credits the budget;
+# started: the same, and the budget counts the start of the call too;
+# limited: the function is called within the limit that interrupts it, and a success needs nothing more;
+# tracked: by a run, like every later attempt.
+FirstAttempt: TypeAlias = Literal["plain", "credited", "started", "limited", "tracked"]
+
 DEFAULT_BACKOFF = Backoff.exponential(0.2).maximum(2).full_jitter()
 DEFAULT_HINTS = Hints()
 LIMITS = ("give_up_after", "timeout", "work_timeout")  # each of these bounds the length of a call
+MAX_RECORDS = 1000  # attempts in a report: a policy may retry for days
 HOOKS = ("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up")
 
 
@@ -111,13 +120,14 @@ class Options:
         _anow: Callable[[], float] = field(init=False)
         _total: float = field(init=False)
         _attempt_limit: float = field(init=False)
-        _cuts: float = field(init=False)
-        _silent: bool = field(init=False)
-        _plain: bool = field(init=False)
-        _credited: bool = field(init=False)
-        _straight: bool = field(init=False)
-        _direct: bool = field(init=False)
+        _interrupt_limit: float = field(init=False)
+        _has_hooks: bool = field(init=False)
+        _first: FirstAttempt = field(init=False)
+        _afirst: FirstAttempt = field(init=False)
         _counts: Counts | None = field(init=False)
+        _max_attempts: float = field(init=False)
+        _tracked: bool = field(init=False)
+        _make_delays: Callable[[], Iterator[float]] | None = field(init=False)
 
     def __post_init__(self) -> None:
         self._set("_rules", as_rules(self.on))
@@ -152,6 +162,8 @@ class Options:
             raise TypeError(f"budget={self.budget!r}: write a budget, such as RetryBudget(ratio=0.2)")
         if self.budget is not None:
             methods(self.budget, "budget", ("start", "failed", "spend", "credit", "refund"))
+            traits = "BudgetTraits(...), or leave it out"
+            instance(traits_of(self.budget), "budget.traits", BudgetTraits, traits)
         if self.worker is not None:
             from redouble._engine.worker import check_worker  # noqa: PLC0415  imported only if used
 
@@ -183,18 +195,32 @@ class Options:
         self._set("_work_limit", limits[2])
         self._set("_attempt_limit", limits[3])
         # The limit of a first attempt where it can be interrupted: `give_up_after` interrupts nothing.
-        self._set("_cuts", min(limits[0], *limits[2:]))
-        self._set("_silent", all(getattr(self, option) is None for option in HOOKS))
-        # Plain: a call that succeeds at once has nothing to check, to emit or to credit.
-        success_options = (self.until, self.before_attempt, self.on_success)
-        free = all(x is None for x in success_options) and 0 not in limits
-        self._set("_plain", free and self.budget is None)
-        self._set("_credited", free and self.budget is not None)  # plain, except that the budget is credited
-        straight = self.worker is None and self.attempt_timeout is None
-        self._set("_straight", self._plain and straight)
-        self._set(
-            "_direct", (self._plain or self._credited) and straight
-        )  # the first attempt is a plain call
+        self._set("_interrupt_limit", min(limits[0], *limits[2:]))
+        self._set("_max_attempts", inf if self.attempts is None else self.attempts)
+        recipe = self._recipe
+        self._set("_make_delays", recipe.factory(self.random) if isinstance(recipe, Backoff) else None)
+        tracked = (self.until, self.budget, self._counts, self.work_timeout)
+        self._set("_tracked", self._max_attempts > MAX_RECORDS or any(x is not None for x in tracked))
+        self._set("_has_hooks", any(getattr(self, option) is not None for option in HOOKS))
+        self._set("_first", self._first_attempt(aio=False))
+        self._set("_afirst", self._first_attempt(aio=True))
+
+    def _first_attempt(self, *, aio: bool) -> FirstAttempt:
+        """Decide how the first attempt is made, in blocking or in async code."""
+        hooks = (self.before_attempt, self.on_success)
+        if self.until is not None or hooks != (None, None) or 0 in (self._limit, self._interrupt_limit):
+            return "tracked"
+        limited = self._interrupt_limit < inf
+        if not aio:
+            limited = self.worker is not None or self.attempt_timeout is not None
+        if limited:
+            return "limited" if self.budget is None and (aio or self._runs_on_threads()) else "tracked"
+        if self.budget is None:
+            return "plain"
+        return "started" if traits_of(self.budget).counts_starts else "credited"
+
+    def _runs_on_threads(self) -> bool:
+        return self.worker is not None and self.worker.kind == "thread" and self.clock is SYSTEM
 
     def _set(self, field: str, value: object) -> None:
         object.__setattr__(self, field, value)  # the dataclass is frozen

@@ -14,7 +14,7 @@ from fractions import Fraction
 from math import floor, isfinite
 from typing import Any, Literal
 
-from redouble._engine.budget_protocol import Grant
+from redouble._engine.budget_protocol import BudgetTraits, Grant
 from redouble._failures.verdict import Kind
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._internal.locks import ForkSafe
@@ -70,8 +70,6 @@ class RetryBudget(ForkSafe):
     name: its name in metrics.
     """
 
-    _may_wait = False
-
     def __init__(
         self,
         ratio: float = 0.2,
@@ -97,7 +95,8 @@ class RetryBudget(ForkSafe):
         self.name = name
         register(self, "budgets")
         self._credited_by: Literal["success", "request"] = credit  # read by every call that succeeds
-        self._ignores_starts = credit == "success" and type(self).start is RetryBudget.start
+        starts = credit == "request" or type(self).start is not RetryBudget.start
+        self.traits = BudgetTraits(counts_starts=starts, may_wait=False)
         # Exact decimals, not binary floats: 0.07 of 100 is 7, and not 8.
         exact = Fraction(repr(ratio))
         self._ratio_numerator, self._ratio_denominator = exact.numerator, exact.denominator
@@ -201,7 +200,7 @@ class RetryBudget(ForkSafe):
     def _take_over(self, other: RetryBudget) -> None:
         old_window, window = self.settings.window, other.settings.window
         self.settings = replace(other.settings, name=self.name)
-        self._credited_by, self._ignores_starts = other._credited_by, other._ignores_starts
+        self._credited_by, self.traits = other._credited_by, other.traits
         self._ratio_numerator, self._ratio_denominator, self._minimum = (
             other._ratio_numerator,
             other._ratio_denominator,

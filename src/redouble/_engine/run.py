@@ -18,24 +18,28 @@ Rule 5: the first item commits the stream to its attempt. Limits end there, the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 from redouble._engine.backoff import Backoff
+from redouble._engine.budget_protocol import traits_of
 from redouble._engine.nested import nested, rejected_before_call
+from redouble._engine.options import MAX_RECORDS
 from redouble._engine.report import STAMP, annotate
-from redouble._engine.run_results import MAX_RECORDS, error_of
+from redouble._engine.run_results import error_of
 from redouble._engine.run_state import RunState
 from redouble._failures.verdict import (
     ACCEPT,
     CANCELLED_BY_LIMIT,
     RETRY,
     STOP,
+    Kind,
     Verdict,
     judge,
     judge_result,
     with_retry_after,
 )
-from redouble.errors import AttemptTimeout, Reason, Rejected, WorkerStillRunning
+from redouble.errors import AttemptTimeout, Reason, RedoubleError, Rejected
 
 __all__ = ["Run", "StreamRun"]
 
@@ -45,7 +49,7 @@ __all__ = ["Run", "StreamRun"]
 MAX_STALLED = 100_000
 
 INFINITY = float("inf")
-MARKED: tuple[type[Exception], ...] = (ExceptionGroup, WorkerStillRunning)
+SPECIAL: tuple[type[Exception], ...] = (RedoubleError, ExceptionGroup)  # these may carry another call's end
 
 # The method of the base class: an exception class of the caller may override it.
 set_traceback = BaseException.with_traceback
@@ -58,28 +62,40 @@ WORKER_STILL_RUNNING = Reason.worker_still_running
 
 
 class Run(RunState):
-    """One logical call: its state, and the decisions about it."""
+    """One logical call: its state, and the decisions about it.
+
+    `start` and `failed` are benchmarked. They do what every call needs; what only a ``tracked`` call needs is
+    in methods of its own.
+    """
 
     # ------------------------------------------------- steps 1 and 2: before an attempt
 
     def start(self, now: float) -> Exception | None:
         """Begin an attempt, or return the error to raise because no time is left for it."""
-        if self.earliest > self.now:
-            self.now = self.earliest  # a sleep that returns early gains no time
-        if self.now < now < INFINITY:
-            self.now, self.stalled = now, 0
-        if self.emit is not None and self.now < self.until and self.work < self.policy._work_limit:
-            self.emit(self, "before_attempt", None, None)
-            self.refresh_now()
-        if self.now >= self.until or self.work >= self.policy._work_limit:
+        if not self.earliest <= now < INFINITY:
+            now = self.earliest  # a sleep that returns early gains no time
+        if now > self.now:
+            self.now = now
+        if self.now >= self.until or (self.tracked and not self.track_start()):
             return self.no_time_left()
         self.attempt += 1
         self.attempt_started = self.now
+        return None
+
+    def track_start(self) -> bool:
+        """Emit that an attempt begins; return False if there is no time for it."""
+        policy = self.policy
+        if self.work >= policy._work_limit:
+            return False
+        if self.emit is not None:
+            self.emit(self, "before_attempt", None, None)
+            if self.refresh_now() >= self.until:
+                return False
         if self.limit is not None:
             self.limit, self.limits_tied = None, False
-        if self.unspent_grant is not None:
+        if policy.budget is not None and self.unspent_grant is not None:
             self.spent_grant, self.unspent_grant = self.unspent_grant, None
-        return None
+        return True
 
     def no_time_left(self) -> Exception:
         """Give up between attempts; return the last error, or a `RetryError` if there is none."""
@@ -90,128 +106,94 @@ class Run(RunState):
             return error_of(self, last)
         return last
 
-    # --------------------------------------------- steps 4 and 5: an attempt has ended
-
-    def failed(self, error: Exception, now: float) -> float | None:
-        """Record that the attempt raised; return the seconds to wait, or None to end the call."""
-        if self.now < now < INFINITY:
-            self.now, self.stalled = now, 0
-        self.took = took = self.now - self.attempt_started
-        self.work += took
-        self.value = None
-        # The record keeps the text and not the error, which may refer to a connection, or to this run.
-        try:
-            text = str(error)
-        except Exception:
-            text = "<no text: __str__ failed>"
-        # The type decides, as in `except`: the `__class__` of the error may be overridden.
-        kind = type(error)
-        types = self.policy._types
-        verdict: Verdict | None
-        if self.limit is not None and self.limit != "attempt":
-            verdict = CANCELLED_BY_LIMIT  # the call is over, whatever a rule would decide
-        elif types is not None:
-            verdict = RETRY if issubclass(kind, types) else None
-        else:
-            try:
-                verdict = judge(self.policy._rules, error, self.attempt_result)
-            except Exception as broken:
-                self.records.append((STOP, kind, text, self.attempt_started, took))
-                self.rule_failed(broken, error)
-                raise
-            self.refresh_now()
-        if verdict is None:
-            verdict = RETRY if issubclass(kind, AttemptTimeout) else STOP
-        if verdict.after is None and issubclass(kind, Rejected):
-            verdict = with_retry_after(verdict, error)
-        self.verdict = verdict
-        self.records.append((verdict, kind, text, self.attempt_started, took))
-        return self.succeed(error) if verdict.action == "accept" else self.decide(error)
+    # ----------------------------------------------- steps 4 to 10: an attempt has ended
 
     def returned(self, value: object, now: float) -> float | None:
         """Record that the attempt returned; None with ``ok`` means that the value is accepted."""
         if self.now < now < INFINITY:
-            self.now, self.stalled = now, 0
-        self.took = took = self.now - self.attempt_started
-        self.work += took
+            self.now = now
         self.value = value
-        self.verdict = ACCEPT
-        if self.policy.until is not None:
+        ended, verdict, until = self.now, ACCEPT, self.policy.until
+        if until is not None:
             try:
-                self.verdict = judge_result(self.policy.until, self.attempt_result(None, value))
+                verdict = judge_result(until, self.attempt_result(None, value))
             except Exception as broken:
-                self.records.append((STOP, None, None, self.attempt_started, took))
-                self.rule_failed(broken, None)
+                self.rule_failed(broken, None, None)
                 raise
+            if verdict.action != "accept":
+                return self.failed(None, ended, verdict)
             self.refresh_now()
-        self.records.append((self.verdict, None, None, self.attempt_started, took))
-        return self.succeed(None) if self.verdict.action == "accept" else self.decide(None)
+        self.verdict = verdict
+        self.records.append((verdict, None, None, self.attempt_started, ended))
+        return self.succeed(None)
 
-    def rule_failed(self, broken: Exception, error: Exception | None) -> None:
-        """End the call because a rule raised; stamp its error, which propagates, and the operation's."""
-        self.verdict, self.reason = STOP, STOPPED
-        self.refresh_now()
-        for exc in (broken, error):
-            if exc is not None:
-                annotate(exc, self, None)
+    def failed(self, error: Exception | None, now: float, verdict: Verdict = RETRY) -> float | None:
+        """Record that the attempt failed; return the seconds to wait, or None to end the call.
 
-    # ----------------------------------------------------- steps 5 to 10: the decision
-
-    def decide(self, error: Exception | None) -> float | None:
-        """Return the delay before the next attempt, or give up and return None."""
+        ``error`` is what it raised, or None if it returned a result, on which this is the verdict.
+        """
         policy = self.policy
-        verdict, budget = self.verdict, policy.budget
-        emit, counts = self.emit, policy._counts
-        if counts is not None:
-            counts.failures += 1
-        if budget is not None:
-            refused = isinstance(error, Rejected) and rejected_before_call(error, self)
-            if (verdict.action == "retry" and not refused) or not getattr(budget, "_only_retried", False):
-                budget.failed(self.kind(error), self.budget_time())
-            if refused and self.spent_grant is not None:
-                # A gate rejected the attempt, so nothing was retried.
-                self.unspent_grant, self.spent_grant = self.spent_grant, None
-                self.refund()
-        if emit is not None:
-            emit(self, "failure", error, None)
-            self.refresh_now()
-
-        # 6. stop? attempts? time? nested?
-        now, until = self.now, self.until
-        reason = None
-        if verdict.action != "retry":
-            reason = (
-                STOPPED
-                if verdict is not CANCELLED_BY_LIMIT
-                else WORK_TIMEOUT
-                if self.limit == "work"
-                else TIMEOUT
-            )
-        elif self.max_attempts is not None and self.attempt >= self.max_attempts:
-            reason = ATTEMPTS
-        elif now >= until or self.stalled > MAX_STALLED:
-            reason = TIMEOUT
-        elif self.work >= policy._work_limit:
-            reason = WORK_TIMEOUT
-        elif self.stuck:
-            reason = WORKER_STILL_RUNNING
-        elif self.cancelling is not None and self.cancelling(error):
-            reason = STOPPED
-        elif error is not None:
+        if self.now < now < INFINITY:
+            self.now = now
+        else:
+            now = self.now
+        # 4. the verdict. The type decides, as in `except`: the `__class__` of the error may be overridden.
+        # The record keeps the text and not the error, which may refer to a connection, or to this run.
+        ended = now
+        if error is not None:
+            kind: Any = type(error)
             try:
-                own = error.__dict__
-                marked = STAMP in own or "response" in own or error.__cause__ is not None
-                marked = marked or isinstance(error, MARKED)
+                text = str(error)
+            except Exception:
+                text = "<no text: __str__ failed>"
+            types = policy._types
+            if types is None or self.limit is not None:
+                verdict = self.judge(error, text)
+                now = self.now
+            elif not issubclass(kind, types):
+                verdict = default_verdict(error)
+            special = issubclass(kind, SPECIAL)
+            if special and verdict.after is None and issubclass(kind, Rejected):
+                verdict = with_retry_after(verdict, error)
+        else:
+            kind = text = None
+            special = False
+            now = self.refresh_now()  # the rule for results took time
+        self.verdict = verdict
+        records = self.records
+        records.append((verdict, kind, text, self.attempt_started, ended))
+        if verdict.action != "retry":
+            return self.stop(error)
+        if self.tracked:
+            if (reason := self.track_failure(error)) is not None:
+                return self.give_up(reason, error)
+            now = self.now
+
+        # 6. attempts? time? nested?
+        until = self.until
+        if self.attempt >= self.max_attempts:
+            return self.give_up(ATTEMPTS, error)
+        if now >= until:
+            return self.give_up(TIMEOUT, error)
+        if self.tracked and (reason := self.track_limits()) is not None:
+            return self.give_up(reason, error)
+        if self.cancelling is not None and self.cancelling(error):
+            return self.give_up(STOPPED, error)
+        if error is not None:
+            try:
+                marked: object = special or error.__cause__ is not None or error.__dict__
             except Exception:
                 marked = False  # its attributes cannot be read
-            if marked:
-                reason = nested(error, self)
-        if reason is not None:
-            return self.give_up(reason, error)
+            if marked and (special or may_be_nested(error)):
+                if (reason := nested(error, self)) is not None:
+                    return self.give_up(reason, error)
+                until = self.until  # a resend guard of an HTTP client may have made it earlier
 
         # 7. draw the delay, apply the hint
-        until = self.until  # `nested` may have made it earlier: a resend guard of an HTTP client does
-        delay = next(self.delays or self.delays_for(error), None)
+        delays = self.delays
+        if delays is None:
+            delays = self.delays_for(error)
+        delay = next(delays, None)
         if delay is None:
             return self.give_up(BACKOFF_ENDED, error)
         if verdict.after is not None and policy.hints.mode != "ignore":
@@ -219,45 +201,128 @@ class Run(RunState):
                 return self.give_up(HINT_TOO_LONG, error)
             delay = self.apply_hint(delay, verdict.after)
         # 8. does it fit?
-        if not now + delay < until:  # written so that NaN does not fit either
+        resume = now + delay
+        if not resume < until:  # written so that NaN does not fit either
             return self.give_up(TIMEOUT, error)
-        # 9. spend before sleeping: a refused retry must not cost the caller a wait
-        if budget is not None:
-            self.unspent_grant = budget.spend(self.kind(error), self.budget_time())
-            if self.unspent_grant is None:
-                return self.give_up(BUDGET, error)
-            delay = max(delay, self.unspent_grant.wait)
-            if now + delay >= until:
-                return self.give_up(TIMEOUT, error)
-        # 10. emit; observers take time, so does the delay still fit?
-        if emit is not None:
-            emit(self, "retry", error, delay)
-            now = self.refresh_now()
-            if now + delay >= until:
-                return self.give_up(TIMEOUT, error)
+        if self.tracked:
+            delay = self.track_retry(error, delay)  # 9 and 10
+            if delay is None:
+                return None
+            resume = self.now + delay
 
-        if counts is not None:
-            counts.retries += 1
-        self.records.append(delay)
-        if self.attempt > MAX_RECORDS:
-            del self.records[:2]
+        records.append(delay)
         self.last = error
-        self.stalled += 1
-        if now + delay > now:
-            self.earliest, self.stalled = now + delay, 0
+        self.earliest = resume
         if error is not None:
             set_traceback(error, None)  # its frames would stay alive during the sleep
         return delay
 
+    def stop(self, error: Exception | None) -> float | None:
+        """End the call as the verdict requires: with success, or give up."""
+        if self.verdict.action == "accept":
+            return self.succeed(error)
+        reason = STOPPED
+        if self.verdict is CANCELLED_BY_LIMIT:
+            reason = WORK_TIMEOUT if self.limit == "work" else TIMEOUT
+        if self.tracked:
+            reason = self.track_failure(error) or reason
+        return self.give_up(reason, error)
+
+    # ------------------------------------------------------------------------- the rules
+
+    def judge(self, error: Exception, text: str) -> Verdict:
+        """Return the verdict of the limit that ended the attempt, or else of the rules."""
+        if self.limit is not None and self.limit != "attempt":
+            return CANCELLED_BY_LIMIT  # the call is over, whatever a rule would decide
+        try:
+            verdict = judge(self.policy._rules, error, self.attempt_result)
+        except Exception as broken:
+            self.rule_failed(broken, error, text)
+            raise
+        self.refresh_now()
+        return default_verdict(error) if verdict is None else verdict
+
+    def rule_failed(self, broken: Exception, error: Exception | None, text: str | None) -> None:
+        """End the call because a rule raised; stamp its error, which propagates, and the operation's."""
+        kind = None if error is None else type(error)
+        self.records.append((STOP, kind, text, self.attempt_started, self.now))
+        self.verdict, self.reason = STOP, STOPPED
+        self.refresh_now()
+        for exc in (broken, error):
+            if exc is not None:
+                annotate(exc, self, None)
+
+    # -------------------------------------------------------------- what is tracked besides
+
+    def track_failure(self, error: Exception | None) -> Reason | None:
+        """Count and emit the failure; return a reason to stop whatever the verdict, or None."""
+        policy = self.policy
+        if error is not None:
+            self.value = None
+        if policy._counts is not None:
+            policy._counts.failures += 1
+        budget = policy.budget
+        if budget is not None:
+            refused = isinstance(error, Rejected) and rejected_before_call(error, self)
+            if (self.verdict.action == "retry" and not refused) or traits_of(budget).counts_stops:
+                budget.failed(self.kind(error), self.budget_time())
+            if refused and self.spent_grant is not None:
+                # A gate rejected the attempt, so nothing was retried.
+                self.unspent_grant, self.spent_grant = self.spent_grant, None
+                self.refund()
+        if self.emit is not None:
+            self.emit(self, "failure", error, None)
+            self.refresh_now()
+        return None
+
+    def track_limits(self) -> Reason | None:
+        """Return the reason to stop if work time is used up, a worker is left, or time stands still."""
+        if self.work >= self.policy._work_limit:
+            return WORK_TIMEOUT
+        if self.stuck:
+            return WORKER_STILL_RUNNING
+        if self.max_attempts > MAX_RECORDS:
+            if self.now > self.moved:
+                self.moved, self.stalled = self.now, 0
+            if self.stalled > MAX_STALLED:
+                return TIMEOUT
+            self.stalled += 1
+            if self.attempt > MAX_RECORDS:
+                self.drop_first_record()
+        return None
+
+    def track_retry(self, error: Exception | None, delay: float) -> float | None:
+        """Spend from the budget and emit the retry; return the delay, or give up and return None."""
+        policy = self.policy
+        # 9. spend before sleeping: a refused retry must not cost the caller a wait
+        if policy.budget is not None:
+            self.unspent_grant = grant = policy.budget.spend(self.kind(error), self.budget_time())
+            if grant is None:
+                return self.give_up(BUDGET, error)
+            delay = max(delay, grant.wait)
+            if self.now + delay >= self.until:
+                return self.give_up(TIMEOUT, error)
+        # 10. emit; observers take time, so does the delay still fit?
+        if self.emit is not None:
+            self.emit(self, "retry", error, delay)
+            if self.refresh_now() + delay >= self.until:
+                return self.give_up(TIMEOUT, error)
+        if policy._counts is not None:
+            policy._counts.retries += 1
+        return delay
+
+    # --------------------------------------------------------------------------- the delay
+
     def delays_for(self, error: Exception | None) -> Iterator[float]:
         """Return this call's iterator of delays, or the one for this kind of failure."""
-        recipe, chance = self.policy._recipe, self.policy.random
-        if isinstance(recipe, Backoff):
-            self.delays = drawn = recipe.delays(chance)
-            return drawn
-        kind = self.kind(error) if self.kind(error) in recipe else None
+        policy = self.policy
+        if policy._make_delays is not None:
+            self.delays = delays = policy._make_delays()
+            return delays
+        recipes = cast("Mapping[Kind | None, Backoff]", policy._recipe)
+        kind = self.kind(error) if self.kind(error) in recipes else None
         self.delays_by_kind = self.delays_by_kind or {}
-        return self.delays_by_kind.setdefault(kind, recipe[kind].delays(chance))
+        return self.delays_by_kind.setdefault(kind, recipes[kind].delays(policy.random))
 
     def apply_hint(self, delay: float, hint: float) -> float:
         """Apply the delay that the server requested, with jitter so that not all clients return at once."""
@@ -273,6 +338,20 @@ class Run(RunState):
         return asked if hints.mode == "instead" else max(delay, asked)
 
 
+def default_verdict(error: Exception) -> Verdict:
+    """Return the verdict on an error on which no rule has an opinion."""
+    return RETRY if issubclass(type(error), AttemptTimeout) else STOP
+
+
+def may_be_nested(error: Exception) -> bool:
+    """Return True if another policy may have left a stamp on the error, on its cause or its response."""
+    try:
+        own = error.__dict__
+        return error.__cause__ is not None or STAMP in own or "response" in own
+    except Exception:
+        return False  # its attributes cannot be read
+
+
 COMMITTED = Reason.committed
 
 
@@ -285,6 +364,10 @@ class StreamRun(Run):
 
     committed = False
     credited = False
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.tracked = True  # `track_failure` decides
 
     def returned(self, value: object, now: float) -> float | None:  # noqa: ARG002  an item is the caller's
         """Record that an attempt yielded a first item, or ended without one."""
@@ -308,10 +391,10 @@ class StreamRun(Run):
             self.emit(self, "success", error, None)
         return None
 
-    def decide(self, error: Exception | None) -> float | None:
-        """Decide like `Run` until the first item is yielded; after that, give up whatever the verdict."""
+    def track_failure(self, error: Exception | None) -> Reason | None:
+        """Give up whatever the verdict if the first item was yielded; the consumer has it."""
         if not self.committed:
-            return Run.decide(self, error)
+            return super().track_failure(error)
         self.ok = False
         if self.policy._counts is not None:
             self.policy._counts.failures += 1
@@ -319,4 +402,4 @@ class StreamRun(Run):
             self.policy.budget.failed(self.kind(error), self.budget_time())
         if self.emit is not None:
             self.emit(self, "failure", error, None)
-        return self.give_up(TIMEOUT if self.verdict is CANCELLED_BY_LIMIT else COMMITTED, error)
+        return TIMEOUT if self.verdict is CANCELLED_BY_LIMIT else COMMITTED

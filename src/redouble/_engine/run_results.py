@@ -16,18 +16,15 @@ from redouble.errors import Reason
 if TYPE_CHECKING:
     from redouble._engine.run_state import RunState
 
-__all__ = ["MAX_RECORDS", "error_of", "outcome_of", "report_of", "return_report", "summary_of"]
+__all__ = ["error_of", "outcome_of", "report_of", "return_report", "summary_of"]
 
 
 T = TypeVar("T")
 
-# The record of an attempt in a run: verdict, type and text of the error, start, duration.
+# The record of an attempt in a run: verdict, type and text of the error, start, end.
 Entry: TypeAlias = tuple[Verdict, type[Exception] | None, str | None, float, float]
 
-# The number of attempts in a report: a policy may retry for days.
-MAX_RECORDS = 1000
-
-STOPPED = Reason.stopped
+STOPPED, TIMEOUT = Reason.stopped, Reason.timeout
 INFINITY = float("inf")
 
 OUTCOMES: dict[Reason, tuple[str, type[errors.RetryError]]] = {
@@ -51,7 +48,7 @@ OUTCOMES: dict[Reason, tuple[str, type[errors.RetryError]]] = {
 def summary_of(run: RunState) -> str:
     """Return one line that summarises the run, for notes and messages."""
     words = OUTCOMES[run.reason or STOPPED][0]
-    if run.reason is Reason.timeout and run.limiting_limit() == "deadline":
+    if run.reason is TIMEOUT and run.limiting_limit() == "deadline":
         words = "the deadline has passed" if run.now >= run.deadline else "no time left before the deadline"
     if run.verdict.after is not None and _hint_exceeds_limit(run, run.verdict.after):
         words = f"asked to wait {run.verdict.after:g} s"
@@ -116,7 +113,8 @@ def report_of(run: RunState) -> Report:
 
 def _record(run: RunState, number: int, entry: Entry, delay: float | None) -> AttemptRecord:
     """Return the public record of one attempt."""
-    verdict, error, text, started, elapsed = entry
+    verdict, error, text, started, ended = entry
+    elapsed = ended - started
     name = None if error is None else f"{error.__module__}.{error.__qualname__}".removeprefix("builtins.")
     text = None if text is None else _redacted(text)
     if run.ok and number == run.attempt:

@@ -17,7 +17,7 @@ from redouble._engine.budget_protocol import Grant
 from redouble._engine.nested import carries_exhausted_budget
 from redouble._engine.options import Options
 from redouble._engine.report import PREFIX, Report, annotate
-from redouble._engine.run_results import report_of, return_report, summary_of
+from redouble._engine.run_results import Entry, report_of, return_report, summary_of
 from redouble._failures.transient import kind_of
 from redouble._failures.verdict import CANCELLED_BY_LIMIT, RETRY, Ended, Kind, Verdict
 from redouble._runtime.clock import SYSTEM, Clock
@@ -38,6 +38,11 @@ EXPIRED: dict[Limit, str] = {
 }
 
 
+def no_clock() -> float:
+    """Return minus infinity, which `refresh_now` ignores: the only times are those that the driver passes."""
+    return -INFINITY
+
+
 class Emitter(Protocol):
     """A callable that emits an event of a run to its observers."""
 
@@ -55,25 +60,37 @@ class RunState:
     binding_seconds: float = INFINITY  # the length of that limit
     limits_tied: bool = False  # True if another limit has the same length
     workers_left: int = 0
+    stuck: bool = False  # True if the attempt's worker has not stopped and no other may run beside it
+    stalled: int = 0  # attempts that failed at one moment, in a call without a limit of attempts
+    moved: float = -INFINITY  # that moment
+    delays_by_kind: dict[Kind | None, Iterator[float]] | None = None
+    worked: float = 0.0  # the duration of the first ``counted`` entries of the records, see `work`
+    counted: int = 0
+    value: object = None  # the result of the last attempt, if it returned
+    ok: bool = False
+    replaces_error: bool = False  # True if the driver raises `error_of` instead of the operation's error
+    exhausted: bool = False  # True if the budget of an inner policy was exhausted
     first_item: float | None = None  # seconds until the first item of a stream
     elapsed_before: float = 0.0  # seconds from the start of a stream to the start of this run
     attempt_elapsed_before: float = 0.0  # seconds that the stream's attempt had taken before this run
 
     # fmt: off
     __slots__ = (
-        "__dict__", "attempt", "attempt_started", "cancelling", "delays", "delays_by_kind", "earliest",
-        "emit", "exhausted", "last", "limit", "max_attempts", "name", "now", "ok", "policy", "read_clock",
-        "reason", "records", "replaces_error", "spent_grant", "stalled", "started", "stuck", "took",
-        "unspent_grant", "until", "value", "verdict", "work",
+        "__dict__", "attempt", "attempt_started", "cancelling", "delays", "earliest", "emit",
+        "last", "limit", "max_attempts", "name", "now", "policy", "read_clock", "reason", "records",
+        "spent_grant", "started", "tracked", "unspent_grant", "until", "verdict",
     )
     # fmt: on
+
+    spent_grant: Grant | None  # these two exist only if there is a budget
+    unspent_grant: Grant | None
 
     def __init__(
         self,
         policy: Options,
         started: float,
         name: str = "",
-        read_clock: Callable[[], float] | None = None,
+        read_clock: Callable[[], float] = no_clock,
         cancelling: Callable[[BaseException | None], bool] | None = None,
         emit: Emitter | None = None,
         attempt: int = 1,
@@ -87,7 +104,7 @@ class RunState:
             started = 0.0
         self.policy = policy
         self.name = name
-        self.read_clock: Callable[[], float] = read_clock or (lambda: started)
+        self.read_clock = read_clock
         self.cancelling = cancelling
         self.emit = emit
         self.started: float = started
@@ -96,26 +113,19 @@ class RunState:
         self.earliest: float = started
         self.until = started + policy._limit
         self.attempt: int = attempt
-        self.max_attempts = policy.attempts
-        self.took: float = 0.0
-        self.work: float = 0.0
+        self.max_attempts = policy._max_attempts
         self.delays: Iterator[float] | None = None
-        self.delays_by_kind: dict[Kind | None, Iterator[float]] | None = None
         self.records: list[Any] = []  # a `run_results.Entry` for each attempt, each followed by its delay
         self.verdict: Verdict = RETRY
         self.last: Exception | None = None
-        self.value: object = None
         self.reason: Reason | None = None
-        self.ok = False
         self.limit: Limit | None = None  # the limit that the last attempt exceeded
-        self.stuck = False  # True if its worker has not stopped and no other may run beside it
-        self.replaces_error = False  # True if the driver raises `error_of` instead of the operation's error
-        self.exhausted = False  # True if the budget of an inner policy was exhausted
-        self.unspent_grant: Grant | None = None
-        self.spent_grant: Grant | None = None
-        self.stalled = 0
-        if not attempt and policy.budget is not None:
-            policy.budget.start(self.budget_time())
+        # True if more than the rules, the attempts and the time concern this call: see `Options._tracked`
+        self.tracked: bool = emit is not None or policy._tracked
+        if policy.budget is not None:
+            self.unspent_grant = self.spent_grant = None
+            if not attempt:
+                policy.budget.start(self.budget_time())
 
     # ------------------------------------------------------------------------ the end
 
@@ -131,30 +141,33 @@ class RunState:
     def give_up(self, reason: Reason, error: Exception | None) -> float | None:
         """End the call with failure: annotate the error, refund an unspent grant, return None: no delay."""
         self.reason = reason
-        if self.policy._counts is not None:
-            self.policy._counts.given_up += 1
-        if self.verdict is not CANCELLED_BY_LIMIT:
+        if self.verdict is CANCELLED_BY_LIMIT:
+            self.replaces_error = True
+        else:
             self.last = None  # it may be this very error, which will refer to this run: a cycle
         if reason is WORKER_STILL_RUNNING:
             self.replaces_error = self.stuck  # else the worker is an inner layer's, and so is the error
             self.workers_left = self.workers_left or 1
-        else:
-            self.replaces_error = self.policy.wrap or self.verdict is CANCELLED_BY_LIMIT
-        if self.unspent_grant is not None:
+        elif self.policy.wrap:
+            self.replaces_error = True
+        if self.tracked:
+            if self.policy._counts is not None:
+                self.policy._counts.given_up += 1
             self.refund()
         if self.cancelling is not None:
             self.cancelling(error)  # which undoes the cancellation request that a failed task group leaves
         if error is not None:
-            first_stop = self.attempt == 1 and reason is STOPPED
+            first_stop = reason is STOPPED and self.attempt == 1
             replaced = annotate(error, self, None if first_stop else PREFIX + summary_of(self))
-            self.exhausted = replaced is not None and carries_exhausted_budget(replaced, self)
+            if replaced is not None and carries_exhausted_budget(replaced, self):
+                self.exhausted = True
         if self.emit is not None:
             self.emit(self, "give_up", error, None)
         return None
 
     def refund(self) -> None:
         """Return a grant whose retry never started to the budget, however the call ended."""
-        if self.unspent_grant is not None and self.policy.budget is not None:
+        if self.policy.budget is not None and self.unspent_grant is not None:
             grant, self.unspent_grant = self.unspent_grant, None
             self.policy.budget.refund(grant, self.budget_time())
 
@@ -220,7 +233,7 @@ class RunState:
 
     def expired(self) -> AttemptTimeout:
         """Record that the running attempt exceeded its limit; return the error it failed with."""
-        self.limit = self.binding_limit
+        self.limit, self.tracked = self.binding_limit, True
         took, number = max(0.0, self.binding_seconds), self.attempt
         return AttemptTimeout(
             EXPIRED[self.binding_limit].format(number, took), limit=self.binding_limit, seconds=took
@@ -229,12 +242,13 @@ class RunState:
     def record_return(self, *, late: bool) -> None:
         """Record that the running attempt returns; ``late``: after its limit, whatever the clock reads."""
         if late or self.refresh_now() - self.attempt_started >= self.binding_seconds:
-            self.limit = self.binding_limit
+            self.limit, self.tracked = self.binding_limit, True
 
     def leave_worker(self, *, alone: bool) -> None:
         """Record that the attempt's worker did not stop; ``alone``: no other may run beside it."""
         self.workers_left += 1
         self.stuck = alone
+        self.tracked = True
 
     # -------------------------------------------------------------------- the details
 
@@ -246,8 +260,31 @@ class RunState:
     def refresh_now(self) -> float:
         """Read the clock and return the time. NaN, infinity and steps back are ignored."""
         if self.now < (now := self.read_clock()) < INFINITY:
-            self.now, self.stalled = now, 0
+            self.now = now
         return self.now
+
+    @property
+    def took(self) -> float:
+        """The duration of the last attempt that has ended; 0 before that."""
+        if not self.records:
+            return 0.0
+        entry: Entry = self.records[(len(self.records) - 1) // 2 * 2]
+        return entry[4] - entry[3]
+
+    @property
+    def work(self) -> float:
+        """The duration of all attempts that have ended."""
+        while self.counted < len(self.records):
+            entry: Entry = self.records[self.counted]
+            self.worked += entry[4] - entry[3]
+            self.counted += 2
+        return self.worked
+
+    def drop_first_record(self) -> None:
+        """Drop the record of the first attempt, and its delay: a call may make attempts for days."""
+        self.worked = self.work  # which counts it
+        self.counted -= 2
+        del self.records[:2]
 
     def kind(self, error: Exception | None) -> Kind:
         """Return the kind of failure: the verdict's, or else that of the error's type."""
@@ -255,5 +292,5 @@ class RunState:
 
     def attempt_result(self, error: Exception | None, value: object = None) -> Ended:
         """Return how the attempt ended, for a rule to judge."""
-        elapsed, labels = self.now - self.started, self.policy.labels
-        return Ended(self.attempt, error, value, elapsed, self.took, self.work, labels)
+        elapsed, took = self.now - self.started, self.now - self.attempt_started
+        return Ended(self.attempt, error, value, elapsed, took, self.work, self.policy.labels)

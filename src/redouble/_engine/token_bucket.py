@@ -15,7 +15,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Literal, Self, cast
 
-from redouble._engine.budget_protocol import Grant
+from redouble._engine.budget_protocol import BudgetTraits, Grant
 from redouble._failures.verdict import Kind
 from redouble._internal.locks import ForkSafe
 from redouble._internal.public import public
@@ -35,9 +35,6 @@ class RetryThrottling(ForkSafe):
     A failure that would be retried takes a token, whether it is or not; a success returns ``ratio`` tokens.
     """
 
-    _may_wait = False
-    _only_retried = True  # failures that no rule would retry do not count: they are not signs of overload
-
     def __init__(self, tokens: float, ratio: float, *, name: str | None = None) -> None:
         super().__init__()
         wanted = "a number from 1 to 1000, such as 10"
@@ -46,6 +43,9 @@ class RetryThrottling(ForkSafe):
         instance(name, "TokenBucket.grpc name", str | None, "a text, or None")
         self.name = name
         register(self, "budgets")
+        # Failures that no rule would retry do not count: they are not signs of overload.
+        starts = type(self).start is not RetryThrottling.start
+        self.traits = BudgetTraits(counts_starts=starts, counts_stops=False, may_wait=False)
         self._tokens = self.capacity
 
     def start(self, now: float | None = None, /) -> None:
@@ -183,8 +183,8 @@ class TokenBucket(ForkSafe):
         # Read by every retry, and by every call that succeeds.
         self.capacity, self.success_increment = capacity, success_increment
         self.refill_per_second = refill_per_second
-        self._may_wait = when_empty == "wait"
-        self._ignores_starts = type(self).start is TokenBucket.start
+        starts = type(self).start is not TokenBucket.start
+        self.traits = BudgetTraits(counts_starts=starts, may_wait=when_empty == "wait")
         self._grants = {kind: Grant(self.costs.get(kind, self.costs[None])) for kind in Kind}
         # The current number is `_tokens` plus the refill since `_since`, which moves as seldom as possible:
         # adding up many small steps would add up their rounding. It is negative if tokens are owed.
@@ -228,7 +228,7 @@ class TokenBucket(ForkSafe):
             # No call between the read and the write: a signal handler or the collector could run there.
             missing = grant.cost - self._tokens - (self._now - self._since) * self.refill_per_second
             if missing > SMALLEST and grant.cost:
-                if not self._may_wait:
+                if not self.traits.may_wait:
                     return None
                 grant = Grant(grant.cost, missing / self.refill_per_second)
             self._tokens -= grant.cost
@@ -269,7 +269,7 @@ class TokenBucket(ForkSafe):
             self.capacity, self._grants = settings.capacity, other._grants
             self.success_increment = settings.success_increment
             self.refill_per_second = settings.refill_per_second
-            self._may_wait = other._may_wait
+            self.traits = other.traits
             self._tokens = tokens if tokens < self.capacity else self.capacity  # noqa: FURB136
 
     def _add(self, tokens: float, now: float | None) -> None:

@@ -50,7 +50,7 @@ def make_emitter(policy: Any) -> Callable[..., None] | None:
     Return None if there is neither a hook nor an observer. Policies and runs are typed as Any, because their
     modules import this one.
     """
-    if policy._silent and not watch.entries:
+    if not policy._has_hooks and not watch.entries:
         return None
 
     def emit(run: Any, what: What, error: Exception | None, delay: float | None) -> None:

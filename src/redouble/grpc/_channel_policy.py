@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Literal, TypeAlias, cast
 
 from redouble._clients.plan import Plan, Send, is_named, layers_of, make_plan
+from redouble._engine.budget_protocol import traits_of
 from redouble._failures.verdict import Ended, Kind, Verdict, judge
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._internal.callables import display_name
@@ -88,7 +89,7 @@ class PushbackRule:
 
     def __init__(self, policy: Retry) -> None:
         self._rules = policy._rules
-        self._counts_pushback = getattr(policy.budget, "_only_retried", False)
+        self._counts_pushback = policy.budget is not None and not traits_of(policy.budget).counts_stops
 
     def judge(self, ended: Ended, /) -> Verdict | None:
         """Return the verdict on one ended attempt."""

@@ -207,9 +207,9 @@ class Exchange(RetryVeto):
         run.started -= spent
         run.attempt = self.sends
         if past is None and run.records:
-            verdict, kind, text, started, took = run.records[-1]
-            run.records[-1] = (verdict, kind, text, started - spent, took + spent)
-            run.work += spent
+            verdict, kind, text, started, ended = run.records[-1]
+            run.records[-1] = (verdict, kind, text, started - spent, ended)
+            run.worked = run.counted = 0
         elif past is not None:
             run.delays, run.delays_by_kind = past.delays, past.delays_by_kind
             run.records[:0] = past.records[

@@ -11,6 +11,7 @@ from math import inf
 from typing import cast
 
 from redouble._engine.backoff import Backoff
+from redouble._engine.budget_protocol import traits_of
 from redouble._engine.options import Options
 from redouble._internal.validation import format_seconds
 from redouble._layers.analysis import WorstCase
@@ -68,7 +69,7 @@ def _jittered(policy: Options) -> bool:
 def _longest_wait(policy: Options, delay: float) -> float:
     """Return the longest wait that a delay can become through a hint of the server or through the budget."""
     hints = policy.hints
-    if getattr(policy.budget, "_may_wait", policy.budget is not None):
+    if policy.budget is not None and traits_of(policy.budget).may_wait:
         return inf
     if hints.mode == "ignore":
         return delay
