@@ -48,7 +48,7 @@ FIRST_ATTEMPT = Template(
             redouble_began = redouble_fast_emitter.attempt(redouble_now())
         elif redouble_slow_path_needed():
             return {await_}redouble_call(
-                redouble_policy, redouble_name, redouble_fn, ({positional}), {{{keywords}}}
+                redouble_policy, redouble_name, redouble_fn, ({positional}), {keyword_dict}
             )
     redouble_started = redouble_now()
     try:
@@ -74,7 +74,7 @@ FIRST_ATTEMPT = Template(
             redouble_fast_emitter.success(redouble_result, redouble_began, redouble_started, redouble_now())
 {inner_check}        return redouble_result
     redouble_result = {await_}redouble_drive(
-        redouble_run, redouble_delay, redouble_fn, ({positional}), {{{keywords}}}
+        redouble_run, redouble_delay, redouble_fn, ({positional}), {keyword_dict}
     )
 {check}    return redouble_result
 """,
@@ -114,7 +114,7 @@ FIRST_LIMITED = Template(
 async def retrying({parameters}):
     if redouble_ambient and redouble_slow_path_needed():
         return await redouble_call(
-            redouble_policy, redouble_name, redouble_fn, ({positional}), {{{keywords}}}
+            redouble_policy, redouble_name, redouble_fn, ({positional}), {keyword_dict}
         )
     redouble_started = redouble_now()
     redouble_run = None
@@ -132,7 +132,7 @@ async def retrying({parameters}):
         redouble_delay,
         redouble_run_limited(redouble_run, redouble_fn),
         ({positional}),
-        {{{keywords}}},
+        {keyword_dict},
     )
 """,
 )
@@ -143,10 +143,10 @@ FIRST_WORKED = Template(
     """\
 def retrying({parameters}):
     if redouble_ambient and redouble_slow_path_needed():
-        return redouble_call(redouble_policy, redouble_name, redouble_fn, ({positional}), {{{keywords}}})
+        return redouble_call(redouble_policy, redouble_name, redouble_fn, ({positional}), {keyword_dict})
     redouble_started = redouble_now()
     redouble_run = None
-    redouble_job = redouble_Job(redouble_now, redouble_fn, ({positional}), {{{keywords}}})
+    redouble_job = redouble_Job(redouble_now, redouble_fn, ({positional}), {keyword_dict})
     try:
         if redouble_job.run_within(redouble_seconds):
             redouble_result = redouble_job.result()
@@ -164,7 +164,7 @@ def retrying({parameters}):
             redouble_delay,
             redouble_run_limited(redouble_run, redouble_fn),
             ({positional}),
-            {{{keywords}}},
+            {keyword_dict},
         )
 {check}    return redouble_result
 """,
@@ -175,7 +175,7 @@ EVERY_ATTEMPT = Template(
     "every attempt",
     """\
 {async_}def retrying({parameters}):
-    return {await_}redouble_call(redouble_policy, redouble_name, redouble_fn, ({positional}), {{{keywords}}})
+    return {await_}redouble_call(redouble_policy, redouble_name, redouble_fn, ({positional}), {keyword_dict})
 """,
 )
 
@@ -185,7 +185,7 @@ STREAM = Template(
     """\
 def retrying({parameters}):
     with redouble_Streaming(
-        redouble_policy, redouble_name, redouble_fn, ({positional}), {{{keywords}}}
+        redouble_policy, redouble_name, redouble_fn, ({positional}), {keyword_dict}
     ) as redouble_streaming:
         return (yield from (yield from redouble_streaming.first()))
 """,

@@ -136,7 +136,7 @@ class Backoff:
         if self._source is not None:
             delays: Iterator[float] = (_apply_stages(stages, _checked(delay), draw) for delay in self._source)
         else:
-            delays = _generate(self._series, stages, draw)
+            delays = _Delays(self._series, stages, draw)
         return delays if self._limit is None else itertools.islice(delays, self._limit)
 
     def factory(self, random: Chance) -> Callable[[], Iterator[float]]:
@@ -198,22 +198,37 @@ def _format_args(name: str, args: tuple[float, float]) -> str:
     return ", ".join(repr(arg).removesuffix(".0") for arg in args[: count.get(name, 1)])
 
 
-def _generate(series: Step, stages: tuple[Step, ...], draw: Draw) -> Iterator[float]:
-    """Yield the delays of a recipe. A series that overflows stays at LARGEST."""
-    name, (first, second) = series
-    value, before = first, 0.0
-    while True:
+class _Delays(Iterator[float]):
+    """The delays of a series. One that overflows stays at LARGEST.
+
+    Not a generator, whose frame takes five times the memory: every call that waits for a retry has one.
+    """
+
+    __slots__ = ("_before", "_draw", "_series", "_stages", "_value")
+
+    def __init__(self, series: Step, stages: tuple[Step, ...], draw: Draw) -> None:
+        self._series, self._stages, self._draw = series, stages, draw
+        self._value: float | None = None
+        self._before = 0.0
+
+    def __next__(self) -> float:
+        name, (first, second) = self._series
+        value = self._value
         if name == "random":
-            value = first + draw() * (second - first)
+            value = first + self._draw() * (second - first)
         elif name == "decorrelated":
-            value = min(second, first + draw() * (min(3 * value, LARGEST) - first))
-        yield _apply_stages(stages, value, draw) if stages else value
-        if name == "exponential":
+            value = first if value is None else value
+            value = min(second, first + self._draw() * (min(3 * value, LARGEST) - first))
+        elif value is None:
+            value = first
+        elif name == "exponential":
             value = min(value * second, LARGEST)  # multiplied, not raised to a power: ** would overflow
         elif name == "linear":
             value = min(value + second, LARGEST)
         elif name == "fibonacci":
-            value, before = min(value + before, LARGEST), value
+            value, self._before = min(value + self._before, LARGEST), value
+        self._value = value
+        return _apply_stages(self._stages, value, self._draw) if self._stages else value
 
 
 def _apply_stages(stages: tuple[Step, ...], delay: float, draw: Draw) -> float:

@@ -56,6 +56,7 @@ COMMON_NAMES = {  # of most templates
     "Exception": Exception,
     "Coroutine": CoroutineType,
     "type": type,
+    "no_keywords": {},  # shared by all calls without keyword arguments, so that waiting ones hold no dict each
 }
 
 
@@ -120,11 +121,17 @@ def _compiled(
         "inner_check": "" if is_async else INNER_CHECK,
     }
     source = template.source.format(
-        **words, parameters=parameters, arguments=arguments, positional=positional, keywords=keywords
+        **words,
+        parameters=parameters,
+        arguments=arguments,
+        positional=positional,
+        keywords=keywords,
+        keyword_dict=f"{{{keywords}}}" if keywords else "redouble_no_keywords",
     )
     filename = f"{FILENAME_PREFIX}{'async ' * is_async}{template.title}>"
     # A traceback through the wrapper shows these lines, which are the same for every signature.
     blanks = dict.fromkeys(("parameters", "arguments", "positional", "keywords"), "...")
+    blanks["keyword_dict"] = "{...}"
     shown = template.source.format(**words, **blanks)
     linecache.cache[filename] = (len(shown), None, shown.splitlines(keepends=True), filename)
     module = compile(source, filename, "exec")
