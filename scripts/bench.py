@@ -6,7 +6,8 @@ import argparse
 import platform
 import sys
 
-from benchmarks.suite import measure
+from benchmarks.instructions import instructions
+from benchmarks.suite import MODULES, measure
 from benchmarks.table import block, markdown
 from benchmarks.table_row import Row
 from benchmarks.timing import QUICK, THOROUGH
@@ -17,13 +18,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a smoke run of seconds: too short to quote")
     parser.add_argument("--markdown", action="store_true", help="print the table for the documentation")
+    parser.add_argument("--instructions", action="store_true", help="count instructions, with valgrind")
     parser.add_argument("--check", action="store_true", help="fail if a target is missed, and name it")
     options = parser.parse_args()
 
     if not options.markdown:
         print(f"{platform.python_implementation()} {platform.python_version()}: best of many rounds")
     rows: list[Row] = []
-    for row in measure(QUICK if options.quick else THOROUGH):
+    effort = QUICK if options.quick else THOROUGH
+    for row in instructions(MODULES) if options.instructions else measure(effort):
         rows.append(row)
         if not options.markdown:
             print("\n".join(block(row)), flush=True)

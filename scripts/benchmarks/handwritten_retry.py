@@ -116,6 +116,7 @@ COMPETITOR = Competitor(
     defaults=looped,
     adefaults=alooped,
     block=looped,
+    returning_block=looped,
     two_failures=two_failures,
     exhausted=exhausted,
     asleep=asleep,

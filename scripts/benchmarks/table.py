@@ -9,8 +9,8 @@ from benchmarks.table_row import Row
 
 def amount(value: float, unit: str) -> str:
     """Format an amount in a unit that suits its size."""
-    if unit == "bytes":
-        return f"{value:,.0f} bytes"
+    if unit != "ns":
+        return f"{value:,.0f} {unit}"
     for size, name in ((1e6, "ms"), (1e3, "us")):
         if value >= size:
             return f"{value / size:.2f} {name}"
@@ -32,7 +32,7 @@ def block(row: Row) -> Iterator[str]:
         if timing is None:
             yield f"    {name:<14}{'-':>12}"
             continue
-        middle = "" if row.unit == "bytes" else f"   median {amount(timing.median, row.unit):>10}"
+        middle = "" if row.unit != "ns" else f"   median {amount(timing.median, row.unit):>10}"
         yield f"    {name:<14}{amount(timing.best, row.unit):>12}{ratio(row.ratio(name)):>10}{middle}"
     yield from (f"    MISSED {missed}" for missed in row.missed())
 

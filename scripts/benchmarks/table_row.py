@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from benchmarks.timing import Timing
+
+
+About: TypeAlias = Literal["retry", "guards", "gates", "observability", "llm", "grpc", "http", "instructions"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,9 @@ class Row:
     unit: str = "ns"
     faster_than: Mapping[str, float] = field(default_factory=dict[str, float])  # the factor
     problems: tuple[str, ...] = ()
-    about: Literal["retry", "guards", "gates", "observability", "llm", "grpc", "http"] = "retry"
+    about: Literal["retry", "guards", "gates", "observability", "llm", "grpc", "http", "instructions"] = (
+        "retry"
+    )
 
     def ratio(self, name: str) -> float:
         """Return the best timing as a ratio to the base."""

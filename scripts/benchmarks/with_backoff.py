@@ -20,6 +20,7 @@ COMPETITOR = Competitor(
         backoff.expo, ConnectionError, max_tries=4, max_time=30, logger=None, factor=0.2, max_value=2
     )(awork),
     block=None,
+    returning_block=None,
     two_failures=backoff.on_exception(
         backoff.constant, ConnectionError, max_tries=4, max_time=30, jitter=None, logger=None, interval=0
     )(flaky()),

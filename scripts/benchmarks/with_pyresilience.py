@@ -43,6 +43,7 @@ COMPETITOR = Competitor(
     defaults=resilient(retry=jittered)(work),
     adefaults=resilient(retry=jittered)(awork),
     block=None,
+    returning_block=None,
     two_failures=resilient(retry=RetryConfig(max_attempts=4, delay=0, jitter=False, retry_on=on))(flaky()),
     exhausted=resilient(retry=RetryConfig(max_attempts=3, delay=0, jitter=False, retry_on=on))(broken),
     asleep=resilient(retry=RetryConfig(max_attempts=4, delay=HOUR, max_delay=9 * HOUR, retry_on=on))(abroken),

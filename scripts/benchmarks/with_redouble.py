@@ -37,6 +37,14 @@ def block(x: int) -> int:
     return result
 
 
+def returning_block(x: int) -> int:
+    """Return from inside a retried block."""
+    for attempt in policy:
+        with attempt:
+            return work(x)
+    raise AssertionError("not reached")
+
+
 def limited(fn: AsyncCall, seconds: float) -> AsyncCall:
     """Retry with a time limit."""
     return retry(on=ConnectionError, timeout=seconds)(fn)
@@ -47,6 +55,7 @@ COMPETITOR = Competitor(
     defaults=retry(work),
     adefaults=retry(awork),
     block=block,
+    returning_block=returning_block,
     two_failures=retry(on=ConnectionError, backoff=Backoff.constant(0))(flaky()),
     exhausted=retry(on=ConnectionError, attempts=3, backoff=Backoff.constant(0))(broken),
     asleep=retry(

@@ -45,6 +45,7 @@ COMPETITOR = Competitor(
     defaults=retry(classifier=classify, max_attempts=4, strategy=jittered, deadline_s=30)(work),
     adefaults=retry(classifier=classify, max_attempts=4, strategy=jittered, deadline_s=30)(awork),
     block=None,
+    returning_block=None,
     two_failures=retry(classifier=classify, max_attempts=4, strategy=none, deadline_s=30)(flaky()),
     exhausted=retry(classifier=classify, max_attempts=3, strategy=none, deadline_s=30)(broken),
     asleep=retry(

@@ -21,11 +21,20 @@ def block(x: int) -> int:
     return result
 
 
+def returning_block(x: int) -> int:
+    """Return from inside a retried block."""
+    for attempt in stamina.retry_context(on=ConnectionError, attempts=4, timeout=30):
+        with attempt:
+            return work(x)
+    raise AssertionError("not reached")
+
+
 COMPETITOR = Competitor(
     unlimited=stamina.retry(on=ConnectionError, attempts=4, timeout=None)(work),
     defaults=stamina.retry(on=ConnectionError, attempts=4, timeout=30)(work),
     adefaults=stamina.retry(on=ConnectionError, attempts=4, timeout=30)(awork),
     block=block,
+    returning_block=returning_block,
     two_failures=stamina.retry(
         on=ConnectionError, attempts=4, timeout=30, wait_initial=0, wait_max=0, wait_jitter=0
     )(flaky()),

@@ -36,11 +36,20 @@ def block(x: int) -> int:
     return result
 
 
+def returning_block(x: int) -> int:
+    """Return from inside a retried block."""
+    for attempt in retrying:
+        with attempt:
+            return work(x)
+    raise AssertionError("not reached")
+
+
 COMPETITOR = Competitor(
     unlimited=retry(retry=on, stop=stop_after_attempt(4), wait=jittered, reraise=True)(work),
     defaults=retry(retry=on, stop=in_time, wait=jittered, reraise=True)(work),
     adefaults=retry(retry=on, stop=in_time, wait=jittered, reraise=True)(awork),
     block=block,
+    returning_block=returning_block,
     two_failures=retry(retry=on, stop=in_time, wait=wait_none(), reraise=True)(flaky()),
     exhausted=retry(
         retry=on, stop=stop_after_attempt(3) | stop_after_delay(30), wait=wait_none(), reraise=True

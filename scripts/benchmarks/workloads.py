@@ -28,6 +28,7 @@ class Competitor:
     unlimited: four attempts, jittered exponential delays, no limit on time.
     defaults, adefaults: the same with a limit of 30 seconds, where there is such an option.
     block: a retried block of code instead of a function; otherwise as ``defaults``.
+    returning_block: the same, and the block returns from the function around it.
     two_failures: four attempts without delays; the third one succeeds.
     exhausted: three attempts without delays, all of which fail.
     asleep: the first attempt fails, and a backoff of hours follows.
@@ -41,6 +42,7 @@ class Competitor:
     defaults: Call
     adefaults: AsyncCall
     block: Call | None
+    returning_block: Call | None
     two_failures: Call
     exhausted: Call
     asleep: AsyncCall

@@ -56,7 +56,7 @@ COMMON_NAMES = {  # of most templates
     "Exception": Exception,
     "Coroutine": CoroutineType,
     "type": type,
-    "no_keywords": {},  # shared by all calls without keyword arguments, so that waiting ones hold no dict each
+    "no_keywords": {},  # shared by all calls without keyword arguments
 }
 
 
