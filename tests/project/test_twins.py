@@ -329,8 +329,8 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         *("grpc/_aio_call.WritableCall.write", "grpc/_request_stream.AsyncAttemptRequests.__anext__"),
         *(f"grpc/_request_stream.AsyncBufferedRequests.{name}" for name in ("take", "_read")),
         *(
-            "grpc/_interceptors.AioInterceptor.intercept",
-            "grpc/_interceptors.UnaryUnary.intercept_unary_unary",
+            f"grpc/_interceptors.AioInterceptor.{name}"
+            for name in ("_unary", "_client_stream", "_server_stream", "_duplex")
         ),
         *("llm/_stream.GuardedItems.__anext__", "llm/_stream_adapters.AsyncEnteredManager.aclose"),
         *("llm/_stream_adapters._aenter", "llm/_stream_adapters.asource_of"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from _thread import allocate_lock
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from functools import partialmethod
 from itertools import chain
 from threading import Event
 from typing import Any
@@ -33,25 +34,17 @@ def call_unary(guard: RpcResendGuard) -> Any:
     return ResolvedCall(response) if rpc is None else rpc
 
 
-def _status(name: str) -> Any:
-    """Return a method that waits for the call, and calls its method of this name."""
-
-    def status(self: BlockingCall) -> Any:
-        return getattr(self._wait(), name)()
-
-    return status
+def status_of(call: BlockingCall, name: str) -> Any:
+    """Wait for a call, and read its status by the method of this name."""
+    return getattr(call._wait(), name)()
 
 
-def _outcome(name: str) -> Any:
-    """Return a method of a future that waits for the call, and calls its method of this name."""
-
-    def outcome(self: BlockingCall, timeout: float | None = None) -> Any:
-        call = None if self.cancelled() else self._wait(timeout)
-        if self.cancelled():
-            raise grpc.FutureCancelledError
-        return getattr(call, name)(timeout)
-
-    return outcome
+def outcome_of(call: BlockingCall, name: str, timeout: float | None = None) -> Any:
+    """Wait for a call, and read its outcome by the method of this name."""
+    ended = None if call.cancelled() else call._wait(timeout)
+    if call.cancelled():
+        raise grpc.FutureCancelledError
+    return getattr(ended, name)(timeout)
 
 
 class BlockingCall(grpc.Call, FutureOfAny):
@@ -93,11 +86,11 @@ class BlockingCall(grpc.Call, FutureOfAny):
 
     # --------------------------------------------------------------------- as a call
 
-    code = _status("code")
-    details = _status("details")
-    initial_metadata = _status("initial_metadata")
-    trailing_metadata = _status("trailing_metadata")
-    debug_error_string = _status("debug_error_string")
+    code: Any = partialmethod(status_of, "code")
+    details: Any = partialmethod(status_of, "details")
+    initial_metadata: Any = partialmethod(status_of, "initial_metadata")
+    trailing_metadata: Any = partialmethod(status_of, "trailing_metadata")
+    debug_error_string: Any = partialmethod(status_of, "debug_error_string")
 
     def is_active(self) -> bool:
         """Return True if the call has not ended."""
@@ -117,9 +110,9 @@ class BlockingCall(grpc.Call, FutureOfAny):
 
     # ------------------------------------------------------------------- as a future
 
-    result = _outcome("result")
-    exception = _outcome("exception")
-    traceback = _outcome("traceback")
+    result: Any = partialmethod(outcome_of, "result")
+    exception: Any = partialmethod(outcome_of, "exception")
+    traceback: Any = partialmethod(outcome_of, "traceback")
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         """Call a function with this object when the call ends; at once if it has ended."""

@@ -21,7 +21,6 @@ __all__ = [
     "CallCancelled",
     "CancelledCall",
     "ErrorClasses",
-    "FinishedCall",
     "FutureOfAny",
     "ResolvedCall",
     "as_rpc_error",

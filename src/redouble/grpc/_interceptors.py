@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import grpc
@@ -34,6 +35,17 @@ def name_of(method: str | bytes) -> str:
     return text.removeprefix("/")
 
 
+def _method(start: Callable[..., Any], requests: Callable[[Any], RequestSource]) -> Any:
+    """Return the method of an interceptor for one shape of calls."""
+
+    def intercept(
+        self: object, continuation: Callable[..., Any], client_call_details: Any, request: Any
+    ) -> Any:
+        return start(self, continuation, client_call_details, requests(request))
+
+    return intercept
+
+
 class Interceptor(
     grpc.UnaryUnaryClientInterceptor,
     grpc.UnaryStreamClientInterceptor,
@@ -50,30 +62,6 @@ class Interceptor(
     def __repr__(self) -> str:
         return "<redouble.grpc.interceptors() for grpc, not grpc.aio>"
 
-    def intercept_unary_unary(
-        self, continuation: Callable[..., Any], client_call_details: Any, request: Any
-    ) -> Any:
-        """Retry a call with one request and one response."""
-        return self._unary(continuation, client_call_details, RequestSource(request))
-
-    def intercept_unary_stream(
-        self, continuation: Callable[..., Any], client_call_details: Any, request: Any
-    ) -> Any:
-        """Retry a call with one request and a stream of responses, until its first response."""
-        return self._stream(continuation, client_call_details, RequestSource(request))
-
-    def intercept_stream_unary(
-        self, continuation: Callable[..., Any], client_call_details: Any, request_iterator: Any
-    ) -> Any:
-        """Retry a call with a stream of requests and one response, as long as its requests can be resent."""
-        return self._unary(continuation, client_call_details, requests_of(request_iterator, aio=False))
-
-    def intercept_stream_stream(
-        self, continuation: Callable[..., Any], client_call_details: Any, request_iterator: Any
-    ) -> Any:
-        """Retry a call with two streams, until its first response, as long as its requests can be resent."""
-        return self._stream(continuation, client_call_details, requests_of(request_iterator, aio=False))
-
     def _unary(self, continuation: Callable[..., Any], call_details: Any, requests: RequestSource) -> Any:
         # gRPC intercepts a call and a ``.future()`` alike; only the name of its continuation differs.
         is_future = ".future." in getattr(continuation, "__qualname__", "")
@@ -87,13 +75,14 @@ class Interceptor(
         guard = RpcResendGuard(plan, continuation, call_details, requests)
         return ResponseStream(guard, eager=channel_policy.eager)
 
+    intercept_unary_unary = _method(_unary, RequestSource)
+    intercept_unary_stream = _method(_stream, RequestSource)
+    intercept_stream_unary = _method(_unary, partial(requests_of, aio=False))
+    intercept_stream_stream = _method(_stream, partial(requests_of, aio=False))
+
 
 class AioInterceptor:
     """The base of the four `grpc.aio` interceptors: they share the policy of one channel."""
-
-    shape: Shape
-    client_streams: bool
-    call_type: Callable[[AioResendGuard], Any]
 
     def __init__(self, channel_policy: Callable[[], ChannelPolicy]) -> None:
         self._channel_policy = channel_policy
@@ -101,52 +90,53 @@ class AioInterceptor:
     def __repr__(self) -> str:
         return "<redouble.grpc.aio_interceptors() for grpc.aio, not grpc>"
 
-    async def intercept(
-        self, continuation: Callable[..., Any], client_call_details: Any, request: Any
-    ) -> Any:
-        """Start the policy of the call in a task; return the call at once."""
-        return self.call_type(self._guard(continuation, client_call_details, request))
-
-    def _guard(self, continuation: Callable[..., Any], call_details: Any, request: Any) -> AioResendGuard:
-        plan = self._channel_policy().plan(name_of(call_details.method), self.shape)
-        requests = requests_of(request, aio=True) if self.client_streams else RequestSource(request)
+    def _guard(self, shape: Shape, *call: Any) -> AioResendGuard:
+        continuation, call_details, requests = call
+        plan = self._channel_policy().plan(name_of(call_details.method), shape)
         return AioResendGuard(plan, continuation, call_details, requests)
+
+    async def _unary(self, *call: Any) -> Any:
+        """Run the policy of the call; return the call that succeeded, or the response of another layer."""
+        guard = self._guard("unary", *call)
+        response = await arun_policy(guard)
+        rpc = rpc_of(guard, response)
+        return response if rpc is None else rpc
+
+    async def _client_stream(self, *call: Any) -> Any:
+        """Start the policy of the call in a task; return the call at once."""
+        return UnaryResponseCall(self._guard("unary", *call))
+
+    async def _server_stream(self, *call: Any) -> Any:
+        """Start the policy of the call in a task; return the call at once."""
+        return StreamResponseCall(self._guard("stream", *call))
+
+    async def _duplex(self, *call: Any) -> Any:
+        """Start the policy of the call in a task; return the call at once."""
+        return DuplexCall(self._guard("stream", *call))
 
 
 class UnaryUnary(AioInterceptor, grpc.aio.UnaryUnaryClientInterceptor):
     """The interceptor of calls with one request and one response."""
 
-    shape, client_streams = "unary", False
-
-    async def intercept_unary_unary(
-        self, continuation: Callable[..., Any], client_call_details: Any, request: Any
-    ) -> Any:
-        """Run the policy of the call; return the call that succeeded, or the response of another layer."""
-        guard = self._guard(continuation, client_call_details, request)
-        response = await arun_policy(guard)
-        rpc = rpc_of(guard, response)
-        return response if rpc is None else rpc
+    intercept_unary_unary = _method(AioInterceptor._unary, RequestSource)
 
 
 class UnaryStream(AioInterceptor, grpc.aio.UnaryStreamClientInterceptor):
     """The interceptor of calls with one request and a stream of responses."""
 
-    shape, client_streams, call_type = "stream", False, StreamResponseCall
-    intercept_unary_stream: Any = AioInterceptor.intercept
+    intercept_unary_stream = _method(AioInterceptor._server_stream, RequestSource)
 
 
 class StreamUnary(AioInterceptor, grpc.aio.StreamUnaryClientInterceptor):
     """The interceptor of calls with a stream of requests and one response."""
 
-    shape, client_streams, call_type = "unary", True, UnaryResponseCall
-    intercept_stream_unary: Any = AioInterceptor.intercept
+    intercept_stream_unary = _method(AioInterceptor._client_stream, partial(requests_of, aio=True))
 
 
 class StreamStream(AioInterceptor, grpc.aio.StreamStreamClientInterceptor):
     """The interceptor of calls with a stream of requests and a stream of responses."""
 
-    shape, client_streams, call_type = "stream", True, DuplexCall
-    intercept_stream_stream: Any = AioInterceptor.intercept
+    intercept_stream_stream = _method(AioInterceptor._duplex, partial(requests_of, aio=True))
 
 
 def make_aio_interceptors(policy: Layer | None) -> list[grpc.aio.ClientInterceptor]:
