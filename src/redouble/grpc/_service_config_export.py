@@ -25,7 +25,7 @@ from redouble._engine.token_bucket import RetryThrottling
 from redouble._failures.verdict import Ended, Verdict, judge
 from redouble._internal.callables import display_name
 from redouble._internal.public import public
-from redouble._internal.validation import format_seconds
+from redouble._internal.validation import format_seconds, nearest
 from redouble._layers.layer import Layer
 from redouble._layers.retry.analysis import LARGEST_DRAW, ConstantRandom
 from redouble._layers.retry.retry import Retry
@@ -396,7 +396,5 @@ def _codes(codes: object) -> list[str]:
         if code == "OK":
             raise ValueError("codes: 'OK' is a success: write the codes of failures, such as 'UNAVAILABLE'")
         if code not in CODES:
-            from redouble.config._document_path import nearest  # noqa: PLC0415  only needed for a misspelt code
-
             raise ValueError(f"codes: {code!r} is no status code; {nearest(code.upper(), CODES)}")
     return list(dict.fromkeys(cast("list[str]", names)))
