@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from json import dumps, loads
 from math import inf, isclose
 from typing import Any, NamedTuple, cast
@@ -104,10 +104,9 @@ def service_config(
         raise TypeError(f"policy={policy!r} has no Retry to export: write Retry(...), or a pipeline with one")
     outer, retry, inner = layers[:index], cast("Retry", layers[index]), layers[index + 1 :]
     lost: list[str] = []
-    chosen = None if codes is None else _codes(codes)
+    retried = _retry_policy(retry, None if codes is None else _codes(codes), lost)
     method: dict[str, object] = {"name": [{}] if methods is None else _names(methods)}
     config: dict[str, object] = {"methodConfig": [method]}
-    retried = _retry_policy(retry, chosen, lost)
     limits = [retry._total]
     if retried is None:  # then the limits of an attempt limit the call
         outer, inner = (*outer, *inner), ()
@@ -152,7 +151,10 @@ def _retry_policy(policy: Retry, codes: Sequence[str] | None, lost: list[str]) -
     lost.extend(remarks)
     count = min(given, MAX_ATTEMPTS - 1)
     growth = _fit_growth(backoff, count)
-    _compare_delays(backoff, growth, count, lost)
+    ours = list(zip(_delays(backoff, 0.0, count), _delays(backoff, LARGEST_DRAW, count), strict=True))
+    theirs = [(delay * (1 - JITTER), delay * (1 + JITTER)) for delay in growth.delays(count)]
+    if not all(map(_close, chain(*ours), chain(*theirs))):
+        lost.append(f"backoff: the delays are {_ranges(ours)} here, and {_ranges(theirs)} in gRPC")
     factor = round(growth.factor, 6)
     return {
         "maxAttempts": count + 1,
@@ -212,13 +214,6 @@ def _fit_growth(backoff: Backoff, count: int) -> Growth:
         if all(map(_close, growth.delays(count), delays)):
             return growth
     return Growth(first, longest, max(1.0, (delays[count - 1] / first) ** (1 / max(1, count - 1))))
-
-
-def _compare_delays(backoff: Backoff, growth: Growth, count: int, lost: list[str]) -> None:
-    ours = list(zip(_delays(backoff, 0.0, count), _delays(backoff, LARGEST_DRAW, count), strict=False))
-    theirs = [(delay * (1 - JITTER), delay * (1 + JITTER)) for delay in growth.delays(count)]
-    if not all(_close(*ends) for pair in zip(ours, theirs, strict=False) for ends in zip(*pair, strict=True)):
-        lost.append(f"backoff: the delays are {_ranges(ours)} here, and {_ranges(theirs)} in gRPC")
 
 
 def _delays(backoff: Backoff, draw: float, count: int) -> list[float]:
@@ -358,43 +353,43 @@ def _flat(policy: Layer) -> Iterator[Layer]:
             yield layer
 
 
-def _as_list(items: object, option: str) -> list[object]:
-    """Validate that an option is a list and not a single text; return it as a list."""
-    if isinstance(items, str | bytes):
-        raise TypeError(f"{option}={items!r}: write a list, such as [{items!r}]")
-    if not isinstance(items, Iterable) or isinstance(items, Mapping):
-        raise TypeError(f"{option}={items!r}: write a list of texts")
-    return list(cast("Iterable[object]", items))
-
-
 def _names(methods: object) -> list[dict[str, str]]:
     """Parse method names without duplicates, because gRPC rejects a document that repeats one."""
-    names = [_name(method) for method in _as_list(methods, "methods")]
-    if not names:
-        raise ValueError("methods=[] is empty, so it would apply to no method: write None for all methods")
-    return [name for index, name in enumerate(names) if name not in names[:index]]
-
-
-def _name(method: object) -> dict[str, str]:
-    if not isinstance(method, str):
-        raise TypeError(f"methods: {method!r} is no text: write {NAME_FORMATS}")
-    if method.startswith("/"):
-        raise ValueError(f"methods: {method!r} begins with a slash: write {method.strip('/')!r}")
-    if not NAME.fullmatch(method):
-        raise ValueError(f"methods: {method!r} is not the name of a service or method: write {NAME_FORMATS}")
-    return dict(zip(("service", "method"), method.split("/"), strict=False))
+    empty = "it would apply to no method: write None for all methods"
+    names = _texts(methods, "methods", NAME_FORMATS, empty)
+    for name in names:
+        if name.startswith("/"):
+            raise ValueError(f"methods: {name!r} begins with a slash: write {name.strip('/')!r}")
+        if not NAME.fullmatch(name):
+            raise ValueError(
+                f"methods: {name!r} is not the name of a service or method: write {NAME_FORMATS}"
+            )
+    return [dict(zip(("service", "method"), name.split("/"), strict=False)) for name in names]
 
 
 def _codes(codes: object) -> list[str]:
-    given = _as_list(codes, "codes")
-    names = [code.name if isinstance(code, grpc.StatusCode) else code for code in given]
-    if not names:
-        raise ValueError("codes=[] is empty, so nothing would be retried: write Retry(attempts=1) for that")
-    for code in names:
-        if not isinstance(code, str):
-            raise TypeError(f"codes: {code!r} is no text: write names, such as 'UNAVAILABLE'")
+    empty = "nothing would be retried: write Retry(attempts=1) for that"
+    chosen = _texts(codes, "codes", "names, such as 'UNAVAILABLE'", empty)
+    for code in chosen:
         if code == "OK":
             raise ValueError("codes: 'OK' is a success: write the codes of failures, such as 'UNAVAILABLE'")
         if code not in CODES:
             raise ValueError(f"codes: {code!r} is no status code; {nearest(code.upper(), CODES)}")
-    return list(dict.fromkeys(cast("list[str]", names)))
+    return chosen
+
+
+def _texts(items: object, option: str, wanted: str, empty: str) -> list[str]:
+    """Validate that an option is a list of texts and not a single one; return them without duplicates."""
+    if isinstance(items, str | bytes):
+        raise TypeError(f"{option}={items!r}: write a list, such as [{items!r}]")
+    if not isinstance(items, Iterable) or isinstance(items, Mapping):
+        raise TypeError(f"{option}={items!r}: write a list of texts")
+    texts: list[str] = []
+    for item in cast("Iterable[object]", items):
+        text = item.name if isinstance(item, grpc.StatusCode) else item
+        if not isinstance(text, str):
+            raise TypeError(f"{option}: {text!r} is no text: write {wanted}")
+        texts.append(text)
+    if not texts:
+        raise ValueError(f"{option}=[] is empty, so {empty}")
+    return list(dict.fromkeys(texts))
