@@ -1,7 +1,7 @@
 """One attempt of an RPC: start it, wait for its response or its first message, and cancel it if it fails.
 
-Each function has a blocking and an async twin. An attempt gets a copy of the caller's call details with the
-time that is left and the number of earlier attempts; the caller's own details are never changed.
+Each function has a blocking and an async twin. An attempt gets the caller's call details with the time that
+is left and the number of earlier attempts; the caller's own details are never changed.
 
 The limit of an attempt at a stream ends at its first message, so a timer or a cancel scope enforces it.
 gRPC's own timeout covers the whole RPC and would also cut the messages after the first.
@@ -10,11 +10,10 @@ gRPC's own timeout covers the whole RPC and would also cut the messages after th
 from __future__ import annotations
 
 from _thread import allocate_lock
-from contextlib import nullcontext
 from math import inf
 from threading import Timer
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import grpc
 
@@ -41,16 +40,17 @@ __all__ = [
 
 # ------------------------------------------------------------------------ the policy
 
-NO_DEADLINE = nullcontext()
-
 
 def run_policy(guard: RpcResendGuard) -> Any:
     """Run the policy of a call within the deadline of the call."""
+    send = guard.plan.call_for(guard.plan.name)
     token = CURRENT_GUARD.set(guard)
-    limit = guard.start_policy()
     try:
-        with NO_DEADLINE if limit == inf else Deadline(max(0.0, limit)):
-            return guard.plan.call_for(guard.plan.name)(guard)
+        limit = guard.start_policy()
+        if limit == inf:
+            return send(guard)
+        with Deadline(max(0.0, limit)):
+            return send(guard)
     except Exception as error:
         guard.conclude(error, SYNC)
         raise
@@ -60,11 +60,14 @@ def run_policy(guard: RpcResendGuard) -> Any:
 
 async def arun_policy(guard: RpcResendGuard) -> Any:
     """Run the policy of a call within the deadline of the call."""
+    send = guard.plan.call_for(guard.plan.name)
     token = CURRENT_GUARD.set(guard)
-    limit = guard.start_policy()
     try:
-        with NO_DEADLINE if limit == inf else Deadline(max(0.0, limit)):
-            return await guard.plan.call_for(guard.plan.name)(guard)
+        limit = guard.start_policy()
+        if limit == inf:
+            return await send(guard)
+        with Deadline(max(0.0, limit)):
+            return await send(guard)
     except Exception as error:
         guard.conclude(error, AIO)
         raise
@@ -84,32 +87,33 @@ FIELDS = ("method", "timeout", "metadata", "credentials", "wait_for_ready", "com
 
 
 class AttemptDetails(grpc.ClientCallDetails):
-    """The call details of one attempt in blocking code."""
+    """The call details of one attempt: a copy of the caller's, without the fields that those lack."""
 
-    def __init__(self, fields: dict[str, Any]) -> None:
-        vars(self).update(fields)
-
-
-def details_of(call_details: object, limit: float, earlier: int) -> grpc.ClientCallDetails:
-    """Copy the call details for an attempt in blocking code, without the fields that they lack."""
-    return AttemptDetails(fields_of(call_details, limit, earlier))
+    def __init__(self, call_details: object) -> None:
+        for field in FIELDS:
+            if hasattr(call_details, field):
+                setattr(self, field, getattr(call_details, field))
 
 
-def adetails_of(call_details: object, limit: float, earlier: int) -> grpc.aio.ClientCallDetails:
-    """Copy the call details for an attempt in async code."""
-    fields = fields_of(call_details, limit, earlier)
-    fields["metadata"] = grpc.aio.Metadata(*(fields["metadata"] or ()))
-    return grpc.aio.ClientCallDetails(*(fields[name] for name in FIELDS[:-1]))
-
-
-def fields_of(call_details: object, limit: float, earlier: int) -> dict[str, Any]:
-    """Return the fields of call details, with the time limit and the number of earlier attempts."""
-    fields = {name: getattr(call_details, name) for name in FIELDS if hasattr(call_details, name)}
+def details_of(call_details: Any, limit: float, earlier: int) -> grpc.ClientCallDetails:
+    """Return the call details for an attempt, with its time limit and the number of earlier attempts."""
+    if limit == inf and not earlier and isinstance(call_details, tuple):  # gRPC's own, which are immutable
+        return cast("grpc.ClientCallDetails", call_details)
+    details = AttemptDetails(call_details)
     if limit < inf:
-        fields["timeout"] = max(0.0, limit)
+        details.timeout = max(0.0, limit)
     if earlier:
-        fields["metadata"] = (*(fields.get("metadata") or ()), (PREVIOUS, str(earlier)))
-    return fields
+        details.metadata = (*(getattr(call_details, "metadata", None) or ()), (PREVIOUS, str(earlier)))
+    return details
+
+
+def adetails_of(call_details: Any, limit: float, earlier: int) -> grpc.aio.ClientCallDetails:
+    """Return the call details of `grpc.aio` in the same way."""
+    timeout, metadata = max(0.0, limit) if limit < inf else call_details.timeout, call_details.metadata
+    if earlier:
+        metadata = grpc.aio.Metadata(*(metadata or ()), (PREVIOUS, str(earlier)))
+    fields = call_details.method, timeout, metadata, call_details.credentials, call_details.wait_for_ready
+    return grpc.aio.ClientCallDetails(*fields)
 
 
 def start_rpc(guard: RpcResendGuard, limit: float) -> Any:
@@ -137,48 +141,35 @@ class OpenedStream(NamedTuple):
     first: Any
 
 
-class RpcAttempt:
-    """One attempt: if it fails, the guard records the error and the RPC is cancelled.
-
-    The RPC may be its own error, whose traceback refers to the frames of the attempt: therefore they have no
-    variable with the RPC, and this object drops it at the end.
-    """
-
-    rpc: Any = None
-    items: Any = None
-
-    def __init__(self, guard: RpcResendGuard) -> None:
-        self._guard = guard
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        rpc, self.rpc, self.items = self.rpc, None, None
-        try:
-            if isinstance(error, Exception):
-                self._guard.record_failure(error)
-        finally:
-            if error is not None:
-                cancel(rpc)
-            del rpc, error
+def end_attempt(guard: RpcResendGuard, error: BaseException) -> None:
+    """Record the error of an attempt, and cancel its RPC."""
+    # The RPC may be the error, whose traceback refers to the frames of the attempt: no frame keeps the RPC.
+    rpc = guard.current
+    try:
+        if isinstance(error, Exception):
+            guard.record_failure(error)
+    finally:
+        cancel(rpc)
+        del rpc, error
 
 
 def attempt_unary(guard: RpcResendGuard) -> Any:
     """Make one attempt at a call with one response."""
-    with RpcAttempt(guard) as attempt:
-        attempt.rpc = start_rpc(guard, guard.attempt_limit())
-        guard.response = result_of(attempt.rpc)
+    try:
+        guard.response = result_of(start_rpc(guard, guard.attempt_limit()))
+    except BaseException as error:
+        end_attempt(guard, error)
+        raise
     return guard.response
 
 
 async def aattempt_unary(guard: RpcResendGuard) -> Any:
     """Make one attempt at a call with one response."""
-    with RpcAttempt(guard) as attempt:
-        attempt.rpc = await astart_rpc(guard, guard.attempt_limit())
-        guard.response = await aresult_of(attempt.rpc)
+    try:
+        guard.response = await aresult_of(await astart_rpc(guard, guard.attempt_limit()))
+    except BaseException as error:
+        end_attempt(guard, error)
+        raise
     return guard.response
 
 
@@ -201,34 +192,40 @@ def aresult_of(call: Any) -> Any:
 
 def attempt_stream(guard: RpcResendGuard) -> OpenedStream:
     """Make one attempt at a stream of responses, up to its first message."""
-    seconds = guard.attempt_limit()
+    items, first, seconds = None, END, guard.attempt_limit()
     scope = AttemptTimer(guard, seconds if seconds < guard.call_limit() else inf)
-    with RpcAttempt(guard) as attempt:
-        attempt.rpc, first = guard.take_early_rpc(), END
+    try:
         with scope:
-            if attempt.rpc is None:
-                attempt.rpc = start_rpc(guard, guard.call_limit())
-            attempt.items = iter(attempt.rpc)
-            first = next(attempt.items, END)
+            if guard.take_early_rpc() is None:
+                start_rpc(guard, guard.call_limit())
+            items = iter(guard.current)
+            first = next(items, END)
         if scope.cancelled_caught:
             raise expired(seconds, SYNC)
-        return OpenedStream(attempt.rpc, attempt.items, first)
+        return OpenedStream(guard.current, items, first)
+    except BaseException as error:
+        items = None
+        end_attempt(guard, error)
+        raise
 
 
 async def aattempt_stream(guard: RpcResendGuard) -> OpenedStream:
     """Make one attempt at a stream of responses, up to its first message."""
-    seconds = guard.attempt_limit()
+    items, first, seconds = None, END, guard.attempt_limit()
     scope = awithin(guard, seconds if seconds < guard.call_limit() else inf)
-    with RpcAttempt(guard) as attempt:
-        attempt.rpc, first = guard.take_early_rpc(), END
+    try:
         with scope:
-            if attempt.rpc is None:  # pragma: no branch  async code starts no RPC early
-                attempt.rpc = await astart_rpc(guard, guard.call_limit())
-            attempt.items = aiter(attempt.rpc)
-            first = await anext(attempt.items, END)
+            if guard.take_early_rpc() is None:  # pragma: no branch  async code starts no RPC early
+                await astart_rpc(guard, guard.call_limit())
+            items = aiter(guard.current)
+            first = await anext(items, END)
         if scope.cancelled_caught:
             raise expired(seconds, AIO)
-        return OpenedStream(attempt.rpc, attempt.items, first)
+        return OpenedStream(guard.current, items, first)
+    except BaseException as error:
+        items = None
+        end_attempt(guard, error)
+        raise
 
 
 def expired(seconds: float, classes: ErrorClasses) -> Exception:

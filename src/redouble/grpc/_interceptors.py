@@ -90,8 +90,9 @@ class AioInterceptor:
     def __repr__(self) -> str:
         return "<redouble.grpc.aio_interceptors() for grpc.aio, not grpc>"
 
-    def _guard(self, shape: Shape, *call: Any) -> AioResendGuard:
-        continuation, call_details, requests = call
+    def _guard(
+        self, shape: Shape, continuation: Callable[..., Any], call_details: Any, requests: RequestSource
+    ) -> AioResendGuard:
         plan = self._channel_policy().plan(name_of(call_details.method), shape)
         return AioResendGuard(plan, continuation, call_details, requests)
 
