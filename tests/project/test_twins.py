@@ -324,7 +324,7 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         ),
         *(
             f"grpc/_aio_call.TaskCall.{name}"
-            for name in ("initial_metadata", "wait_for_connection", "_running_rpc")
+            for name in ("initial_metadata", "wait_for_connection", "_running_rpc", "_start_rpc")
         ),
         *("grpc/_aio_call.WritableCall.write", "grpc/_request_stream.AsyncAttemptRequests.__anext__"),
         *(f"grpc/_request_stream.AsyncBufferedRequests.{name}" for name in ("take", "_read")),

@@ -19,19 +19,7 @@ from redouble.grpc._attempt import OpenedStream, arun_policy
 from redouble.grpc._finished_call import CANCELLED
 from redouble.grpc._resend_guard import RpcResendGuard, cancel
 
-__all__ = ["AioResendGuard", "DuplexCall", "StreamResponseCall", "TaskCall", "UnaryResponseCall"]
-
-
-class AioResendGuard(RpcResendGuard):
-    """The state of one logical call in async code, with an event for the start of an attempt."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.attempt_started = Event()
-
-    def attach(self, call: Any) -> None:
-        super().attach(call)
-        self.attempt_started.set()
+__all__ = ["DuplexCall", "StreamResponseCall", "TaskCall", "UnaryResponseCall"]
 
 
 async def status_of(call: TaskCall, name: str) -> Any:
@@ -47,10 +35,16 @@ async def status_of(call: TaskCall, name: str) -> Any:
 class TaskCall(grpc.aio.Call):
     """A call whose policy runs in a task."""
 
-    def __init__(self, guard: AioResendGuard) -> None:
-        self._guard = guard
+    def __init__(self, guard: RpcResendGuard) -> None:
+        self._guard, self._continuation, self._attempt_started = guard, guard.continuation, Event()
+        guard.continuation = self._start_rpc
         self._task: Task[Any] = create_task(arun_policy(guard))
         self.add_done_callback(lambda _: guard.requests.close())
+
+    async def _start_rpc(self, call_details: Any, requests: Any) -> Any:
+        rpc = await self._continuation(call_details, requests)
+        self._attempt_started.set()
+        return rpc
 
     def _ended(self) -> Any:
         """Return the RPC that succeeded, or the error of the call that has ended, or None before that."""
@@ -131,8 +125,8 @@ class TaskCall(grpc.aio.Call):
         while not self._task.done():
             if self._guard.current is not None:
                 return self._guard.current
-            self._guard.attempt_started.clear()
-            started = create_task(self._guard.attempt_started.wait(), name="attempt started")
+            self._attempt_started.clear()
+            started = create_task(self._attempt_started.wait(), name="attempt started")
             try:
                 await wait([self._task, started], return_when=FIRST_COMPLETED)
             finally:

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 
 from redouble._layers.layer import Layer
-from redouble.grpc._aio_call import AioResendGuard, DuplexCall, StreamResponseCall, UnaryResponseCall
+from redouble.grpc._aio_call import DuplexCall, StreamResponseCall, UnaryResponseCall
 from redouble.grpc._attempt import (
     aattempt_stream,
     aattempt_unary,
@@ -92,9 +92,9 @@ class AioInterceptor:
 
     def _guard(
         self, shape: Shape, continuation: Callable[..., Any], call_details: Any, requests: RequestSource
-    ) -> AioResendGuard:
+    ) -> RpcResendGuard:
         plan = self._channel_policy().plan(name_of(call_details.method), shape)
-        return AioResendGuard(plan, continuation, call_details, requests)
+        return RpcResendGuard(plan, continuation, call_details, requests)
 
     async def _unary(self, *call: Any) -> Any:
         """Run the policy of the call; return the call that succeeded, or the response of another layer."""
