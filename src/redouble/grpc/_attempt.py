@@ -141,35 +141,38 @@ class OpenedStream(NamedTuple):
     first: Any
 
 
-def end_attempt(guard: RpcResendGuard, error: BaseException) -> None:
-    """Record the error of an attempt, and cancel its RPC."""
-    # The RPC may be the error, whose traceback refers to the frames of the attempt: no frame keeps the RPC.
-    rpc = guard.current
-    try:
-        if isinstance(error, Exception):
-            guard.record_failure(error)
-    finally:
-        cancel(rpc)
-        del rpc, error
+class AttemptScope:
+    """A ``with`` block for one attempt: if it fails, the RPC is cancelled and the guard records the error.
+
+    The RPC may be the error, whose traceback refers to the frames of the attempt: only the guard keeps it.
+    """
+
+    def __init__(self, guard: RpcResendGuard) -> None:
+        self._guard = guard
+
+    def __enter__(self) -> None:
+        """Enter the scope."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        if error is not None:
+            cancel(self._guard.current)
+            if isinstance(error, Exception):
+                self._guard.record_failure(error)
 
 
 def attempt_unary(guard: RpcResendGuard) -> Any:
     """Make one attempt at a call with one response."""
-    try:
+    with AttemptScope(guard):
         guard.response = result_of(start_rpc(guard, guard.attempt_limit()))
-    except BaseException as error:
-        end_attempt(guard, error)
-        raise
     return guard.response
 
 
 async def aattempt_unary(guard: RpcResendGuard) -> Any:
     """Make one attempt at a call with one response."""
-    try:
+    with AttemptScope(guard):
         guard.response = await aresult_of(await astart_rpc(guard, guard.attempt_limit()))
-    except BaseException as error:
-        end_attempt(guard, error)
-        raise
     return guard.response
 
 
@@ -193,39 +196,31 @@ def aresult_of(call: Any) -> Any:
 def attempt_stream(guard: RpcResendGuard) -> OpenedStream:
     """Make one attempt at a stream of responses, up to its first message."""
     items, first, seconds = None, END, guard.attempt_limit()
-    scope = AttemptTimer(guard, seconds if seconds < guard.call_limit() else inf)
-    try:
-        with scope:
+    limit = AttemptTimer(guard, seconds if seconds < guard.call_limit() else inf)
+    with AttemptScope(guard):
+        with limit:
             if guard.take_early_rpc() is None:
                 start_rpc(guard, guard.call_limit())
             items = iter(guard.current)
             first = next(items, END)
-        if scope.cancelled_caught:
+        if limit.cancelled_caught:
             raise expired(seconds, SYNC)
         return OpenedStream(guard.current, items, first)
-    except BaseException as error:
-        items = None
-        end_attempt(guard, error)
-        raise
 
 
 async def aattempt_stream(guard: RpcResendGuard) -> OpenedStream:
     """Make one attempt at a stream of responses, up to its first message."""
     items, first, seconds = None, END, guard.attempt_limit()
-    scope = awithin(guard, seconds if seconds < guard.call_limit() else inf)
-    try:
-        with scope:
+    limit = awithin(guard, seconds if seconds < guard.call_limit() else inf)
+    with AttemptScope(guard):
+        with limit:
             if guard.take_early_rpc() is None:  # pragma: no branch  async code starts no RPC early
                 await astart_rpc(guard, guard.call_limit())
             items = aiter(guard.current)
             first = await anext(items, END)
-        if scope.cancelled_caught:
+        if limit.cancelled_caught:
             raise expired(seconds, AIO)
         return OpenedStream(guard.current, items, first)
-    except BaseException as error:
-        items = None
-        end_attempt(guard, error)
-        raise
 
 
 def expired(seconds: float, classes: ErrorClasses) -> Exception:
