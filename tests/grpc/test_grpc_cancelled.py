@@ -134,10 +134,9 @@ def assert_cancelled(colour: str, call: Any, error: Any) -> None:
     assert call.code() is grpc.StatusCode.CANCELLED
     assert not call.is_active()
     assert not call.cancel()
+    assert (call.cancelled(), call.done()) == (True, True)
     if colour == "future":
         assert type(error) is grpc.FutureCancelledError
-        assert call.cancelled()
-        assert call.done()
         for ask in (call.result, call.exception, call.traceback):
             with pytest.raises(grpc.FutureCancelledError):
                 ask()

@@ -57,6 +57,7 @@ def test_a_refused_connection_is_retried(colour: str, shape: str) -> None:
     assert (seen.code, seen.reason, seen.report.attempts) == ("UNAVAILABLE", "attempts", 2)
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 def test_waiting_for_a_server_ends_at_the_deadline(colour: str, shape: str) -> None:
     """With ``wait_for_ready`` there is one attempt, which lasts until then."""

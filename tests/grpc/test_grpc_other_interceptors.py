@@ -101,6 +101,24 @@ def test_interceptors_before_and_behind_a_future(remote: Server, shape: str) -> 
     assert (len(before.calls), len(behind.calls), len(known.attempts)) == (1, 2, 2)
 
 
+@pytest.mark.parametrize("shape", ONE)
+def test_a_future_whose_attempt_an_interceptor_cancels_is_cancelled(remote: Server, shape: str) -> None:
+    def cancels(continuation: Any, call_details: Any, request: Any) -> Any:
+        call = continuation(call_details, request)
+        call.cancel()
+        return call
+
+    known, metadata = remote.script("hang OK")
+    future = stub_before(remote, shape, cancels).future(request_of(shape), metadata=metadata)
+    with pytest.raises(grpc.FutureCancelledError):
+        future.result()
+    assert (future.cancelled(), future.code(), len(known.attempts) <= 1) == (
+        True,
+        grpc.StatusCode.CANCELLED,
+        True,
+    )
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("timeout", [None, 0])
 def test_an_interceptor_before_receives_a_failed_call(

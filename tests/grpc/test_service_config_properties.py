@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import Backoff, Hints, Kind, Retry, RetryBudget, Timeout, TokenBucket
-from redouble.grpc._retry_policy_export import CODES, MAX_DURATION
-from redouble.grpc._service_config_export import service_config
+from redouble.grpc._service_config_export import CODES, MAX_DURATION, service_config
 from tests.support.grpc.policies import native
 
 pytestmark = pytest.mark.one_python

@@ -20,15 +20,13 @@ from redouble._internal.bounded_cache import BoundedCache
 from redouble._internal.locks import ForkSafe
 from redouble._internal.public import public
 from redouble._internal.sliding_counter import SLICES, SlidingCounter
-from redouble._internal.validation import Duration, instance, number
-from redouble._internal.validation import seconds as checked
+from redouble._internal.validation import Duration, instance, number, positive_seconds
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.registry import register
 
 __all__ = ["MAX_HOSTS", "HostBudgets", "RetryBudget"]
 
 
-SHORTEST = 0.001  # second: the shortest window
 LONG_AGO = -(2**62)  # the index of a slice before all others
 MAX_PENDING = 256  # credits are counted in batches: when a retry is asked for, or when this many are pending
 
@@ -83,9 +81,7 @@ class RetryBudget(ForkSafe):
         wanted = "a finite number, 0 or more"
         ratio = number(ratio, "RetryBudget ratio", 0, 1e9, f"{wanted}, such as 0.2")
         per_second = number(per_second, "RetryBudget per_second", 0, 1e9, f"{wanted}, such as 10")
-        seconds = checked(window, "RetryBudget window")
-        if seconds < SHORTEST:
-            raise ValueError(f"RetryBudget window={window!r}: write more seconds, such as 10")
+        seconds = positive_seconds(window, "RetryBudget window", "10")
         if credit not in ("success", "request"):
             raise ValueError(f"RetryBudget credit={credit!r}: write 'success' or 'request'")
         instance(name, "RetryBudget name", str | None, "a text, or None")

@@ -6,7 +6,7 @@ Wrong types raise TypeError, wrong values ValueError, always at construction.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from math import isfinite
 from typing import Any, TypeAlias
@@ -20,7 +20,9 @@ __all__ = [
     "instance",
     "integer",
     "methods",
+    "nearest",
     "number",
+    "positive_seconds",
     "seconds",
     "signature_mismatch",
 ]
@@ -29,6 +31,9 @@ __all__ = [
 Duration: TypeAlias = float | timedelta
 
 BILLION = 1e9
+SHORTEST = 0.001  # second: the shortest duration that may not be zero
+MAX_LENGTH = 80  # characters of a word that is compared with the known ones
+MAX_NAMES = 30  # names listed in a message
 
 
 def seconds(value: object, option: str) -> float:
@@ -44,6 +49,14 @@ def seconds(value: object, option: str) -> float:
         raise ValueError(f"{option} is too large for a float: write a number of seconds") from None
     if not isfinite(result) or result < 0:
         raise ValueError(f"{option}={value!r}: write a finite number of seconds, 0 or more")
+    return result
+
+
+def positive_seconds(value: object, option: str, example: str) -> float:
+    """Validate a duration of a millisecond or more and return it in seconds."""
+    result = seconds(value, option)
+    if result < SHORTEST:
+        raise ValueError(f"{option}={value!r}: write more seconds, such as {example}")
     return result
 
 
@@ -90,6 +103,17 @@ def methods(value: object, option: str, names: tuple[str, ...]) -> None:
     for name in names:
         if not callable(getattr(value, name, None)):
             raise TypeError(f"{option}={value!r} cannot be a {option}: it has no method {name}()")
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """Return a hint for a message: the most similar of the words, or else a list of them."""
+    from difflib import get_close_matches  # noqa: PLC0415  needed only for errors
+
+    known = sorted(words)
+    if close := get_close_matches(word[:MAX_LENGTH], known, 1):
+        return f"did you mean {close[0]!r}?"
+    more = "..." if len(known) > MAX_NAMES else ""
+    return f"write one of {', '.join(known[:MAX_NAMES])}{more}" if known else "none is defined"
 
 
 def hook(value: object, option: str) -> None:

@@ -12,6 +12,7 @@ from reprlib import Repr
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
+from redouble._internal.validation import nearest
 from redouble.errors import ConfigError
 
 __all__ = ["DocPath", "as_table", "nearest", "rewrite", "short_repr"]
@@ -19,7 +20,6 @@ __all__ = ["DocPath", "as_table", "nearest", "rewrite", "short_repr"]
 
 MAX_LENGTH = 80  # characters of a value shown in a message
 HUGE = 10**70
-MAX_NAMES = 30  # names listed in a message
 BARE = re.compile(r"[A-Za-z0-9_-]+")  # a key that needs no quotes in TOML
 
 _brief = Repr()  # its depth is limited, and an object whose repr raises does no harm
@@ -34,17 +34,6 @@ def short_repr(value: object) -> str:
     except ValueError:  # a huge integer inside: Python limits the digits that it converts
         return "something with a huge integer"
     return text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 3] + "..."
-
-
-def nearest(word: str, words: Iterable[str]) -> str:
-    """Return a hint for a message: the most similar of the words, or else a list of them."""
-    from difflib import get_close_matches  # noqa: PLC0415  needed only for errors
-
-    known = sorted(words)
-    if close := get_close_matches(word[:MAX_LENGTH], known, 1):
-        return f"did you mean {close[0]!r}?"
-    more = "..." if len(known) > MAX_NAMES else ""
-    return f"write one of {', '.join(known[:MAX_NAMES])}{more}" if known else "none is defined"
 
 
 def rewrite(error: ConfigError, *, path: str | None = None, end: str = "") -> None:

@@ -21,7 +21,6 @@ __all__ = [
     "CallCancelled",
     "CancelledCall",
     "ErrorClasses",
-    "FinishedCall",
     "FutureOfAny",
     "ResolvedCall",
     "as_rpc_error",
@@ -34,36 +33,25 @@ else:
     FutureOfAny = grpc.Future
 
 
+def _returns(value: object) -> Any:
+    """Return a method that returns always the same value."""
+
+    def method(*_: object) -> object:
+        return value
+
+    return method
+
+
 class FinishedCall(grpc.Call, FutureOfAny):
     """A call that has ended: nothing to wait for, and nothing to cancel."""
+
+    add_callback = cancel = cancelled = running = is_active = _returns(False)
+    done = _returns(True)
+    time_remaining = _returns(None)
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         """Call the function at once."""
         fn(self)
-
-    def add_callback(self, callback: Callable[[], object]) -> bool:  # noqa: ARG002
-        """Return False: the callback will not be called."""
-        return False
-
-    def cancel(self) -> bool:
-        """Return False: the call has ended."""
-        return False
-
-    def done(self) -> bool:
-        """Return True: the call has ended."""
-        return True
-
-    def running(self) -> bool:
-        """Return False: the call has ended."""
-        return False
-
-    def is_active(self) -> bool:
-        """Return False: the call has ended."""
-        return False
-
-    def time_remaining(self) -> Any:
-        """Return None: no deadline applies any more."""
-        return None
 
 
 CANCELLED = "Locally cancelled by application!"  # gRPC's own text
@@ -81,23 +69,21 @@ KINDS: tuple[type[Exception], ...] = (
 ErrorClasses: TypeAlias = dict[type[Exception], type[Exception]]
 
 
-def last_of(error: Any) -> Any:
-    """Return the `grpc.RpcError` of the last attempt that an error of redouble carries, if any."""
-    last = getattr(error, "last", None)
-    return last if isinstance(last, grpc.RpcError) and hasattr(last, "code") else None
-
-
 class StatusMixin:
     """The status methods of a call that ended with an error of redouble, in either colour of gRPC."""
 
     _no_metadata: Callable[[], Any]  # creates empty metadata
 
+    def _of_last(self, name: str, default: Any) -> Any:
+        """Read a status method of the last attempt's `grpc.RpcError`, if the error carries one."""
+        last = getattr(self, "last", None)
+        return getattr(last, name)() if isinstance(last, grpc.RpcError) and hasattr(last, "code") else default
+
     def code(self) -> grpc.StatusCode:
         """Return the status code: DEADLINE_EXCEEDED for a timeout, else that of the last attempt."""
         if isinstance(self, TimeoutError):
             return grpc.StatusCode.DEADLINE_EXCEEDED
-        last = last_of(self)
-        return grpc.StatusCode.UNKNOWN if last is None else cast("grpc.StatusCode", last.code())
+        return cast("grpc.StatusCode", self._of_last("code", grpc.StatusCode.UNKNOWN))
 
     def details(self) -> str:
         """Return the error message."""
@@ -105,13 +91,11 @@ class StatusMixin:
 
     def initial_metadata(self) -> Any:
         """Return the initial metadata of the last attempt, or empty ones."""
-        last = last_of(self)
-        return self._no_metadata() if last is None else last.initial_metadata()
+        return self._of_last("initial_metadata", self._no_metadata())
 
     def trailing_metadata(self) -> Any:
         """Return the trailing metadata of the last attempt, or empty ones."""
-        last = last_of(self)
-        return self._no_metadata() if last is None else last.trailing_metadata()
+        return self._of_last("trailing_metadata", self._no_metadata())
 
     def debug_error_string(self) -> str:
         """Return the error message."""
@@ -135,19 +119,12 @@ class FailedCall(StatusMixin, grpc.RpcError, FinishedCall):
         """Return the traceback of the error."""
         return self.__traceback__
 
-    def cancelled(self) -> bool:
-        """Return True if the caller cancelled the call."""
-        return False
-
 
 class CancelledCall(FailedCall):
     """The error of a call that the caller cancelled while no attempt was running."""
 
-    def code(self) -> grpc.StatusCode:
-        return grpc.StatusCode.CANCELLED
-
-    def cancelled(self) -> bool:
-        return True
+    code = _returns(grpc.StatusCode.CANCELLED)
+    cancelled = _returns(True)
 
 
 class CallCancelled(BaseException):
@@ -188,8 +165,7 @@ AIO = _error_classes(AioFailedCall)
 
 def as_rpc_error(error: Exception, classes: ErrorClasses) -> None:
     """Make an error of redouble a `grpc.RpcError` too; other errors and those of gates stay unchanged."""
-    kind = classes.get(type(error))
-    if kind is not None:
+    if (kind := classes.get(type(error))) is not None:
         error.__class__ = kind
 
 
@@ -199,19 +175,22 @@ class ResolvedCall(FinishedCall):
     def __init__(self, response: object = None, error: Exception | None = None) -> None:
         self._response, self._error = response, error
 
-    def code(self) -> grpc.StatusCode:
-        """Return the status code; UNKNOWN for an error that is not gRPC's."""
-        if self._error is None:
-            return grpc.StatusCode.OK
-        if self.cancelled():
-            return grpc.StatusCode.CANCELLED
-        code: grpc.StatusCode = self._of_error("code", grpc.StatusCode.UNKNOWN)
-        return code
+    def _of_error(self, name: str, default: Any) -> Any:
+        """Read a status method of the error, if it is one of gRPC."""
+        method = getattr(self._error, name, None) if isinstance(self._error, grpc.RpcError) else None
+        return default if method is None else method()
 
-    def details(self) -> str:
+    def code(self) -> Any:
+        """Return the status code; UNKNOWN for an error that is not gRPC's."""
+        return self._of_error("code", grpc.StatusCode.OK if self._error is None else grpc.StatusCode.UNKNOWN)
+
+    def details(self) -> Any:
         """Return the status message; empty after a success."""
-        text: str = self._of_error("details", "" if self._error is None else str(self._error))
-        return CANCELLED if self.cancelled() else text
+        return self._of_error("details", "" if self._error is None else str(self._error))
+
+    def debug_error_string(self) -> Any:
+        """Return gRPC's debug text, or the status message."""
+        return self._of_error("debug_error_string", self.details())
 
     def initial_metadata(self) -> Any:
         """Return the initial metadata."""
@@ -220,6 +199,10 @@ class ResolvedCall(FinishedCall):
     def trailing_metadata(self) -> Any:
         """Return the trailing metadata."""
         return self._of_error("trailing_metadata", ())
+
+    def cancelled(self) -> Any:
+        """Return True if the caller cancelled the call."""
+        return self._of_error("cancelled", False)
 
     def result(self, timeout: float | None = None) -> Any:  # noqa: ARG002
         """Return the response, or raise the error."""
@@ -237,16 +220,3 @@ class ResolvedCall(FinishedCall):
     def traceback(self, timeout: float | None = None) -> TracebackType | None:  # noqa: ARG002
         """Return the traceback of the error, or None."""
         return None if self._error is None else self._error.__traceback__
-
-    def cancelled(self) -> bool:
-        """Return True if the caller cancelled the call."""
-        return isinstance(self._error, CancelledCall | grpc.FutureCancelledError)
-
-    def debug_error_string(self) -> str:
-        """Return gRPC's debug text, or the status message."""
-        text: str = self._of_error("debug_error_string", self.details())
-        return text
-
-    def _of_error(self, name: str, default: Any) -> Any:
-        method = getattr(self._error, name, None) if isinstance(self._error, grpc.RpcError) else None
-        return default if method is None else method()

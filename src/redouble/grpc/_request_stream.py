@@ -63,8 +63,12 @@ class BufferedRequests(RequestSource):
             return True
 
     def for_attempt(self) -> Iterator[Any]:
-        self._current = current = AttemptRequests(self)
-        return current
+        self._current = current = object()
+        return self._items(current)
+
+    def _items(self, attempt: object) -> Iterator[Any]:
+        while (item := self.take(attempt)) is not END:
+            yield item
 
     def take(self, attempt: object) -> Any:
         """Return the next item for an attempt; `END` if there is none, or the attempt is not current."""
@@ -88,22 +92,6 @@ class BufferedRequests(RequestSource):
             return next(self._source, END), None
         except Exception as error:
             return END, error
-
-
-class AttemptRequests:
-    """The iterator from which one attempt reads its requests."""
-
-    def __init__(self, requests: BufferedRequests) -> None:
-        self._requests = requests
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        item = self._requests.take(self)
-        if item is END:
-            raise StopIteration
-        return item
 
 
 class AsyncBufferedRequests(RequestSource):

@@ -1,35 +1,53 @@
 """The export of a policy as a gRPC service config, the document that configures gRPC's own retries.
 
-Each part of the policy that the document cannot express gets a sentence in ``lost``. `_retry_policy_export`
-maps attempts, delays, codes and budgets.
+The values are those that come nearest to the attempts, delays, codes and budget of the policy. Each part of
+the policy that the document cannot express gets a sentence in ``lost``.
 """
 
 from __future__ import annotations
 
 import random as chance
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
-from typing import Any, cast
+from itertools import chain, islice
+from json import dumps, loads
+from math import inf, isclose
+from typing import Any, NamedTuple, cast
 
 import grpc
 
-from redouble._clients.plan import is_named
+from redouble._clients.plan import is_named, layers_of
+from redouble._engine.backoff import Backoff, _make
 from redouble._engine.options import HOOKS
+from redouble._engine.token_bucket import RetryThrottling
+from redouble._failures.verdict import Ended, Verdict, judge
 from redouble._internal.callables import display_name
 from redouble._internal.public import public
-from redouble._layers.layer import Layer, Pipeline
+from redouble._internal.validation import format_seconds, nearest
+from redouble._layers.layer import Layer
+from redouble._layers.retry.analysis import LARGEST_DRAW, ConstantRandom
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
 from redouble._runtime.clock import SYSTEM
 from redouble.grpc._channel_policy import layer_of
-from redouble.grpc._retry_policy_export import CODES, format_duration, retry_policy, throttling
 
-__all__ = ["ServiceConfig", "service_config"]
+__all__ = ["CODES", "ServiceConfig", "service_config"]
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)?")
 NAME_FORMATS = "'package.Service' or 'package.Service/Method'"
+CODES = tuple(code.name for code in grpc.StatusCode if code is not grpc.StatusCode.OK)
+MAX_ATTEMPTS = 5  # attempts: every client reduces a higher number to this one
+JITTER = 0.2  # of each delay: gRPC's jitter, in both directions, applied after all limits
+
+# The C core, which Python uses, counts in whole milliseconds, and a call whose delay is rounded to zero hangs
+# until its deadline: 0.8 ms, the jittered delay of 1 ms, is one. A deadline of zero milliseconds is ignored.
+MIN_DELAY = 0.002
+MIN_DURATION = 0.001
+MAX_DURATION = 315_576_000_000.0  # ten thousand years: gRPC rejects more
+MIN_FACTOR = 0.01  # gRPC requires a factor above 0; it is written with six decimals
+MAX_FACTOR = MAX_DURATION / MIN_DELAY  # a greater factor makes no difference
 
 
 @public("redouble.grpc")
@@ -47,8 +65,6 @@ class ServiceConfig:
     @property
     def mapping(self) -> dict[str, Any]:
         """The document as a dictionary: a new one each time, free to change and to merge."""
-        from json import loads  # noqa: PLC0415  only needed for an export
-
         return cast("dict[str, Any]", loads(self.json))
 
     @property
@@ -59,8 +75,6 @@ class ServiceConfig:
         """
         # https://github.com/grpc/grpc/issues/34547, since 2023: grpcio reads the start of a call from one
         # clock and the current time from another, so a timeout below one second ends before the call begins.
-        from json import dumps  # noqa: PLC0415
-
         config = self.mapping
         for method in config.get("methodConfig", ()):
             method.pop("timeout", None)
@@ -85,27 +99,26 @@ def service_config(
     around the `Retry`) and `TokenBucket.grpc`. ``lost`` names the rest.
     """
     layers = tuple(_flat(layer_of(policy)))
-    retries = [index for index, layer in enumerate(layers) if isinstance(layer, Retry)]
-    if not retries:
+    index = next((index for index, layer in enumerate(layers) if isinstance(layer, Retry)), None)
+    if index is None:
         raise TypeError(f"policy={policy!r} has no Retry to export: write Retry(...), or a pipeline with one")
-    outer, (first, *inner) = layers[: retries[0]], layers[retries[0] :]
-    retry = cast("Retry", first)
+    outer, retry, inner = layers[:index], cast("Retry", layers[index]), layers[index + 1 :]
     lost: list[str] = []
-    chosen = None if codes is None else _codes(codes)
+    retried = _retry_policy(retry, None if codes is None else _codes(codes), lost)
     method: dict[str, object] = {"name": [{}] if methods is None else _names(methods)}
     config: dict[str, object] = {"methodConfig": [method]}
-    retried = retry_policy(retry, chosen, lost)
-    limits = [retry._total, *(layer.traits().time_limit for layer in outer if isinstance(layer, Timeout))]
+    limits = [retry._total]
     if retried is None:  # then the limits of an attempt limit the call
+        outer, inner = (*outer, *inner), ()
         limits += [retry._attempt_limit, retry._work_limit]
-        limits += [layer.traits().time_limit for layer in inner if isinstance(layer, Timeout)]
     else:
         method["retryPolicy"] = retried
-        if (tokens := throttling(retry, lost)) is not None:
+        if (tokens := _throttling(retry, lost)) is not None:
             config["retryThrottling"] = tokens
         lost += _lost_retry_options(retry)
-    if (limit := min(limits)) < inf:
-        method["timeout"] = format_duration(limit)
+    limit = min([*limits, *(layer.traits().time_limit for layer in outer if isinstance(layer, Timeout))])
+    if limit < inf:
+        method["timeout"] = _duration(limit)
         option = f"timeout={limit:g}"
         lost.append(
             f"{option}: grpcio ends calls up to 2 s early, so `options` leaves it out; pass {option} "
@@ -113,33 +126,192 @@ def service_config(
         )
     lost += _lost_call_options(retry)
     lost += [_lost_layer(layer) for layer in outer if not isinstance(layer, Timeout)]
-    lost += [_lost_layer(layer) for layer in inner if retried is not None or not isinstance(layer, Timeout)]
-    from json import dumps  # noqa: PLC0415  only needed for an export
-
+    lost += [_lost_layer(layer) for layer in inner]
     return ServiceConfig(dumps(config), tuple(lost))
 
 
+# ------------------------------------------------------------------------- the retry policy
+
+
+def _duration(seconds: float) -> str:
+    """Format a duration for a service config."""
+    return f"{min(max(seconds, MIN_DURATION), MAX_DURATION):.9f}".rstrip("0").rstrip(".") + "s"
+
+
+def _retry_policy(policy: Retry, codes: Sequence[str] | None, lost: list[str]) -> dict[str, object] | None:
+    """Return the ``retryPolicy`` of a service config; None if the policy never retries."""
+    backoff, remarks = _single_backoff(policy)
+    limit = MAX_ATTEMPTS if policy.attempts is None else min(policy.attempts - 1, MAX_ATTEMPTS)
+    given = len(_delays(backoff, 0.5, limit))
+    codes = _retried_codes(policy, lost) if given and codes is None else codes
+    if not (given and codes):
+        return None
+    if given == MAX_ATTEMPTS:
+        lost.append(f"attempts={policy.attempts}: gRPC makes at most {MAX_ATTEMPTS}")
+    lost.extend(remarks)
+    count = min(given, MAX_ATTEMPTS - 1)
+    growth = _fit_growth(backoff, count)
+    ours = list(zip(_delays(backoff, 0.0, count), _delays(backoff, LARGEST_DRAW, count), strict=True))
+    theirs = [(delay * (1 - JITTER), delay * (1 + JITTER)) for delay in growth.delays(count)]
+    if not all(map(_close, chain(*ours), chain(*theirs))):
+        lost.append(f"backoff: the delays are {_ranges(ours)} here, and {_ranges(theirs)} in gRPC")
+    factor = round(growth.factor, 6)
+    return {
+        "maxAttempts": count + 1,
+        "initialBackoff": _duration(growth.initial),
+        "maxBackoff": _duration(growth.longest),
+        "backoffMultiplier": int(factor) if factor.is_integer() else factor,
+        "retryableStatusCodes": list(codes),
+    }
+
+
+# ------------------------------------------------------------------------------ delays
+
+
+class Growth(NamedTuple):
+    """The parameters of gRPC's exponential backoff."""
+
+    initial: float
+    longest: float
+    factor: float
+
+    def delays(self, count: int) -> list[float]:
+        """Return the delays before jitter."""
+        return [min(self.initial * self.factor**step, self.longest) for step in range(count)]
+
+
+def _single_backoff(policy: Retry) -> tuple[Backoff, list[str]]:
+    """Return the one backoff to export, and sentences for what it leaves out."""
+    backoff, remarks = policy._recipe, list[str]()
+    if not isinstance(backoff, Backoff):
+        kind = None if None in backoff else next(iter(backoff))
+        chosen = backoff[kind]
+        if any(other != chosen for other in backoff.values()):
+            exported = "all others" if kind is None else kind
+            remarks.append(
+                f"backoff: each kind of failure has its own; gRPC has one for all, that of {exported}"
+            )
+        backoff = chosen
+    source = backoff._source
+    if source is not None and not isinstance(source, tuple):
+        backoff = _make("of", source=tuple(islice(source, MAX_ATTEMPTS)), stages=backoff._stages)
+        remarks.append("backoff: it is an iterable of your own; gRPC has the delays of one iteration")
+    return backoff, remarks
+
+
+def _fit_growth(backoff: Backoff, count: int) -> Growth:
+    """Return the equal growth, or the nearest: the same first delay, and no delay longer than ours."""
+    name, args = backoff._series
+    stages = tuple(step for step in backoff._stages if "jitter" not in step[0])
+    plain = _delays(_make(name, *args, source=backoff._source, stages=stages), 0.5, max(count, 2))
+    delays = [min(max(delay, MIN_DELAY), MAX_DURATION) for delay in plain]
+    first, longest = delays[0], max(delays[:count])
+    factor = min(args[1], MAX_FACTOR) if name == "exponential" else delays[min(1, len(delays) - 1)] / first
+    # A maximum that the policy sets is exported even if no delay reaches it.
+    maximum = min([bound for stage, (bound, _) in stages if stage == "maximum"], default=longest)
+    for bound in (min(max(maximum, longest), MAX_DURATION), longest):
+        growth = Growth(first, bound, max(factor, MIN_FACTOR))
+        if all(map(_close, growth.delays(count), delays)):
+            return growth
+    return Growth(first, longest, max(1.0, (delays[count - 1] / first) ** (1 / max(1, count - 1))))
+
+
+def _delays(backoff: Backoff, draw: float, count: int) -> list[float]:
+    return list(islice(backoff.delays(ConstantRandom(draw)), count))
+
+
+def _close(one: float, other: float) -> bool:
+    return isclose(one, other, rel_tol=1e-6, abs_tol=1e-6)
+
+
+def _ranges(pairs: Iterable[tuple[float, float]]) -> str:
+    texts = [(format_seconds(low), format_seconds(high)) for low, high in pairs]
+    return ", ".join(high if low == high else f"{low[:-2]} to {high}" for low, high in texts)
+
+
+# -------------------------------------------------------------------------------- codes
+
+
+def _retried_codes(policy: Retry, lost: list[str]) -> list[str]:
+    """Return the codes that the rules of a policy retry; add to ``lost`` where a rule depends on more."""
+    retried: list[str] = []
+    remarks: defaultdict[str, list[str]] = defaultdict(list)
+    for name in CODES:
+        try:
+            first, *later = _verdicts(policy, name)
+        except Exception as failure:  # a rule may read an attribute that this error lacks
+            remarks[f"the rule raised {type(failure).__name__}, so gRPC does not retry it"].append(name)
+            continue
+        if first.action == "accept":
+            remarks["the rule accepts it as a success; gRPC fails the call"].append(name)
+        if first.action != "retry":
+            continue
+        retried.append(name)
+        if first.after is not None:
+            remarks["the rule returns a delay; gRPC obeys only delays of the server"].append(name)
+        if any(each.action != "retry" for each in later):
+            remarks["the rule's answer depends on the attempt; gRPC retries it each time"].append(name)
+    lost.extend(f"on, about {', '.join(names)}: {sentence}" for sentence, names in remarks.items())
+    if not retried:
+        lost.append("on: it retries none of gRPC's status codes; write those to retry: codes=[...]")
+    return retried
+
+
+def _verdicts(policy: Retry, name: str) -> list[Verdict]:
+    """Return the verdicts on an error with this code: one per attempt if a rule has ``judge``, else one."""
+    nothing = grpc.aio.Metadata()
+    error = grpc.aio.AioRpcError(grpc.StatusCode[name], nothing, nothing, "")
+    judges = any(step == "judge" for step, _ in policy._rules)
+    answers = [
+        judge(policy._rules, error, lambda failure: Ended(attempt, failure, labels=policy.labels))  # noqa: B023
+        for attempt in range(1, MAX_ATTEMPTS if judges else 2)
+    ]
+    return [answer or Verdict.stop() for answer in answers]
+
+
+# --------------------------------------------------------------------------- throttling
+
+
+def _throttling(policy: Retry, lost: list[str]) -> dict[str, object] | None:
+    """Return the ``retryThrottling`` of a service config, if the budget is gRPC's."""
+    budget: object = policy.budget
+    if budget is None:
+        return None
+    if not isinstance(budget, RetryThrottling):
+        lost.append(f"budget={budget!r}: gRPC has one kind of budget, TokenBucket.grpc(tokens=10, ratio=0.1)")
+        return None
+    tokens, ratio = round(budget.capacity), round(budget.ratio, 3)
+    if (tokens, ratio) != (budget.capacity, budget.ratio):
+        lost.append(f"budget={budget!r}: gRPC takes whole tokens and a ratio in thousandths")
+    # A float, for its decimal point: the C core parses a ratio of 1 as 0.001.
+    return {"maxTokens": tokens, "tokenRatio": float(ratio)}
+
+
 # ------------------------------------------------------------------------- lost options
+
+LOST_LIMITS = {
+    "give_up_after": "gRPC starts attempts until the call times out",
+    "attempt_timeout": "gRPC limits the whole call, not each attempt",
+    "work_timeout": "gRPC's limit includes the delays; write timeout=",
+}
+LOST_HINTS = {
+    "longest": "gRPC waits as long as the server asks",
+    "over": "gRPC obeys every requested delay",
+    "spread": "gRPC adds nothing to a requested delay",
+}
 
 
 def _lost_retry_options(policy: Retry) -> Iterator[str]:
     """Yield a sentence for each lost option about retries."""
     hints = policy.hints
-    if policy.give_up_after is not None:
-        yield f"give_up_after={policy.give_up_after:g}: gRPC starts attempts until the call times out"
-    if policy.attempt_timeout is not None:
-        yield f"attempt_timeout={policy.attempt_timeout:g}: gRPC limits the whole call, not each attempt"
-    if policy.work_timeout is not None:
-        yield f"work_timeout={policy.work_timeout:g}: gRPC's limit includes the delays; write timeout="
+    for option, sentence in LOST_LIMITS.items():
+        if (value := getattr(policy, option)) is not None:
+            yield f"{option}={value:g}: {sentence}"
     if hints.mode != "instead":
         yield f"hints: mode={hints.mode!r}; gRPC waits as long as the server asks, instead of its own delay"
-    if hints.mode != "ignore":
-        if hints.longest is not None:
-            yield f"hints: longest={hints.longest:g}; gRPC waits as long as the server asks"
-        if hints.over is not None:
-            yield f"hints: over={hints.over:g}; gRPC obeys every requested delay"
-        if hints.spread:
-            yield f"hints: spread={hints.spread:g}; gRPC adds nothing to a requested delay"
+    for option, sentence in LOST_HINTS.items() if hints.mode != "ignore" else ():
+        if (value := getattr(hints, option)) is not None and (value or option != "spread"):
+            yield f"hints: {option}={value:g}; {sentence}"
     if policy.random is not chance:
         yield "random: gRPC has its own random source"
 
@@ -174,54 +346,50 @@ def _lost_layer(layer: Layer) -> str:
 
 def _flat(policy: Layer) -> Iterator[Layer]:
     """Yield the layers of a policy; a policy given by name yields its current ones."""
-    if isinstance(policy, Pipeline):
-        for layer in policy.layers:
-            yield from _flat(layer)
-    elif is_named(policy):
-        yield from _flat(cast("Any", policy).current)
-    else:
-        yield policy
-
-
-def _as_list(items: object, option: str) -> list[object]:
-    """Validate that an option is a list and not a single text; return it as a list."""
-    if isinstance(items, str | bytes):
-        raise TypeError(f"{option}={items!r}: write a list, such as [{items!r}]")
-    if not isinstance(items, Iterable) or isinstance(items, Mapping):
-        raise TypeError(f"{option}={items!r}: write a list of texts")
-    return list(cast("Iterable[object]", items))
+    for layer in layers_of(policy):
+        if is_named(layer):
+            yield from _flat(cast("Any", layer).current)
+        else:
+            yield layer
 
 
 def _names(methods: object) -> list[dict[str, str]]:
     """Parse method names without duplicates, because gRPC rejects a document that repeats one."""
-    names = [_name(method) for method in _as_list(methods, "methods")]
-    if not names:
-        raise ValueError("methods=[] is empty, so it would apply to no method: write None for all methods")
-    return [name for index, name in enumerate(names) if name not in names[:index]]
-
-
-def _name(method: object) -> dict[str, str]:
-    if not isinstance(method, str):
-        raise TypeError(f"methods: {method!r} is no text: write {NAME_FORMATS}")
-    if method.startswith("/"):
-        raise ValueError(f"methods: {method!r} begins with a slash: write {method.strip('/')!r}")
-    if not NAME.fullmatch(method):
-        raise ValueError(f"methods: {method!r} is not the name of a service or method: write {NAME_FORMATS}")
-    return dict(zip(("service", "method"), method.split("/"), strict=False))
+    empty = "it would apply to no method: write None for all methods"
+    names = _texts(methods, "methods", NAME_FORMATS, empty)
+    for name in names:
+        if name.startswith("/"):
+            raise ValueError(f"methods: {name!r} begins with a slash: write {name.strip('/')!r}")
+        if not NAME.fullmatch(name):
+            raise ValueError(
+                f"methods: {name!r} is not the name of a service or method: write {NAME_FORMATS}"
+            )
+    return [dict(zip(("service", "method"), name.split("/"), strict=False)) for name in names]
 
 
 def _codes(codes: object) -> list[str]:
-    given = _as_list(codes, "codes")
-    names = [code.name if isinstance(code, grpc.StatusCode) else code for code in given]
-    if not names:
-        raise ValueError("codes=[] is empty, so nothing would be retried: write Retry(attempts=1) for that")
-    for code in names:
-        if not isinstance(code, str):
-            raise TypeError(f"codes: {code!r} is no text: write names, such as 'UNAVAILABLE'")
+    empty = "nothing would be retried: write Retry(attempts=1) for that"
+    chosen = _texts(codes, "codes", "names, such as 'UNAVAILABLE'", empty)
+    for code in chosen:
         if code == "OK":
             raise ValueError("codes: 'OK' is a success: write the codes of failures, such as 'UNAVAILABLE'")
         if code not in CODES:
-            from redouble.config._document_path import nearest  # noqa: PLC0415  only needed for a misspelt code
-
             raise ValueError(f"codes: {code!r} is no status code; {nearest(code.upper(), CODES)}")
-    return list(dict.fromkeys(cast("list[str]", names)))
+    return chosen
+
+
+def _texts(items: object, option: str, wanted: str, empty: str) -> list[str]:
+    """Validate that an option is a list of texts and not a single one; return them without duplicates."""
+    if isinstance(items, str | bytes):
+        raise TypeError(f"{option}={items!r}: write a list, such as [{items!r}]")
+    if not isinstance(items, Iterable) or isinstance(items, Mapping):
+        raise TypeError(f"{option}={items!r}: write a list of texts")
+    texts: list[str] = []
+    for item in cast("Iterable[object]", items):
+        text = item.name if isinstance(item, grpc.StatusCode) else item
+        if not isinstance(text, str):
+            raise TypeError(f"{option}: {text!r} is no text: write {wanted}")
+        texts.append(text)
+    if not texts:
+        raise ValueError(f"{option}=[] is empty, so {empty}")
+    return list(dict.fromkeys(texts))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from redouble._engine.run_results import OUTCOMES
 from redouble._internal.logger import one_line
 from redouble._internal.validation import format_seconds
-from redouble._telemetry.events import Event, What
+from redouble._telemetry.events import Event, Observer, What
+from redouble._telemetry.observers import Observation, observing
 from redouble._telemetry.redact import redacted
 from redouble.errors import Reason
 from redouble.instruments._labels import http_status, reason_of
 
-__all__ = ["DEBUG_EVENTS", "INFO_EVENTS", "RECORD_ATTRIBUTES", "LogLine", "level_of", "line"]
+__all__ = ["RECORD_ATTRIBUTES", "LogLine", "level_of", "line", "log_events"]
 
 
 INFO_EVENTS: Final[tuple[What, ...]] = (
@@ -41,6 +42,12 @@ DECISIONS: Mapping[What, str] = {
     "retry": "retry",
     "give_up": "stop",
 }  # other events come before a decision
+
+
+def log_events(observer: Observer, debug_enabled: Callable[[], bool]) -> Observation:
+    """Pass the events to an observer that logs them; those of level DEBUG only while it is enabled."""
+    info, debug = observing(observer, INFO_EVENTS), observing(observer, DEBUG_EVENTS, debug_enabled)
+    return Observation(info.remove, debug.remove)
 
 
 class LogLine(NamedTuple):

@@ -58,23 +58,7 @@ BULKHEAD_QUEUED: Final = Metric("bulkhead_queued", "gauge", ("name",), "call",
     "Calls that wait for a slot of a bulkhead.")
 # fmt: on
 
-METRICS: Final = (
-    CALLS,
-    ATTEMPTS,
-    RETRIES,
-    ERRORS,
-    GIVEN_UP,
-    REJECTED,
-    TIMEOUTS,
-    CALL_DURATION,
-    ATTEMPT_DURATION,
-    DELAY,
-    FIRST_ITEM,
-    BUDGET_TOKENS,
-    BREAKER_STATE,
-    BULKHEAD_IN_USE,
-    BULKHEAD_QUEUED,
-)
+METRICS: Final = tuple(metric for metric in tuple(vars().values()) if isinstance(metric, Metric))
 
 # In seconds: from calls of a local cache to slow calls of language models.
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)

@@ -12,8 +12,8 @@ from functools import partial
 
 from redouble._internal.validation import instance
 from redouble._telemetry.events import Event
-from redouble._telemetry.observers import Observation, observing
-from redouble.instruments._messages import DEBUG_EVENTS, INFO_EVENTS, RECORD_ATTRIBUTES, level_of, line
+from redouble._telemetry.observers import Observation
+from redouble.instruments._messages import RECORD_ATTRIBUTES, level_of, line, log_events
 
 __all__ = ["instrument"]
 
@@ -26,10 +26,7 @@ def instrument(logger: str | logging.Logger = "redouble") -> Observation:
     """
     instance(logger, "logger", str | logging.Logger, "a logger, or the name of one")
     target = logging.getLogger(logger) if isinstance(logger, str) else logger
-    observer = partial(_log, target)
-    info = observing(observer, INFO_EVENTS)
-    debug = observing(observer, DEBUG_EVENTS, partial(target.isEnabledFor, logging.DEBUG))
-    return Observation(info.remove, debug.remove)
+    return log_events(partial(_log, target), partial(target.isEnabledFor, logging.DEBUG))
 
 
 def _log(logger: logging.Logger, event: Event) -> None:

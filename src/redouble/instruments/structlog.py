@@ -14,8 +14,8 @@ from typing import Any
 from redouble._internal.extras import missing_extra
 from redouble._internal.validation import methods
 from redouble._telemetry.events import Event
-from redouble._telemetry.observers import Observation, observing
-from redouble.instruments._messages import DEBUG_EVENTS, INFO_EVENTS, RECORD_ATTRIBUTES, level_of, line
+from redouble._telemetry.observers import Observation
+from redouble.instruments._messages import RECORD_ATTRIBUTES, level_of, line, log_events
 
 try:
     import structlog
@@ -43,18 +43,13 @@ def instrument(logger: Any = None) -> Observation:
         raise TypeError(
             f"logger={target!r} is a logger of the logging module: use redouble.instruments.logging"
         )
-    observer = partial(_log, target)
-    info = observing(observer, INFO_EVENTS)
-    debug = observing(observer, DEBUG_EVENTS, partial(_debug_enabled, target))
-    return Observation(info.remove, debug.remove)
+    return log_events(partial(_log, target), partial(_debug_enabled, target))
 
 
 def _debug_enabled(logger: Any) -> bool:
     """Return True if DEBUG is enabled, or if the logger has no method that returns it."""
-    for name in (
-        "is_enabled_for",
-        "isEnabledFor",
-    ):  # of structlog's loggers, and of those that wrap a logging.Logger
+    # Of structlog's loggers, and of those that wrap a logging.Logger.
+    for name in ("is_enabled_for", "isEnabledFor"):
         try:
             return bool(getattr(logger, name)(stdlib.DEBUG))
         except Exception:  # noqa: S112  the logger lacks the method, or has another signature

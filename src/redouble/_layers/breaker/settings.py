@@ -8,15 +8,21 @@ from itertools import pairwise
 from typing import cast
 
 from redouble._failures.verdict import On
-from redouble._internal.validation import Duration, format_seconds, hook, instance, integer, methods, number
+from redouble._internal.validation import (
+    Duration,
+    format_seconds,
+    hook,
+    instance,
+    integer,
+    methods,
+    number,
+    positive_seconds,
+)
 from redouble._internal.validation import seconds as checked
 from redouble._runtime.clock import Chance, Clock
 from redouble._telemetry.events import Observer
 
 __all__ = ["CircuitBreakerSettings", "validated"]
-
-
-SHORTEST = 0.001  # second: the least `window` and the least `slow`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +72,9 @@ def validated(
         on=on,
         failures=integer(failures, "CircuitBreaker failures", 1, "a whole number, 1 or more, such as 5"),
         ratio=None if ratio is None else _share(ratio, "ratio"),
-        window=_positive(window, "window"),
+        window=positive_seconds(window, "CircuitBreaker window", "30"),
         minimum=integer(minimum, "CircuitBreaker minimum", 1, "a whole number, 1 or more, such as 20"),
-        slow=None if slow is None else _positive(slow, "slow"),
+        slow=None if slow is None else positive_seconds(slow, "CircuitBreaker slow", "30"),
         cooldown=checked(cooldown, "CircuitBreaker cooldown"),
         probes=integer(probes, "CircuitBreaker probes", 1, "a whole number, 1 or more, such as 1"),
         reopening=None if reopening is None else _shares(reopening),
@@ -83,13 +89,6 @@ def validated(
     methods(clock, "clock", ("now",))
     methods(random, "random", ("random",))
     return settings
-
-
-def _positive(value: Duration, option: str) -> float:
-    seconds = checked(value, f"CircuitBreaker {option}")
-    if seconds < SHORTEST:
-        raise ValueError(f"CircuitBreaker {option}={value!r}: write more seconds, such as 30")
-    return seconds
 
 
 def _share(value: float, option: str) -> float:

@@ -17,7 +17,7 @@ from redouble._internal.validation import format_seconds
 from redouble._layers.analysis import WorstCase
 from redouble._layers.layer import Layer
 
-__all__ = ["LARGEST_DRAW", "describe", "lint", "worst_case"]
+__all__ = ["LARGEST_DRAW", "ConstantRandom", "describe", "lint", "worst_case"]
 
 
 MAX_WITHOUT_BUDGET = 4  # attempts: more of them need a budget
@@ -25,7 +25,7 @@ MAX_SUMMED_ATTEMPTS = 10_000  # a policy with more attempts is limited by time
 LARGEST_DRAW = 1 - 2**-53  # the largest float that `random()` returns
 
 
-class _ConstantRandom:
+class ConstantRandom:
     """A random source that always returns the same number."""
 
     def __init__(self, draw: float) -> None:
@@ -49,7 +49,7 @@ def _longest_delays(policy: Options) -> list[float] | None:
     drawn = [
         delay
         for recipe in _recipes(policy)
-        for delay in islice(recipe.delays(_ConstantRandom(LARGEST_DRAW)), most)
+        for delay in islice(recipe.delays(ConstantRandom(LARGEST_DRAW)), most)
     ]
     return sorted(drawn)[-most:] if most else []
 
@@ -59,7 +59,7 @@ def _jittered(policy: Options) -> bool:
     few = 5 if policy.attempts is None else min(policy.attempts - 1, 5)
 
     def drawn(recipe: Backoff, draw: float) -> list[float]:
-        return list(islice(recipe.delays(_ConstantRandom(draw)), few))
+        return list(islice(recipe.delays(ConstantRandom(draw)), few))
 
     return all(
         drawn(recipe, 0.25) != drawn(recipe, 0.75) for recipe in _recipes(policy) if drawn(recipe, 0.5)
