@@ -42,7 +42,8 @@ _ERRNO_NAMES = by_name(
         BUSY: "EAGAIN EWOULDBLOCK EINTR EBUSY",
     }
 )
-_ERRNOS = {getattr(errno, name, None): verdict for name, verdict in _ERRNO_NAMES.items()}  # None: not on this platform
+# The names that this platform lacks share the key None.
+_ERRNOS = {getattr(errno, name, None): verdict for name, verdict in _ERRNO_NAMES.items()}
 
 
 def by_errno(error: Any, ask: Ask) -> Verdict | None:
