@@ -7,10 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from sys import modules
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
-__all__ = ["Backend", "CancelScope", "backend", "cancel_after", "cancelling", "in_event_loop", "under_trio"]
+__all__ = [
+    "Backend",
+    "CancelScope",
+    "Waker",
+    "backend",
+    "cancel_after",
+    "cancelling",
+    "in_event_loop",
+    "make_waker",
+    "under_trio",
+]
 
 
 class CancelScope(Protocol):
@@ -30,13 +39,7 @@ class CancelScope(Protocol):
         """Enter the scope."""
         ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-        /,
-    ) -> bool:
+    def __exit__(self, kind: Any, error: Any, tb: Any, /) -> bool:
         """Leave the scope; return True to swallow its own cancellation."""
         ...
 
@@ -64,7 +67,7 @@ class Backend(Protocol):
         """Remove the time limit of a scope that is still entered; return True if it was not yet reached."""
         ...
 
-    def waker(self) -> tuple[Callable[[], bool], Callable[[], Awaitable[object]]]:
+    def waker(self) -> Waker:
         """Return two functions: ``wake``, to call once from any thread, and one to await until it is called.
 
         ``wake`` returns False if the event loop has ended: then no task waits.
@@ -86,6 +89,22 @@ class Backend(Protocol):
     def run_detached(self, work: Coroutine[Any, Any, None], /) -> None:
         """Run a coroutine that the caller cannot await, in a task of its own."""
         ...
+
+
+Waker: TypeAlias = tuple[Callable[[], bool], Callable[[], Awaitable[object]]]
+
+
+def make_waker(woken: Any, call_soon: Callable[[Callable[[], None]], object]) -> Waker:
+    """Return the waker of an event of the library: ``call_soon`` calls a function in its event loop."""
+
+    def wake() -> bool:
+        try:
+            call_soon(woken.set)
+        except RuntimeError:  # the event loop has ended
+            return False
+        return True
+
+    return wake, woken.wait
 
 
 _loaded: Backend | None = None
