@@ -18,6 +18,7 @@ __all__ = ["decimal", "seconds_to_reset", "tightest_quota"]
 _MAX_LENGTH = 64  # characters of a number or a date: a longer value is ignored
 _MAX_LIST_LENGTH = 1024
 
+_RESET = re.compile(r"(ratelimit-|x-ratelimit-|anthropic-ratelimit-(?:.*-)?)reset(-.*)?")
 _DECIMAL = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _PARAMETER = re.compile(r"[ \t]*([a-z]+)=([^ \t]*)[ \t]*", re.ASCII | re.IGNORECASE)
@@ -47,30 +48,17 @@ def decimal(text: str) -> float | None:
 
 
 def _quotas(headers: Mapping[str, str], now: float) -> Iterator[tuple[str | None, float]]:
-    """Yield for each quota the remaining amount, as text, and the seconds to its reset."""
-    fields = [*_ratelimit_field(headers.get("ratelimit", ""), now), *_separate_headers(headers, now)]
-    for remaining, wait in fields:
-        if wait is not None:
-            yield remaining, wait
+    """Return for each quota the remaining amount, as text, and the seconds to its reset."""
+    quotas = [*_ratelimit_field(headers.get("ratelimit", ""), now), *_separate_headers(headers, now)]
+    return ((remaining, wait) for remaining, wait in quotas if wait is not None)
 
 
 def _separate_headers(headers: Mapping[str, str], now: float) -> Iterator[tuple[str | None, float | None]]:
     for name, text in headers.items():
-        names = _remaining_headers(name)
-        if names:
-            yield next((headers[other] for other in names if other in headers), None), _wait(text, now)
-
-
-def _remaining_headers(name: str) -> tuple[str, ...]:
-    """Return the headers that may hold the remaining amount of a quota, if ``name`` is its reset header."""
-    if name == "ratelimit-reset":
-        return ("ratelimit-remaining",)
-    if name == "x-ratelimit-reset" or name.startswith("x-ratelimit-reset-"):
-        plain = "x-ratelimit-remaining"
-        return plain + name.removeprefix("x-ratelimit-reset"), plain
-    if name.startswith("anthropic-ratelimit-") and name.endswith("-reset"):
-        return (name.removesuffix("reset") + "remaining",)
-    return ()
+        match = _RESET.fullmatch(name)
+        if match and (match[2] is None or match[1] == "x-ratelimit-"):
+            plain = f"{match[1]}remaining"
+            yield headers.get(f"{plain}{match[2] or ''}", headers.get(plain)), _wait(text, now)
 
 
 def _exhausted(remaining: str | None) -> bool:
