@@ -63,17 +63,10 @@ class Observers:
 
     def wants_successes(self) -> bool:
         """Return True if an observer currently wants success events."""
-        return self.calls or (bool(self.conditional) and self.any_enabled())
-
-    def any_enabled(self) -> bool:
-        """Return True if a conditionally enabled observer currently wants success events."""
         try:
-            for enabled in self.conditional:
-                if enabled():
-                    return True
+            return self.calls or any(enabled() for enabled in self.conditional)
         except Exception:
             return True  # then the observer is called, and its failure is logged
-        return False
 
 
 def _as_one(observers: tuple[Observer, ...]) -> Observer | None:
