@@ -19,7 +19,6 @@ __all__ = [
     "LLM_STATUSES",
     "MYSQL",
     "POSTGRES",
-    "POSTGRES_NEVER",
     "POSTGRES_TEXTS",
     "QUOTA",
     "STATUSES",
@@ -114,19 +113,12 @@ POSTGRES = by_name(
     }
 )
 
-# libpq has no SQLSTATE for failures without a response of the server, only a text. `POSTGRES_NEVER` is
-# checked first: with several hosts the text lists the failure of each.
-POSTGRES_NEVER = (
-    "authentication failed",
-    "no password supplied",
-    "no pg_hba.conf entry",
-    "does not exist",
-    "certificate verify failed",
-    "name or service not known",
-    "not permitted to log in",
-)
+# libpq has no SQLSTATE for failures without a response of the server, only a text. The first part that it
+# contains decides. Final failures come first: with several hosts the text lists the failure of each.
 POSTGRES_TEXTS = by_name(
     {
+        None: "authentication failed, no password supplied, no pg_hba.conf entry, does not exist, "
+        "certificate verify failed, name or service not known, not permitted to log in",
         UNSENT: "connection refused, accepting connections on that socket, no route to host, "
         "network is unreachable, temporary failure in name resolution",
         UNSENT_TIMEOUT: "timeout expired, connection timed out",

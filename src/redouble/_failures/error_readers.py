@@ -146,8 +146,6 @@ def by_sqlstate_or_text(error: Any, ask: Ask) -> Verdict | None:
     if getattr(error, "sqlstate", None) or getattr(error, "pgcode", None):
         return by_sqlstate(error, ask)
     text = str(error).lower()
-    if any(never in text for never in codes.POSTGRES_NEVER):
-        return None
     return next((verdict for part, verdict in codes.POSTGRES_TEXTS.items() if part in text), None)
 
 
