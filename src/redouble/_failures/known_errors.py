@@ -1,4 +1,4 @@
-"""The table of retryable errors of the standard library and of other libraries, by qualified name.
+"""The table of all retryable errors, of Python and of other libraries, by qualified name.
 
 The entry of the nearest class in the MRO decides: a verdict, a reader from `error_readers`, or None, which
 excludes a class whose parent has an entry. No library is imported. The page docs/reference/transient.md shows
@@ -8,7 +8,7 @@ this table, and a test compares the two; tests/libraries compares it with the li
 from __future__ import annotations
 
 from redouble._failures import error_readers as read
-from redouble._failures.builtin_errors import BUSY, NETWORK, TIMEOUT, UNSENT, Entry, by_name
+from redouble._failures.builtin_errors import BUILTIN, BUSY, NETWORK, TIMEOUT, UNSENT, Entry, by_name
 from redouble._failures.codes import ANSWERED, CONFLICT, RATE_LIMIT, UNSENT_BUSY, UNSENT_TIMEOUT
 from redouble._failures.verdict import Kind, Verdict
 
@@ -133,7 +133,7 @@ _BY_MODULE: dict[str, dict[Entry, str]] = {
     },
 }
 
-TABLE = {
+TABLE = BUILTIN | {
     f"{module}.{name}": entry
     for modules, groups in _BY_MODULE.items()
     for module in modules.split()
