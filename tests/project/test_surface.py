@@ -282,7 +282,7 @@ LAZY_MODULES = """
     _engine.retry_budget _engine.token_bucket _engine.worker
     _failures.error_readers _failures.known_errors _failures.retry_after
     _layers.analysis _layers.chaos _layers.fallback _layers.gate _layers.keyed _layers.retry.analysis
-    _layers.timeout _runtime.asyncio_backend _runtime.thread_waker _runtime.trio_backend
+    _layers.timeout _runtime.asyncio_backend _runtime.loop_waker _runtime.thread_waker _runtime.trio_backend
     _telemetry.redact _telemetry.stats
 """
 LAZILY_LOADED = f"""

@@ -27,7 +27,7 @@ from time import monotonic as now
 from typing import Any
 
 from redouble._runtime.asyncio_timer import TimerEntry
-from redouble._runtime.backend import Waker, make_waker
+from redouble._runtime.loop_waker import LoopWaker, make_waker
 
 __all__ = [
     "cancel_after",
@@ -100,7 +100,7 @@ def remove_limit(limit: TimerEntry) -> bool:
     return True
 
 
-def waker() -> Waker:
+def waker() -> LoopWaker:
     """Return two functions: ``wake``, to call once from any thread, and one to await until it is called."""
     return make_waker(Event(), get_running_loop().call_soon_threadsafe)
 

@@ -5,21 +5,14 @@ Detection happens at every call, because one policy may serve both asyncio and T
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Coroutine
 from sys import modules
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
-__all__ = [
-    "Backend",
-    "CancelScope",
-    "Waker",
-    "backend",
-    "cancel_after",
-    "cancelling",
-    "in_event_loop",
-    "make_waker",
-    "under_trio",
-]
+if TYPE_CHECKING:
+    from redouble._runtime.loop_waker import LoopWaker
+
+__all__ = ["Backend", "CancelScope", "backend", "cancel_after", "cancelling", "in_event_loop", "under_trio"]
 
 
 class CancelScope(Protocol):
@@ -67,7 +60,7 @@ class Backend(Protocol):
         """Remove the time limit of a scope that is still entered; return True if it was not yet reached."""
         ...
 
-    def waker(self) -> Waker:
+    def waker(self) -> LoopWaker:
         """Return two functions: ``wake``, to call once from any thread, and one to await until it is called.
 
         ``wake`` returns False if the event loop has ended: then no task waits.
@@ -89,22 +82,6 @@ class Backend(Protocol):
     def run_detached(self, work: Coroutine[Any, Any, None], /) -> None:
         """Run a coroutine that the caller cannot await, in a task of its own."""
         ...
-
-
-Waker: TypeAlias = tuple[Callable[[], bool], Callable[[], Awaitable[object]]]
-
-
-def make_waker(woken: Any, call_soon: Callable[[Callable[[], None]], object]) -> Waker:
-    """Return the waker of an event of the library: ``call_soon`` calls a function in its event loop."""
-
-    def wake() -> bool:
-        try:
-            call_soon(woken.set)
-        except RuntimeError:  # the event loop has ended
-            return False
-        return True
-
-    return wake, woken.wait
 
 
 _loaded: Backend | None = None

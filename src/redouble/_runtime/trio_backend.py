@@ -14,7 +14,7 @@ from trio.lowlevel import current_trio_token as home
 from trio.lowlevel import in_trio_task as running
 
 from redouble._internal.logger import ABANDONED, log
-from redouble._runtime.backend import Waker, make_waker
+from redouble._runtime.loop_waker import LoopWaker, make_waker
 
 __all__ = [
     "cancel_after",
@@ -53,7 +53,7 @@ def clock() -> Callable[[], float]:
     return current_clock().current_time
 
 
-def waker() -> Waker:
+def waker() -> LoopWaker:
     """Return two functions: ``wake``, to call once from any thread, and one to await until it is called."""
     return make_waker(Event(), home().run_sync_soon)
 
