@@ -5,43 +5,41 @@
 ... def fetch(url): ...
 """
 
-from typing import TYPE_CHECKING
-
-from redouble import errors
-from redouble._drivers.blocks import Attempt
-from redouble._engine.backoff import Backoff
-from redouble._engine.budget_protocol import Grant
-from redouble._engine.options import Hints
-from redouble._engine.report import AttemptRecord, Outcome, Report, report
-from redouble._failures.transient import transient
-from redouble._failures.verdict import Kind, Verdict
-from redouble._layers.layer import Layer, Pipeline, policy_of
-from redouble._layers.retry.decorator import retry, variant
-from redouble._layers.retry.retry import Retry
-from redouble._runtime.clock import SYSTEM, Clock
-from redouble._runtime.deadline import cancelled, deadline, remaining
-from redouble._telemetry.bound_fields import bind
-from redouble._telemetry.observers import observe
-from redouble.errors import Reason
-
+TYPE_CHECKING = False  # type checkers take it for `typing.TYPE_CHECKING`, which costs an import
 if TYPE_CHECKING:
+    from redouble import errors
+    from redouble._drivers.blocks import Attempt
+    from redouble._engine.backoff import Backoff
+    from redouble._engine.budget_protocol import Grant
+    from redouble._engine.options import Hints
+    from redouble._engine.report import AttemptRecord, Outcome, Report, report
     from redouble._engine.retry_budget import RetryBudget
     from redouble._engine.token_bucket import TokenBucket
     from redouble._engine.worker import Worker
+    from redouble._failures.transient import transient
+    from redouble._failures.verdict import Kind, Verdict
     from redouble._layers.breaker.circuit_breaker import CircuitBreaker
     from redouble._layers.chaos import Chaos
     from redouble._layers.fallback import Fallback
     from redouble._layers.gate import Gate
     from redouble._layers.hedge.hedge import Hedge
     from redouble._layers.keyed import Keyed
+    from redouble._layers.layer import Layer, Pipeline, policy_of
     from redouble._layers.limits.adaptive_concurrency import AdaptiveConcurrency
     from redouble._layers.limits.adaptive_rate import AdaptiveRate
     from redouble._layers.limits.bulkhead import Bulkhead
     from redouble._layers.limits.rate_limit import RateLimit
     from redouble._layers.limits.throttle import Throttle
+    from redouble._layers.retry.decorator import retry, variant
+    from redouble._layers.retry.retry import Retry
     from redouble._layers.timeout import Timeout
+    from redouble._runtime.clock import SYSTEM, Clock
+    from redouble._runtime.deadline import cancelled, deadline, remaining
+    from redouble._telemetry.bound_fields import bind
+    from redouble._telemetry.observers import observe
     from redouble._telemetry.stats import stats
     from redouble.config._reload import policies
+    from redouble.errors import Reason
 
 __all__ = [
     "SYSTEM",
@@ -89,27 +87,47 @@ __all__ = [
     "variant",
 ]
 
-_LAZY = {  # imported on first access, because many programs do not need them
-    "AdaptiveConcurrency": "redouble._layers.limits.adaptive_concurrency",
-    "AdaptiveRate": "redouble._layers.limits.adaptive_rate",
-    "Bulkhead": "redouble._layers.limits.bulkhead",
-    "Chaos": "redouble._layers.chaos",
-    "CircuitBreaker": "redouble._layers.breaker.circuit_breaker",
-    "Fallback": "redouble._layers.fallback",
-    "Gate": "redouble._layers.gate",
-    "Hedge": "redouble._layers.hedge.hedge",
-    "Keyed": "redouble._layers.keyed",
-    "RateLimit": "redouble._layers.limits.rate_limit",
-    "RetryBudget": "redouble._engine.retry_budget",
-    "Throttle": "redouble._layers.limits.throttle",
-    "Timeout": "redouble._layers.timeout",
-    "TokenBucket": "redouble._engine.token_bucket",
-    "Worker": "redouble._engine.worker",
-    "policies": "redouble.config._reload",
-    "stats": "redouble._telemetry.stats",
+# Imported on first access, so that a program loads only what it uses: the names of these modules, ...
+_LAZY = {
+    name: f"redouble.{module}"
+    for module, names in {
+        "_drivers.blocks": "Attempt",
+        "_engine.backoff": "Backoff",
+        "_engine.budget_protocol": "Grant",
+        "_engine.options": "Hints",
+        "_engine.report": "AttemptRecord Outcome Report report",
+        "_engine.retry_budget": "RetryBudget",
+        "_engine.token_bucket": "TokenBucket",
+        "_engine.worker": "Worker",
+        "_failures.transient": "transient",
+        "_failures.verdict": "Kind Verdict",
+        "_layers.breaker.circuit_breaker": "CircuitBreaker",
+        "_layers.chaos": "Chaos",
+        "_layers.fallback": "Fallback",
+        "_layers.gate": "Gate",
+        "_layers.hedge.hedge": "Hedge",
+        "_layers.keyed": "Keyed",
+        "_layers.layer": "Layer Pipeline policy_of",
+        "_layers.limits.adaptive_concurrency": "AdaptiveConcurrency",
+        "_layers.limits.adaptive_rate": "AdaptiveRate",
+        "_layers.limits.bulkhead": "Bulkhead",
+        "_layers.limits.rate_limit": "RateLimit",
+        "_layers.limits.throttle": "Throttle",
+        "_layers.retry.decorator": "retry variant",
+        "_layers.retry.retry": "Retry",
+        "_layers.timeout": "Timeout",
+        "_runtime.clock": "SYSTEM Clock",
+        "_runtime.deadline": "cancelled deadline remaining",
+        "_telemetry.bound_fields": "bind",
+        "_telemetry.observers": "observe",
+        "_telemetry.stats": "stats",
+        "config._reload": "policies",
+        "errors": "Reason",
+    }.items()
+    for name in names.split()
 }
-
-_MODULES = ("config", "http", "instruments", "llm", "presets", "testing", "types")  # imported on first access
+# ... and these modules.
+_MODULES = ("config", "errors", "http", "instruments", "llm", "presets", "testing", "types")
 _CLIENTS = ("aiohttp", "grpc", "httpx", "httpx2", "requests")  # import the library of the same name
 
 

@@ -75,6 +75,9 @@ class Reason(StrEnum):
 class RedoubleError(Exception):
     """The base class of every exception of Redouble."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.args, self.__dict__.copy()))
+
 
 class RetryError(RedoubleError):
     """A call was given up. ``last`` is the error of its last attempt, or the last unaccepted result."""
@@ -132,9 +135,6 @@ class AttemptTimeout(RedoubleError, TimeoutError):
         self.limit: Limit | None = limit
         self.seconds = seconds
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (type(self), self.args, self.__dict__.copy()))
-
 
 class WorkerStillRunning(RedoubleError, TimeoutError):
     """A worker was cancelled and did not stop; no second one is started beside it."""
@@ -150,9 +150,6 @@ class Rejected(RedoubleError):
     def __init__(self, message: str = "", *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (type(self), self.args, self.__dict__.copy()))
 
 
 class CircuitOpen(Rejected):
@@ -185,9 +182,6 @@ class ConfigError(RedoubleError, ValueError):
     def __init__(self, message: str = "", *, path: str = "") -> None:
         super().__init__(f"{path}: {message}" if path else message)
         self.path = path
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (type(self), self.args, self.__dict__.copy()))
 
 
 def _rebuild(kind: type[RedoubleError], args: tuple[object, ...], state: dict[str, object]) -> RedoubleError:

@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 
 from redouble import Kind, Retry, Verdict, errors, transient
-from redouble._failures import transient as _transient
 from redouble._failures.transient import Transient
 from tests.support.fakes import UnhashableRule, always
 
@@ -288,7 +287,6 @@ def test_verdicts_on_many_threads() -> None:
 
 def test_the_table_of_libraries_is_loaded_lazily(monkeypatch: pytest.MonkeyPatch) -> None:
     """A built-in error opens no file; a table that could not be loaded is loaded the next time."""
-    monkeypatch.setattr(_transient, "_full", {})
     imported, broken = builtins.__import__, True
 
     def fail_to_import(name: str, *args: Any) -> ModuleType:

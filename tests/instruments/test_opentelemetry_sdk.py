@@ -38,9 +38,9 @@ def test_an_sdk_that_is_set_later_is_used() -> None:
 retried = Retry(name="work")(lambda: None)
 handle = opentelemetry.instrument()
 retried()
-print(watch.any_enabled())
+print(watch.wants_successes())
 metrics.set_meter_provider(MeterProvider([reader]))
-print(watch.any_enabled())
+print(watch.wants_successes())
 retried()
 print(*shown())
 handle.remove()
@@ -60,7 +60,7 @@ def test_an_sdk_that_was_set_before_is_used() -> None:
 metrics.set_meter_provider(MeterProvider([reader]))
 for _ in range(2):
     with opentelemetry.instrument():
-        print(watch.any_enabled())
+        print(watch.wants_successes())
         Retry(name="work").call(int)
         print(*shown())
 """

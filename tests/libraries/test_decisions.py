@@ -16,9 +16,11 @@ ELSEWHERE = {
 }
 STANDARD = (
     "asyncio",
+    "builtins",
     "ftplib",
     "http",
     "imaplib",
+    "redouble",
     "smtplib",
     "socket",
     "sqlite3",

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, TypeVar, cast
 
 from redouble._failures.verdict import Kind, Verdict
 
-__all__ = ["BUILTIN", "BUSY", "NETWORK", "TIMEOUT", "UNSENT", "Ask", "Entry", "ErrorReader"]
+__all__ = ["BUILTIN", "BUSY", "NETWORK", "TIMEOUT", "UNSENT", "Ask", "Entry", "ErrorReader", "by_name"]
 
+
+T = TypeVar("T")
 
 Ask: TypeAlias = Callable[[object], Verdict | None]
-ErrorReader: TypeAlias = Callable[
-    [Any, Ask], Verdict | None
-]  # reads an error; `Ask` judges an error inside it
+ErrorReader: TypeAlias = Callable[[Any, Ask], Verdict | None]  # `Ask` judges an error inside the error
 Entry: TypeAlias = Verdict | ErrorReader | None
 
 UNSENT = Verdict.retry(kind=Kind.network, sent=False, reason="network")
@@ -27,18 +27,23 @@ NETWORK = Verdict.retry(kind=Kind.network, reason="network")
 TIMEOUT = Verdict.retry(kind=Kind.timeout, reason="timeout")
 BUSY = Verdict.retry(kind=Kind.server, reason="busy")
 
+
+def by_name(groups: Mapping[T, str], separator: str | None = None) -> dict[str, T]:
+    """Return the entry of each name or code, from a text of the names of each entry."""
+    return {name: entry for entry, names in groups.items() for name in names.split(separator)}
+
+
 # OSErrors without a class of their own. ECONNRESET and similar ones are usually ConnectionErrors.
-_ERRNOS: dict[int, Verdict] = {
-    number: verdict
-    for verdict, names in {
-        UNSENT: ["ENETDOWN", "ENETUNREACH", "EHOSTDOWN", "EHOSTUNREACH", "EADDRNOTAVAIL", "ECONNREFUSED"],
-        NETWORK: ["ENETRESET", "ECONNRESET", "ECONNABORTED", "EPIPE", "ESHUTDOWN", "ENOBUFS", "ENOTCONN"],
-        TIMEOUT: ["ETIMEDOUT"],
-        BUSY: ["EAGAIN", "EWOULDBLOCK", "EINTR", "EBUSY"],
-    }.items()
-    for name in names
-    if (number := getattr(errno, name, None)) is not None
-}
+_ERRNO_NAMES = by_name(
+    {
+        UNSENT: "ENETDOWN ENETUNREACH EHOSTDOWN EHOSTUNREACH EADDRNOTAVAIL ECONNREFUSED",
+        NETWORK: "ENETRESET ECONNRESET ECONNABORTED EPIPE ESHUTDOWN ENOBUFS ENOTCONN",
+        TIMEOUT: "ETIMEDOUT",
+        BUSY: "EAGAIN EWOULDBLOCK EINTR EBUSY",
+    }
+)
+# The names that this platform lacks share the key None.
+_ERRNOS = {getattr(errno, name, None): verdict for name, verdict in _ERRNO_NAMES.items()}
 
 
 def by_errno(error: Any, ask: Ask) -> Verdict | None:

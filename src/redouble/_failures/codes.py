@@ -1,12 +1,12 @@
 """Tables of retryable codes: HTTP statuses, SQLSTATEs, codes of MySQL, gRPC, AWS, LLM providers and Kafka.
 
-A code that is not in its table is not retried. The reasons for each choice are on the page
-docs/reference/transient.md, and a test compares the two.
+Each is written by verdict: the codes that have it. A code that is not in its table is not retried. The
+reasons for each choice are on the page docs/reference/transient.md, and a test compares the two.
 """
 
 from __future__ import annotations
 
-from redouble._failures.builtin_errors import BUSY, NETWORK, TIMEOUT, UNSENT
+from redouble._failures.builtin_errors import BUSY, NETWORK, TIMEOUT, UNSENT, by_name
 from redouble._failures.verdict import Kind, Verdict
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "LLM_STATUSES",
     "MYSQL",
     "POSTGRES",
-    "POSTGRES_NEVER",
     "POSTGRES_TEXTS",
     "QUOTA",
     "STATUSES",
@@ -42,69 +41,55 @@ UNSENT_BUSY = Verdict.retry(kind=Kind.server, sent=False, reason="busy")
 UNSENT_FULL = Verdict.retry(kind=Kind.throttled, sent=False, reason="too_many_connections")
 UNSENT_TIMEOUT = Verdict.retry(kind=Kind.timeout, sent=False, reason="timeout_connect")
 
-STATUSES: dict[int, Verdict] = {
-    408: TIMED_OUT,
-    425: _answered(Kind.server, "too_early"),
-    429: RATE_LIMIT,
-    502: HTTP_5XX,
-    503: HTTP_5XX,
-    504: HTTP_5XX,
-    **dict.fromkeys(range(520, 525), HTTP_5XX),  # Cloudflare's variants of 502 and 504
-    529: OVERLOADED,
-}
+
+def _numbers(groups: dict[Verdict, str]) -> dict[int, Verdict]:
+    return {int(code): verdict for code, verdict in by_name(groups).items()}
+
+
+STATUSES = _numbers(
+    {
+        TIMED_OUT: "408",
+        _answered(Kind.server, "too_early"): "425",
+        RATE_LIMIT: "429",
+        HTTP_5XX: "502 503 504 520 521 522 523 524",  # 52x: Cloudflare's variants of 502 and 504
+        OVERLOADED: "529",
+    }
+)
 
 # Elsewhere a 500 is most often a bug that recurs. These vendors document theirs as transient, and the LLM
 # vendors document their 409 as a lock timeout.
-AWS_STATUSES: dict[int, Verdict] = {**STATUSES, 500: HTTP_5XX}
-LLM_STATUSES: dict[int, Verdict] = {**AWS_STATUSES, 409: CONFLICT}
+AWS_STATUSES = {**STATUSES, 500: HTTP_5XX}
+LLM_STATUSES = {**AWS_STATUSES, 409: CONFLICT}
 
 # LLM errors inside a stream follow a status 200 and have only an error code or type.
-LLM: dict[str, Verdict] = {
-    "api_error": HTTP_5XX,
-    "overloaded_error": OVERLOADED,
-    "rate_limit_error": RATE_LIMIT,
-    "rate_limit_exceeded": RATE_LIMIT,
-    "server_error": HTTP_5XX,
-    "timeout_error": TIMED_OUT,
-}
+LLM = by_name(
+    {
+        HTTP_5XX: "api_error server_error",
+        OVERLOADED: "overloaded_error",
+        RATE_LIMIT: "rate_limit_error rate_limit_exceeded",
+        TIMED_OUT: "timeout_error",
+    }
+)
 
 # Sent with 429 too, but a retry cannot help: the paid quota is used up.
 QUOTA = frozenset({"billing_hard_limit_reached", "billing_error", "insufficient_quota"})
 
 # botocore's lists, and the codes of server errors that arrive with a 4xx status or in event streams.
-AWS: dict[str, Verdict] = {
-    **dict.fromkeys(
-        (
-            "BandwidthLimitExceeded",
-            "EC2ThrottledException",
-            "LimitExceededException",
-            "PriorRequestNotComplete",
-            "ProvisionedThroughputExceededException",
-            "RequestLimitExceeded",
-            "RequestThrottled",
-            "RequestThrottledException",
-            "SlowDown",
-            "ThrottledException",
-            "Throttling",
-            "ThrottlingException",
-            "TooManyRequestsException",
-            "TransactionInProgressException",
-        ),
-        RATE_LIMIT,
-    ),
-    **dict.fromkeys(("RequestTimeout", "RequestTimeoutException"), TIMED_OUT),
-    **dict.fromkeys(
-        (
-            "InternalError",
-            "InternalFailure",
-            "InternalServerError",
-            "InternalServerException",
-            "ServiceUnavailable",
-            "ServiceUnavailableException",
-        ),
-        HTTP_5XX,
-    ),
-}
+AWS = by_name(
+    {
+        RATE_LIMIT: """
+            BandwidthLimitExceeded EC2ThrottledException LimitExceededException PriorRequestNotComplete
+            ProvisionedThroughputExceededException RequestLimitExceeded RequestThrottled
+            RequestThrottledException SlowDown ThrottledException Throttling ThrottlingException
+            TooManyRequestsException TransactionInProgressException
+        """,
+        TIMED_OUT: "RequestTimeout RequestTimeoutException",
+        HTTP_5XX: """
+            InternalError InternalFailure InternalServerError InternalServerException
+            ServiceUnavailable ServiceUnavailableException
+        """,
+    }
+)
 
 GRPC: dict[str, Verdict] = {
     "ABORTED": CONFLICT,
@@ -113,95 +98,59 @@ GRPC: dict[str, Verdict] = {
     "UNAVAILABLE": Verdict.retry(kind=Kind.server, reason="unavailable"),
 }
 
-POSTGRES: dict[str, Verdict] = {
-    "08000": NETWORK,  # connection_exception
-    "08001": UNSENT,  # sqlclient_unable_to_establish_sqlconnection
-    "08003": NETWORK,  # connection_does_not_exist
-    "08004": UNSENT,  # sqlserver_rejected_establishment_of_sqlconnection
-    "08006": NETWORK,  # connection_failure
-    "08007": NETWORK,  # transaction_resolution_unknown
-    "40000": CONFLICT,  # transaction_rollback
-    "40001": CONFLICT,  # serialization_failure
-    "40003": NETWORK,  # statement_completion_unknown
-    "40P01": CONFLICT,  # deadlock_detected
-    "53000": ANSWERED,  # insufficient_resources
-    "53200": ANSWERED,  # out_of_memory
-    "53300": UNSENT_FULL,  # too_many_connections
-    "55006": LOCKED,  # object_in_use
-    "55P03": LOCKED,  # lock_not_available
-    "57P01": NETWORK,  # admin_shutdown
-    "57P02": NETWORK,  # crash_shutdown
-    "57P03": UNSENT_BUSY,  # cannot_connect_now
-    "57P05": NETWORK,  # idle_session_timeout
-}
-
-# libpq has no SQLSTATE for failures without a response of the server, only a text. `POSTGRES_NEVER` is
-# checked first: with several hosts the text lists the failure of each.
-POSTGRES_NEVER = (
-    "authentication failed",
-    "no password supplied",
-    "no pg_hba.conf entry",
-    "does not exist",
-    "certificate verify failed",
-    "name or service not known",
-    "not permitted to log in",
+POSTGRES = by_name(
+    {
+        # connection_exception, connection_does_not_exist, connection_failure, transaction_resolution_unknown,
+        # statement_completion_unknown, admin_shutdown, crash_shutdown, idle_session_timeout
+        NETWORK: "08000 08003 08006 08007 40003 57P01 57P02 57P05",
+        # sqlclient_unable_to_establish_sqlconnection, sqlserver_rejected_establishment_of_sqlconnection
+        UNSENT: "08001 08004",
+        CONFLICT: "40000 40001 40P01",  # transaction_rollback, serialization_failure, deadlock_detected
+        ANSWERED: "53000 53200",  # insufficient_resources, out_of_memory
+        UNSENT_FULL: "53300",  # too_many_connections
+        LOCKED: "55006 55P03",  # object_in_use, lock_not_available
+        UNSENT_BUSY: "57P03",  # cannot_connect_now
+    }
 )
-POSTGRES_TEXTS: dict[str, Verdict] = {
-    "connection refused": UNSENT,
-    "accepting connections on that socket": UNSENT,
-    "no route to host": UNSENT,
-    "network is unreachable": UNSENT,
-    "temporary failure in name resolution": UNSENT,
-    "timeout expired": UNSENT_TIMEOUT,
-    "connection timed out": UNSENT_TIMEOUT,
-    "too many clients already": UNSENT_FULL,
-    "connection slots are reserved": UNSENT_FULL,
-    "too many connections for": UNSENT_FULL,
-    "the database system is": UNSENT_BUSY,
-    "server closed the connection unexpectedly": NETWORK,
-    "connection has been closed unexpectedly": NETWORK,
-    "connection reset by peer": NETWORK,
-    "could not receive data from server": NETWORK,
-    "could not send data to server": NETWORK,
-    "ssl syscall error": NETWORK,
-    "terminating connection due to": NETWORK,
-    "the connection is lost": NETWORK,
-}
 
-MYSQL: dict[int, Verdict] = {
-    1040: UNSENT_FULL,  # too many connections
-    1053: NETWORK,  # server shutdown in progress
-    1158: NETWORK,  # error reading communication packets, and three similar ones
-    1159: NETWORK,
-    1160: NETWORK,
-    1161: NETWORK,
-    1203: UNSENT_FULL,  # too many connections of this user
-    1205: LOCKED,  # lock wait timeout exceeded
-    1213: CONFLICT,  # deadlock
-    2002: UNSENT,  # cannot connect through the socket
-    2003: UNSENT,  # cannot connect to the host
-    2006: NETWORK,  # server has gone away
-    2013: NETWORK,  # lost connection during query
-    2055: NETWORK,  # lost connection at ...
-    3101: CONFLICT,  # rolled back by group replication
-    3572: LOCKED,  # NOWAIT, and the lock is held
-    4031: NETWORK,  # disconnected for being idle
-}
+# libpq has no SQLSTATE for failures without a response of the server, only a text. The first part that it
+# contains decides. Final failures come first: with several hosts the text lists the failure of each.
+POSTGRES_TEXTS = by_name(
+    {
+        None: "authentication failed, no password supplied, no pg_hba.conf entry, does not exist, "
+        "certificate verify failed, name or service not known, not permitted to log in",
+        UNSENT: "connection refused, accepting connections on that socket, no route to host, "
+        "network is unreachable, temporary failure in name resolution",
+        UNSENT_TIMEOUT: "timeout expired, connection timed out",
+        UNSENT_FULL: "too many clients already, connection slots are reserved, too many connections for",
+        UNSENT_BUSY: "the database system is",
+        NETWORK: "server closed the connection unexpectedly, connection has been closed unexpectedly, "
+        "connection reset by peer, could not receive data from server, could not send data to server, "
+        "ssl syscall error, terminating connection due to, the connection is lost",
+    },
+    ", ",
+)
 
-CONFLUENT: dict[str, Verdict] = {
-    "_ALL_BROKERS_DOWN": NETWORK,
-    "_QUEUE_FULL": UNSENT_BUSY,
-    "_TIMED_OUT": TIMEOUT,
-    "_TIMED_OUT_QUEUE": TIMEOUT,
-    "_TRANSPORT": NETWORK,
-    "_WAIT_COORD": BUSY,
-    "COORDINATOR_LOAD_IN_PROGRESS": BUSY,
-    "COORDINATOR_NOT_AVAILABLE": BUSY,
-    "LEADER_NOT_AVAILABLE": BUSY,
-    "NETWORK_EXCEPTION": NETWORK,
-    "NOT_COORDINATOR": BUSY,
-    "NOT_ENOUGH_REPLICAS": BUSY,
-    "NOT_LEADER_FOR_PARTITION": BUSY,
-    "REQUEST_TIMED_OUT": TIMEOUT,
-    "THROTTLING_QUOTA_EXCEEDED": RATE_LIMIT,
-}
+MYSQL = _numbers(
+    {
+        UNSENT_FULL: "1040 1203",  # too many connections, of all users and of this one
+        # shutdown; errors reading or writing packets; the server has gone away; lost connection; idle
+        NETWORK: "1053 1158 1159 1160 1161 2006 2013 2055 4031",
+        LOCKED: "1205 3572",  # lock wait timeout exceeded; NOWAIT, and the lock is held
+        CONFLICT: "1213 3101",  # deadlock; rolled back by group replication
+        UNSENT: "2002 2003",  # cannot connect through the socket, or to the host
+    }
+)
+
+CONFLUENT = by_name(
+    {
+        NETWORK: "_ALL_BROKERS_DOWN _TRANSPORT NETWORK_EXCEPTION",
+        UNSENT_BUSY: "_QUEUE_FULL",
+        TIMEOUT: "_TIMED_OUT _TIMED_OUT_QUEUE REQUEST_TIMED_OUT",
+        BUSY: """
+            _WAIT_COORD COORDINATOR_LOAD_IN_PROGRESS COORDINATOR_NOT_AVAILABLE LEADER_NOT_AVAILABLE
+            NOT_COORDINATOR NOT_ENOUGH_REPLICAS NOT_LEADER_FOR_PARTITION
+        """,
+        RATE_LIMIT: "THROTTLING_QUOTA_EXCEEDED",
+    }
+)

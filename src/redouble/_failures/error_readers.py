@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from redouble._failures import codes
@@ -63,9 +64,7 @@ def _http_verdict(status: Any, headers: object) -> Verdict | None:
 def by_proxy_status(error: Any, ask: Ask) -> Verdict | None:
     """Judge by the proxy's status; a retry counts as unsent, because the server received nothing."""
     verdict = by_status(error, ask)
-    if verdict is None:
-        return None
-    return Verdict.retry(kind=verdict.kind, after=verdict.after, sent=False, reason=verdict.reason)
+    return None if verdict is None else replace(verdict, sent=False)
 
 
 def by_cause(error: Any, ask: Ask) -> Verdict | None:
@@ -147,8 +146,6 @@ def by_sqlstate_or_text(error: Any, ask: Ask) -> Verdict | None:
     if getattr(error, "sqlstate", None) or getattr(error, "pgcode", None):
         return by_sqlstate(error, ask)
     text = str(error).lower()
-    if any(never in text for never in codes.POSTGRES_NEVER):
-        return None
     return next((verdict for part, verdict in codes.POSTGRES_TEXTS.items() if part in text), None)
 
 

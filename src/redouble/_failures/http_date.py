@@ -6,9 +6,9 @@ It reads no clock: the caller passes the time, which the form with a two-digit y
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
-__all__ = ["parse_http_date", "utc_seconds"]
+__all__ = ["parse_http_date"]
 
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -28,7 +28,6 @@ _FORMS = [
 ]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EPOCH_DAY = _EPOCH.toordinal()
 _FIRST, _LAST = (-62135596800.0, 253402300799.0)  # the first second of year 1, the last of year 9999
 
 
@@ -42,18 +41,11 @@ def parse_http_date(text: str, now: float) -> float | None:
     year = int(match["year"])
     if len(match["year"]) == 2:
         year = _century(year, (month, day, hour, minute, second), now)
-    return utc_seconds(year, month, day, hour, minute, second)
-
-
-def utc_seconds(year: int, month: int, day: int, hour: int, minute: int, second: int) -> float | None:
-    """Return the seconds since 1970, or None for an invalid date or time; second 60 is a leap second."""
-    if hour > 23 or minute > 59 or second > 60:
-        return None
     try:
-        days = date(year, month, day).toordinal() - _EPOCH_DAY
-    except ValueError:
+        start = datetime(year, month, day, hour, minute, tzinfo=UTC).timestamp()
+    except ValueError:  # there is no such day or hour
         return None
-    return float(days * 86400 + hour * 3600 + minute * 60 + second)
+    return start + second if second <= 60 else None  # 60 is a leap second
 
 
 def _century(two_digits: int, within_year: tuple[int, ...], now: float) -> int:

@@ -1,4 +1,4 @@
-"""The table of retryable errors of the standard library and of other libraries, by qualified name.
+"""The table of all retryable errors, of Python and of other libraries, by qualified name.
 
 The entry of the nearest class in the MRO decides: a verdict, a reader from `error_readers`, or None, which
 excludes a class whose parent has an entry. No library is imported. The page docs/reference/transient.md shows
@@ -8,7 +8,7 @@ this table, and a test compares the two; tests/libraries compares it with the li
 from __future__ import annotations
 
 from redouble._failures import error_readers as read
-from redouble._failures.builtin_errors import BUSY, NETWORK, TIMEOUT, UNSENT, Entry
+from redouble._failures.builtin_errors import BUILTIN, BUSY, NETWORK, TIMEOUT, UNSENT, Entry, by_name
 from redouble._failures.codes import ANSWERED, CONFLICT, RATE_LIMIT, UNSENT_BUSY, UNSENT_TIMEOUT
 from redouble._failures.verdict import Kind, Verdict
 
@@ -22,174 +22,120 @@ POOL_FULL = Verdict.retry(kind=Kind.throttled, sent=False, reason="pool_full")
 LIMITED_HERE = Verdict.retry(kind=Kind.throttled, sent=False, reason="rate_limit")
 ASKED_FOR = Verdict.retry(kind=Kind.unknown, reason="retryable")
 
-STANDARD: dict[str, Entry] = {
-    "asyncio.exceptions.IncompleteReadError": NETWORK,
-    "ftplib.error_temp": BUSY,
-    "http.client.IncompleteRead": NETWORK,
-    "imaplib.IMAP4.abort": NETWORK,
-    "smtplib.SMTPServerDisconnected": NETWORK,
-    "socket.gaierror": read.by_lookup,
-    "socket.herror": read.by_host_lookup,
-    "sqlite3.OperationalError": read.by_sqlite_name,
-    "ssl.SSLError": read.by_tls_reason,
-    "ssl.SSLEOFError": NETWORK,
-    "ssl.SSLSyscallError": NETWORK,
-    "ssl.SSLZeroReturnError": NETWORK,
-    "subprocess.TimeoutExpired": TIMEOUT,
-    "urllib.error.HTTPError": read.by_urllib_status,
-    "urllib.error.URLError": read.by_cause,
-}
-
-HTTPX: dict[str, Entry] = {
-    "ConnectError": read.by_connect_error,
-    "ConnectTimeout": UNSENT_TIMEOUT,
-    "HTTPStatusError": read.by_status,
-    "NetworkError": NETWORK,
-    "PoolTimeout": POOL_TIMEOUT,
-    "ReadTimeout": READ_TIMEOUT,
-    "RemoteProtocolError": NETWORK,
-    "TimeoutException": TIMEOUT,
-    "WriteTimeout": WRITE_TIMEOUT,
-}
-
-REQUESTS: dict[str, Entry] = {
-    "ChunkedEncodingError": NETWORK,
-    "ConnectTimeout": UNSENT_TIMEOUT,
-    "ConnectionError": read.by_cause_or_network,
-    "HTTPError": read.by_status,
-    "ReadTimeout": READ_TIMEOUT,
-    "RequestException": None,
-    "SSLError": read.by_cause,
-    "Timeout": TIMEOUT,
-}
-
-URLLIB3: dict[str, Entry] = {
-    "ConnectTimeoutError": UNSENT_TIMEOUT,
-    "EmptyPoolError": POOL_TIMEOUT,
-    "MaxRetryError": read.by_cause,
-    "NewConnectionError": read.by_connect_error,
-    "ProtocolError": NETWORK,
-    "ProxyError": read.by_cause,
-    "ReadTimeoutError": READ_TIMEOUT,
-    "ResponseNotChunked": None,
-    "SSLError": read.by_cause,
-    "TimeoutError": TIMEOUT,
-}
-
-AIOHTTP: dict[str, Entry] = {
-    "ClientConnectionError": NETWORK,
-    "ClientConnectorCertificateError": None,
-    "ClientConnectorError": read.by_connect_error,
-    "ClientHttpProxyError": read.by_proxy_status,
-    "ClientOSError": read.by_errno_or_network,
-    "ClientPayloadError": read.by_payload,
-    "ClientResponseError": read.by_status,
-    "ConnectionTimeoutError": UNSENT_TIMEOUT,
-    "ServerFingerprintMismatch": None,
-    "ServerTimeoutError": TIMEOUT,
-    "SocketTimeoutError": READ_TIMEOUT,
-}
-
-GRPC: dict[str, Entry] = {"FutureTimeoutError": TIMEOUT, "RpcError": read.by_grpc_code}
-
-DATABASES: dict[str, Entry] = {
-    "psycopg.Error": read.by_sqlstate,
-    "psycopg.OperationalError": read.by_sqlstate_or_text,
-    "psycopg.errors.CancellationTimeout": None,
-    "psycopg.errors.ConnectionTimeout": UNSENT_TIMEOUT,
-    "psycopg_pool.PoolClosed": None,
-    "psycopg_pool.PoolTimeout": POOL_TIMEOUT,
-    "psycopg_pool.TooManyRequests": POOL_FULL,
-    "psycopg2.Error": read.by_sqlstate,
-    "psycopg2.OperationalError": read.by_sqlstate_or_text,
-    "asyncpg.exceptions._base.PostgresError": read.by_sqlstate,
-    "pymysql.err.MySQLError": read.by_mysql_code,
-    "MySQLdb._exceptions.MySQLError": read.by_mysql_code,
-    "sqlalchemy.exc.DisconnectionError": NETWORK,
-    "sqlalchemy.exc.EmulatedDBAPIException": read.by_orig,
-    "sqlalchemy.exc.StatementError": read.by_orig,
-    "sqlalchemy.exc.TimeoutError": POOL_TIMEOUT,
-    # Before SQLAlchemy 2.1 this class has neither the common parent nor an `orig`.
-    "sqlalchemy.dialects.postgresql.asyncpg.AsyncAdapt_asyncpg_dbapi.Error": read.by_sqlstate,
-}
-
-REDIS: dict[str, Entry] = {
-    "redis.asyncio.sentinel.MasterNotFoundError": UNSENT,
-    "redis.asyncio.sentinel.SlaveNotFoundError": UNSENT,
-    "redis.exceptions.AuthenticationError": None,
-    "redis.exceptions.AuthorizationError": None,
-    "redis.exceptions.BusyLoadingError": ANSWERED,
-    "redis.exceptions.ClusterDownError": ANSWERED,
-    "redis.exceptions.ConnectionError": read.by_redis_text,
-    "redis.exceptions.ExternalAuthProviderError": None,
-    "redis.exceptions.MaxConnectionsError": POOL_FULL,
-    "redis.exceptions.SlotNotCoveredError": UNSENT_BUSY,
-    "redis.exceptions.TimeoutError": read.by_redis_timeout,
-    "redis.exceptions.TryAgainError": ANSWERED,
-    "redis.exceptions.WatchError": CONFLICT,
-    "redis.multidb.exception.TemporaryUnavailableException": UNSENT_BUSY,
-    "redis.sentinel.MasterNotFoundError": UNSENT,
-    "redis.sentinel.SlaveNotFoundError": UNSENT,
-}
-
-BOTOCORE: dict[str, Entry] = {
-    "CapacityNotAvailableError": LIMITED_HERE,
-    "ClientError": read.by_aws_code,
-    "ConnectTimeoutError": UNSENT_TIMEOUT,
-    "ConnectionClosedError": NETWORK,
-    "ConnectionError": NETWORK,
-    "EndpointConnectionError": read.by_connect_error,
-    "HTTPClientError": read.by_cause,
-    "IncompleteReadError": NETWORK,
-    "ProxyConnectionError": read.by_cause,
-    "ReadTimeoutError": READ_TIMEOUT,
-    "ResponseStreamingError": NETWORK,
-    "SSLError": read.by_cause,
-}
-
-KAFKA: dict[str, Entry] = {
-    "Cancelled": None,
-    "KafkaConnectionError": NETWORK,
-    "KafkaError": read.by_retriable,
-    "KafkaTimeoutError": TIMEOUT,
-    "NetworkExceptionError": NETWORK,
-    "RequestTimedOutError": TIMEOUT,
-    "ThrottlingQuotaExceededError": RATE_LIMIT,
-}
-
-LLM: dict[str, Entry] = {
-    "APIConnectionError": read.by_cause_or_network,
-    "APIError": read.by_llm_error,
-    "APIResponseValidationError": None,
-    "APITimeoutError": read.by_cause_or_timeout,
-}
-
-ANTHROPIC: dict[str, Entry] = {
-    "APIWebhookValidationError": None,
-    "EnforcedSpendLimitReachedError": None,
-    "RetryableError": ASKED_FOR,
-}
-
-TABLE: dict[str, Entry] = {
-    **STANDARD,
-    **DATABASES,
-    **REDIS,
-    "cimpl.KafkaException": read.by_kafka_name,  # confluent_kafka's
-    **{
-        f"{module}.{name}": entry
-        for module, entries in (
-            ("httpx", HTTPX),
-            ("httpx2", HTTPX),
-            ("requests.exceptions", REQUESTS),
-            ("urllib3.exceptions", URLLIB3),
-            ("aiohttp.client_exceptions", AIOHTTP),
-            ("grpc", GRPC),
-            ("botocore.exceptions", BOTOCORE),
-            ("kafka.errors", KAFKA),
-            ("aiokafka.errors", KAFKA),
-            ("openai", LLM),
-            ("anthropic", {**LLM, **ANTHROPIC}),
-        )
-        for name, entry in entries.items()
+# The modules, and the names of the classes of each entry.
+_BY_MODULE: dict[str, dict[Entry, str]] = {
+    # The standard library.
+    "asyncio.exceptions": {NETWORK: "IncompleteReadError"},
+    "ftplib": {BUSY: "error_temp"},
+    "http.client": {NETWORK: "IncompleteRead"},
+    "imaplib": {NETWORK: "IMAP4.abort"},
+    "smtplib": {NETWORK: "SMTPServerDisconnected"},
+    "socket": {read.by_lookup: "gaierror", read.by_host_lookup: "herror"},
+    "sqlite3": {read.by_sqlite_name: "OperationalError"},
+    "ssl": {read.by_tls_reason: "SSLError", NETWORK: "SSLEOFError SSLSyscallError SSLZeroReturnError"},
+    "subprocess": {TIMEOUT: "TimeoutExpired"},
+    "urllib.error": {read.by_urllib_status: "HTTPError", read.by_cause: "URLError"},
+    # HTTP clients and gRPC.
+    "httpx httpx2": {
+        NETWORK: "NetworkError RemoteProtocolError",
+        POOL_TIMEOUT: "PoolTimeout",
+        READ_TIMEOUT: "ReadTimeout",
+        TIMEOUT: "TimeoutException",
+        UNSENT_TIMEOUT: "ConnectTimeout",
+        WRITE_TIMEOUT: "WriteTimeout",
+        read.by_connect_error: "ConnectError",
+        read.by_status: "HTTPStatusError",
     },
+    "requests.exceptions": {
+        None: "RequestException",
+        NETWORK: "ChunkedEncodingError",
+        READ_TIMEOUT: "ReadTimeout",
+        TIMEOUT: "Timeout",
+        UNSENT_TIMEOUT: "ConnectTimeout",
+        read.by_cause: "SSLError",
+        read.by_cause_or_network: "ConnectionError",
+        read.by_status: "HTTPError",
+    },
+    "urllib3.exceptions": {
+        None: "ResponseNotChunked",
+        NETWORK: "ProtocolError",
+        POOL_TIMEOUT: "EmptyPoolError",
+        READ_TIMEOUT: "ReadTimeoutError",
+        TIMEOUT: "TimeoutError",
+        UNSENT_TIMEOUT: "ConnectTimeoutError",
+        read.by_cause: "MaxRetryError ProxyError SSLError",
+        read.by_connect_error: "NewConnectionError",
+    },
+    "aiohttp.client_exceptions": {
+        None: "ClientConnectorCertificateError ServerFingerprintMismatch",
+        NETWORK: "ClientConnectionError",
+        READ_TIMEOUT: "SocketTimeoutError",
+        TIMEOUT: "ServerTimeoutError",
+        UNSENT_TIMEOUT: "ConnectionTimeoutError",
+        read.by_connect_error: "ClientConnectorError",
+        read.by_errno_or_network: "ClientOSError",
+        read.by_payload: "ClientPayloadError",
+        read.by_proxy_status: "ClientHttpProxyError",
+        read.by_status: "ClientResponseError",
+    },
+    "grpc": {TIMEOUT: "FutureTimeoutError", read.by_grpc_code: "RpcError"},
+    # Databases.
+    "psycopg psycopg2": {read.by_sqlstate: "Error", read.by_sqlstate_or_text: "OperationalError"},
+    "psycopg.errors": {None: "CancellationTimeout", UNSENT_TIMEOUT: "ConnectionTimeout"},
+    "psycopg_pool": {None: "PoolClosed", POOL_TIMEOUT: "PoolTimeout", POOL_FULL: "TooManyRequests"},
+    "asyncpg.exceptions._base": {read.by_sqlstate: "PostgresError"},
+    "pymysql.err MySQLdb._exceptions": {read.by_mysql_code: "MySQLError"},
+    "sqlalchemy.exc": {
+        NETWORK: "DisconnectionError",
+        POOL_TIMEOUT: "TimeoutError",
+        read.by_orig: "EmulatedDBAPIException StatementError",
+    },
+    # Before SQLAlchemy 2.1 this class has neither the common parent nor an `orig`.
+    "sqlalchemy.dialects.postgresql.asyncpg": {read.by_sqlstate: "AsyncAdapt_asyncpg_dbapi.Error"},
+    "redis.exceptions": {
+        None: "AuthenticationError AuthorizationError ExternalAuthProviderError",
+        ANSWERED: "BusyLoadingError ClusterDownError TryAgainError",
+        CONFLICT: "WatchError",
+        POOL_FULL: "MaxConnectionsError",
+        UNSENT_BUSY: "SlotNotCoveredError",
+        read.by_redis_text: "ConnectionError",
+        read.by_redis_timeout: "TimeoutError",
+    },
+    "redis.multidb.exception": {UNSENT_BUSY: "TemporaryUnavailableException"},
+    "redis.sentinel redis.asyncio.sentinel": {UNSENT: "MasterNotFoundError SlaveNotFoundError"},
+    # AWS, Kafka and LLM providers.
+    "botocore.exceptions": {
+        LIMITED_HERE: "CapacityNotAvailableError",
+        NETWORK: "ConnectionClosedError ConnectionError IncompleteReadError ResponseStreamingError",
+        READ_TIMEOUT: "ReadTimeoutError",
+        UNSENT_TIMEOUT: "ConnectTimeoutError",
+        read.by_aws_code: "ClientError",
+        read.by_cause: "HTTPClientError ProxyConnectionError SSLError",
+        read.by_connect_error: "EndpointConnectionError",
+    },
+    "kafka.errors aiokafka.errors": {
+        None: "Cancelled",
+        NETWORK: "KafkaConnectionError NetworkExceptionError",
+        RATE_LIMIT: "ThrottlingQuotaExceededError",
+        TIMEOUT: "KafkaTimeoutError RequestTimedOutError",
+        read.by_retriable: "KafkaError",
+    },
+    "cimpl": {read.by_kafka_name: "KafkaException"},  # confluent_kafka's
+    "openai anthropic": {
+        None: "APIResponseValidationError",
+        read.by_cause_or_network: "APIConnectionError",
+        read.by_cause_or_timeout: "APITimeoutError",
+        read.by_llm_error: "APIError",
+    },
+    "anthropic": {
+        None: "APIWebhookValidationError EnforcedSpendLimitReachedError",
+        ASKED_FOR: "RetryableError",
+    },
+}
+
+TABLE = BUILTIN | {
+    f"{module}.{name}": entry
+    for modules, groups in _BY_MODULE.items()
+    for module in modules.split()
+    for name, entry in by_name(groups).items()
 }

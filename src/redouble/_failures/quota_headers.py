@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 
-from redouble._failures.http_date import parse_http_date, utc_seconds
+from redouble._failures.http_date import parse_http_date
 
 __all__ = ["decimal", "seconds_to_reset", "tightest_quota"]
 
@@ -17,14 +18,15 @@ __all__ = ["decimal", "seconds_to_reset", "tightest_quota"]
 _MAX_LENGTH = 64  # characters of a number or a date: a longer value is ignored
 _MAX_LIST_LENGTH = 1024
 
+_RESET = re.compile(r"(ratelimit-|x-ratelimit-|anthropic-ratelimit-(?:.*-)?)reset(-.*)?")
 _DECIMAL = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _PARAMETER = re.compile(r"[ \t]*([a-z]+)=([^ \t]*)[ \t]*", re.ASCII | re.IGNORECASE)
 _SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)(h|ms|us|ns|m|s)")
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_HOUR_MINUTE = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
 _RFC_3339 = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(\.[0-9]+)?"
-    r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
+    rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T{_HOUR_MINUTE}:[0-5][0-9](?:\.[0-9]+)?(?:Z|[+-]{_HOUR_MINUTE})"
 )
 
 
@@ -46,30 +48,17 @@ def decimal(text: str) -> float | None:
 
 
 def _quotas(headers: Mapping[str, str], now: float) -> Iterator[tuple[str | None, float]]:
-    """Yield for each quota the remaining amount, as text, and the seconds to its reset."""
-    fields = [*_ratelimit_field(headers.get("ratelimit", ""), now), *_separate_headers(headers, now)]
-    for remaining, wait in fields:
-        if wait is not None:
-            yield remaining, wait
+    """Return for each quota the remaining amount, as text, and the seconds to its reset."""
+    quotas = [*_ratelimit_field(headers.get("ratelimit", ""), now), *_separate_headers(headers, now)]
+    return ((remaining, wait) for remaining, wait in quotas if wait is not None)
 
 
 def _separate_headers(headers: Mapping[str, str], now: float) -> Iterator[tuple[str | None, float | None]]:
     for name, text in headers.items():
-        names = _remaining_headers(name)
-        if names:
-            yield next((headers[other] for other in names if other in headers), None), _wait(text, now)
-
-
-def _remaining_headers(name: str) -> tuple[str, ...]:
-    """Return the headers that may hold the remaining amount of a quota, if ``name`` is its reset header."""
-    if name == "ratelimit-reset":
-        return ("ratelimit-remaining",)
-    if name == "x-ratelimit-reset" or name.startswith("x-ratelimit-reset-"):
-        plain = "x-ratelimit-remaining"
-        return plain + name.removeprefix("x-ratelimit-reset"), plain
-    if name.startswith("anthropic-ratelimit-") and name.endswith("-reset"):
-        return (name.removesuffix("reset") + "remaining",)
-    return ()
+        match = _RESET.fullmatch(name)
+        if match and (match[2] is None or match[1] == "x-ratelimit-"):
+            plain = f"{match[1]}remaining"
+            yield headers.get(f"{plain}{match[2] or ''}", headers.get(plain)), _wait(text, now)
 
 
 def _exhausted(remaining: str | None) -> bool:
@@ -100,14 +89,12 @@ def _parameters(item: str) -> dict[str, str]:
 def _wait(text: str, now: float) -> float | None:
     if len(text) > _MAX_LENGTH:
         return None
-    wait = _number(text, now)
-    if wait is None:
-        wait = _go_duration(text)
-    if wait is None:
-        reset = _rfc_3339(text)
-        reset = parse_http_date(text, now) if reset is None else reset
-        wait = None if reset is None else max(0.0, reset - now)
-    return wait
+    for wait in (_number(text, now), _go_duration(text)):
+        if wait is not None:
+            return wait
+    reset = _rfc_3339(text.upper())
+    reset = parse_http_date(text, now) if reset is None else reset
+    return None if reset is None else max(0.0, reset - now)
 
 
 def _number(text: str, now: float) -> float | None:
@@ -127,13 +114,7 @@ def _go_duration(text: str) -> float | None:
 
 
 def _rfc_3339(text: str) -> float | None:
-    match = _RFC_3339.fullmatch(text)
-    if match is None:
+    try:
+        return datetime.fromisoformat(text).timestamp() if _RFC_3339.fullmatch(text) else None
+    except ValueError:  # there is no such day
         return None
-    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
-    local = utc_seconds(year, month, day, hour, minute, second)
-    hours, minutes = int(match[9] or 0), int(match[10] or 0)
-    if local is None or hours > 23 or minutes > 59:
-        return None
-    offset = hours * 3600 + minutes * 60
-    return local + float(match[7] or 0) + (offset if match[8] == "-" else -offset)

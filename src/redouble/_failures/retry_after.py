@@ -9,9 +9,10 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from redouble._failures.http_date import parse_http_date
 from redouble._failures.quota_headers import decimal, seconds_to_reset, tightest_quota
@@ -86,9 +87,7 @@ def milliseconds(text: str | None) -> float | None:
 
 def with_hint(verdict: Verdict | None, seconds: float | None) -> Verdict | None:
     """Return the verdict with the hint added, if there are both."""
-    if verdict is None or seconds is None:
-        return verdict
-    return Verdict.retry(kind=verdict.kind, after=seconds, sent=verdict.sent, reason=verdict.reason)
+    return verdict if verdict is None or seconds is None else replace(verdict, after=seconds)
 
 
 def _thousandth(number: float | None) -> float | None:
@@ -116,9 +115,12 @@ def _fields(headers: object) -> dict[str, str]:
     fields: dict[str, str] = {}
     with suppress(Exception):  # the iterator raises: keep the headers before that
         for pair in islice(_pairs(headers), _MAX_HEADERS):
-            name, text = _field(pair)
-            if name is not None and text is not None:
-                fields.setdefault(name.lower(), text)
+            try:
+                name, value = pair
+                text = _text(value if isinstance(value, str | bytes | int | float) else value[0])
+                fields.setdefault(_text(name).lower(), text)
+            except Exception:  # noqa: S112  a malformed header does not affect the others
+                continue
     return fields
 
 
@@ -131,17 +133,9 @@ def _pairs(headers: Any) -> Iterator[Any]:
     return iter(headers.items() if hasattr(headers, "items") else headers)
 
 
-def _field(pair: Any) -> tuple[str | None, str | None]:
-    try:
-        name, value = pair
-        return _text(name), _text(value if isinstance(value, str | bytes | int | float) else value[0])
-    except Exception:  # a malformed header does not affect the others
-        return None, None
-
-
-def _text(value: object) -> str | None:
+def _text(value: object) -> str:
     if isinstance(value, bytes):
         value = value.decode("latin-1")
     elif isinstance(value, int | float):
         value = str(value)
-    return str.strip(value, _BLANKS) if isinstance(value, str) else None
+    return str.strip(cast("str", value), _BLANKS)  # raises TypeError if it is no text

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeAlias, cast
 from weakref import ref
 
-from redouble._failures.builtin_errors import BUILTIN, Ask, Entry, ErrorReader
+from redouble._failures.builtin_errors import BUILTIN, Entry, ErrorReader
 from redouble._failures.verdict import Answer, Kind, Rule, Verdict, verdict
 from redouble._internal.callables import lazy_kind
 from redouble.errors import Rejected
@@ -45,7 +45,7 @@ class Transient:
     It has no opinion on other errors. ``with_`` returns a rule that recognises your errors too.
     """
 
-    __slots__ = ("__weakref__", "_cache", "_inner_judges", "_original_tables", "_tables")
+    __slots__ = ("__weakref__", "_cache", "_original_tables", "_tables")
 
     def __init__(self, *tables: Table) -> None:
         self._tables = tuple(checked for table in tables if (checked := _checked_table(table)))
@@ -53,9 +53,6 @@ class Transient:
         # By identity of the class, because its metaclass may define `__hash__`. The weak reference shows
         # whether it is still the same class, and its callback removes the entry.
         self._cache: dict[int, _CachedClass] = {}
-        self._inner_judges: list[Ask] = [
-            partial(self._judge_inner, depth) for depth in range(1, _MAX_DEPTH + 1)
-        ]
 
     def __call__(self, error: Exception, /) -> Verdict | None:
         """Judge an error."""
@@ -95,7 +92,7 @@ class Transient:
         if read is None or depth == _MAX_DEPTH:
             return fixed
         try:
-            return read(error, self._inner_judges[depth])
+            return read(error, partial(self._judge_inner, depth + 1))
         except _RuleFailed:
             raise
         except Exception:
@@ -119,9 +116,7 @@ class Transient:
             if self._tables:
                 rules, entry = self._user_entries(kind)
             if entry is None:
-                table = BUILTIN
-                if kind.__module__ not in _BUILTIN_MODULES:
-                    table, complete = _full_table()
+                table, complete = _table_for(kind)
                 for base in kind.__mro__:
                     if base is Exception:
                         break  # the tables have no entry for Exception or its bases
@@ -208,21 +203,18 @@ def _table_repr(table: Mapping[Any, Any]) -> str:
     return "{" + ", ".join(items) + "}"
 
 
-_full: dict[str, Entry] = {}
-
-
-def _full_table() -> tuple[dict[str, Entry], bool]:
-    """Return the full table and True, or the built-in one and False if the import fails.
+def _table_for(kind: type[Exception]) -> tuple[Mapping[str, Entry], bool]:
+    """Return the table for a class and True, or only the built-in one and False if the import fails.
 
     It may fail for a while, such as when the process has no free file descriptor.
     """
-    if not _full:
-        try:
-            from redouble._failures.known_errors import TABLE  # noqa: PLC0415
-        except Exception:
-            return BUILTIN, False
-        _full.update({**TABLE, **BUILTIN})
-    return _full, True
+    if kind.__module__ in _BUILTIN_MODULES:
+        return BUILTIN, True
+    try:
+        from redouble._failures.known_errors import TABLE  # noqa: PLC0415
+    except Exception:
+        return BUILTIN, False
+    return TABLE, True
 
 
 transient = Transient()

@@ -22,11 +22,12 @@ from asyncio import (
     sleep,
 )
 from asyncio.events import _get_running_loop as home
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from time import monotonic as now
 from typing import Any
 
 from redouble._runtime.asyncio_timer import TimerEntry
+from redouble._runtime.loop_waker import LoopWaker, make_waker
 
 __all__ = [
     "cancel_after",
@@ -99,21 +100,9 @@ def remove_limit(limit: TimerEntry) -> bool:
     return True
 
 
-def waker() -> tuple[Callable[[], bool], Callable[[], Awaitable[object]]]:
-    """Return two functions: ``wake``, to call once from any thread, and one to await until it is called.
-
-    ``wake`` returns False if the event loop has been closed: then no task waits.
-    """
-    woken, loop = Event(), get_running_loop()
-
-    def wake() -> bool:
-        try:
-            loop.call_soon_threadsafe(woken.set)
-        except RuntimeError:  # the loop has been closed
-            return False
-        return True
-
-    return wake, woken.wait
+def waker() -> LoopWaker:
+    """Return two functions: ``wake``, to call once from any thread, and one to await until it is called."""
+    return make_waker(Event(), get_running_loop().call_soon_threadsafe)
 
 
 def is_home(loop: object) -> bool:

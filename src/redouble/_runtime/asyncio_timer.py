@@ -36,9 +36,8 @@ ROUNDING = 0.001  # second: added for loops other than asyncio's own, whose time
 
 CACHED_TIME = ("uvloop", "winloop")  # loops whose time stands still while a callback runs
 
-_number = (
-    count().__next__
-)  # entries with equal deadlines expire in the order of entering: the outer one first
+# Entries with equal deadlines expire in the order of entering: the outer one first.
+_number = count().__next__
 
 
 class TimerEntry:

@@ -5,10 +5,12 @@ Detection happens at every call, because one policy may serve both asyncio and T
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Coroutine
 from sys import modules
-from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from redouble._runtime.loop_waker import LoopWaker
 
 __all__ = ["Backend", "CancelScope", "backend", "cancel_after", "cancelling", "in_event_loop", "under_trio"]
 
@@ -30,13 +32,7 @@ class CancelScope(Protocol):
         """Enter the scope."""
         ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-        /,
-    ) -> bool:
+    def __exit__(self, kind: Any, error: Any, tb: Any, /) -> bool:
         """Leave the scope; return True to swallow its own cancellation."""
         ...
 
@@ -64,7 +60,7 @@ class Backend(Protocol):
         """Remove the time limit of a scope that is still entered; return True if it was not yet reached."""
         ...
 
-    def waker(self) -> tuple[Callable[[], bool], Callable[[], Awaitable[object]]]:
+    def waker(self) -> LoopWaker:
         """Return two functions: ``wake``, to call once from any thread, and one to await until it is called.
 
         ``wake`` returns False if the event loop has ended: then no task waits.

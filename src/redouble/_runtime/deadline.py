@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from math import inf
-from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, TypeVar, overload
 
 from redouble._internal.public import public
@@ -114,9 +113,7 @@ class Deadline:
         ambient.count_user(1)
         self._exits.enter(moment)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         moment = self._exits.leave()
         moment.over = True
         ambient.count_user(-1)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from math import inf
 from typing import Any
 
-from trio import CancelScope, Event, RunFinishedError, sleep
+from trio import CancelScope, Event, sleep
 from trio import current_time as now
 from trio.lowlevel import checkpoint_if_cancelled as checkpoint
 from trio.lowlevel import current_clock, in_trio_run, spawn_system_task
@@ -14,6 +14,7 @@ from trio.lowlevel import current_trio_token as home
 from trio.lowlevel import in_trio_task as running
 
 from redouble._internal.logger import ABANDONED, log
+from redouble._runtime.loop_waker import LoopWaker, make_waker
 
 __all__ = [
     "cancel_after",
@@ -52,21 +53,9 @@ def clock() -> Callable[[], float]:
     return current_clock().current_time
 
 
-def waker() -> tuple[Callable[[], bool], Callable[[], Awaitable[object]]]:
-    """Return two functions: ``wake``, to call once from any thread, and one to await until it is called.
-
-    ``wake`` returns False if the Trio run has ended: then no task waits.
-    """
-    woken, token = Event(), home()
-
-    def wake() -> bool:
-        try:
-            token.run_sync_soon(woken.set)
-        except RunFinishedError:
-            return False
-        return True
-
-    return wake, woken.wait
+def waker() -> LoopWaker:
+    """Return two functions: ``wake``, to call once from any thread, and one to await until it is called."""
+    return make_waker(Event(), home().run_sync_soon)
 
 
 def is_home(token: object) -> bool:

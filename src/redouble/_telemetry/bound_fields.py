@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 from weakref import ReferenceType, ref
 
 from redouble._internal.handle import Handle
@@ -31,19 +31,15 @@ class Binding(Handle):
     __slots__ = ("__weakref__",)
 
     def __init__(self, fields: Mapping[str, Value | None]) -> None:
-        _set_bindings((*_bindings.get(), BoundFields(fields, ref(self))))
+        _set_bindings((*_bindings.get(), (fields, ref(self))))
 
     def remove(self) -> None:
         """Unbind the fields; a second call does nothing. Fields that were bound later stay."""
-        _set_bindings(tuple(bound for bound in _bindings.get() if bound.handle() is not self))
+        _set_bindings(tuple(bound for bound in _bindings.get() if bound[1]() is not self))
 
 
-class BoundFields(NamedTuple):
-    """The fields of one `bind`, and a weak reference to the handle that removes them."""
-
-    fields: Mapping[str, Value | None]
-    handle: ReferenceType[Binding]
-
+# The fields of one `bind`, and a weak reference to the handle that removes them.
+BoundFields: TypeAlias = tuple[Mapping[str, Value | None], ReferenceType[Binding]]
 
 # In the order of binding; they may be removed in any order.
 _bindings: ContextVar[tuple[BoundFields, ...]] = ContextVar("redouble_bindings", default=())
@@ -85,12 +81,11 @@ def _set_bindings(bindings: tuple[BoundFields, ...]) -> None:
     """
     compacted: list[BoundFields] = []
     merged: dict[str, Value | None] = {}
-    for bound in bindings:
-        merged.update(bound.fields)
-        before: Mapping[str, Value | None] = {}
-        if compacted and compacted[-1].handle() is bound.handle() is None:
-            before = compacted.pop().fields
-        compacted.append(BoundFields({**before, **bound.fields}, bound.handle))
-    fields = {key: value for key, value in merged.items() if value is not None}
+    for fields, handle in bindings:
+        merged.update(fields)
+        abandoned = compacted and compacted[-1][1]() is handle() is None
+        before = compacted.pop()[0] if abandoned else {}
+        compacted.append(({**before, **fields}, handle))
+    bound = {key: value for key, value in merged.items() if value is not None}
     _bindings.set(tuple(compacted))
-    BOUND.set(MappingProxyType(fields) if fields else NOTHING)
+    BOUND.set(MappingProxyType(bound) if bound else NOTHING)

@@ -37,10 +37,7 @@ CONTINUING: ContextVar[bool] = ContextVar("redouble_continuing_call", default=Fa
 new: Callable[[type[Event], tuple[object, ...]], Event] = vars(tuple)["__new__"]
 HOOK_OPTIONS: dict[What, str] = {
     "before_attempt": "before_attempt",
-    "success": "on_success",
-    "failure": "on_failure",
-    "retry": "on_retry",
-    "give_up": "on_give_up",
+    **{what: f"on_{what}" for what in ("success", "failure", "retry", "give_up")},
 }
 
 
@@ -133,15 +130,14 @@ class FastEmitter:
                 observer(event)
             except Exception:
                 log_failure(observer, event)
+# fmt: on
 
 
 def emit_rejected(error: R, by: str, name: str | None) -> R:
     """Emit ``rejected`` for a call that a gate rejects, once for each error; return the error to raise."""
     if watch.by_event["rejected"] and EMITTED not in error.__dict__:
-        publish(new(Event, (
-            "rejected", name or by, 0, 0.0, None, error, None, None, None, None,
-            error.retry_after, None, None, {}, None, None, by, BOUND.get(), False,
-        )), None)
+        hint, bound = error.retry_after, BOUND.get()
+        publish(Event("rejected", name or by, 0, 0.0, error=error, hint=hint, by=by, bound=bound), None)
         error.__dict__[EMITTED] = True
     return error
 
@@ -150,12 +146,8 @@ def emit_timeout(error: AttemptTimeout, name: str) -> AttemptTimeout:
     """Emit ``timeout`` for a time limit that was reached; return the error to raise."""
     if watch.by_event["timeout"]:
         took = error.seconds or 0.0
-        publish(new(Event, (
-            "timeout", name, 0, took, took, error, None, None, None, None, None, None, error.limit, {},
-            None, None, None, BOUND.get(), False,
-        )), None)
+        publish(Event("timeout", name, 0, took, took, error, limit=error.limit, bound=BOUND.get()), None)
     return error
-# fmt: on
 
 
 @contextmanager

@@ -56,16 +56,16 @@ class Event(NamedTuple):
     name: str
     attempt: int
     elapsed: float
-    attempt_elapsed: float | None
-    error: Exception | None
-    value: object
-    verdict: Verdict | None
-    kind: Kind | None
-    delay: float | None
-    hint: float | None
-    reason: Reason | None
-    limit: Limit | None
-    labels: Mapping[str, str]
+    attempt_elapsed: float | None = None
+    error: Exception | None = None
+    value: object = None
+    verdict: Verdict | None = None
+    kind: Kind | None = None
+    delay: float | None = None
+    hint: float | None = None
+    reason: Reason | None = None
+    limit: Limit | None = None
+    labels: Mapping[str, str] = MappingProxyType({})
     rejected: int | None = None
     first_item: float | None = None
     by: str | None = None
@@ -74,13 +74,10 @@ class Event(NamedTuple):
 
     def __repr__(self) -> str:
         # Without the value: it is the caller's data, and events end up in logs.
-        # The error with its text only: the repr of an HTTP client's error contains secrets.
-        fields = self._asdict() | {"error": None if self.error is None else _ErrorText(self.error)}
-        fields |= {"bound": dict(self.bound) or None, "again": self.again or None}
-        shown = [f"{k}={v!r}" for k, v in fields.items() if v is not None and k not in ("value", "labels")]
-        from redouble._telemetry.redact import redacted  # noqa: PLC0415  only for a repr
-
-        return redacted(f"Event({', '.join(shown)})")
+        fields = self._asdict() | {"value": None, "labels": None, "bound": dict(self.bound) or None}
+        fields |= {"again": self.again or None}
+        shown = [f"{k}={_repr(v)}" for k, v in fields.items() if v is not None]
+        return _redacted(f"Event({', '.join(shown)})")
 
     def __reduce__(self) -> tuple[type[Event], tuple[object, ...]]:
         # The mapping proxies of labels and bound fields cannot be pickled.
@@ -88,19 +85,21 @@ class Event(NamedTuple):
         return (Event, tuple(plain))
 
 
-class _ErrorText:
-    """The repr of an error: its type and its redacted text."""
+def _repr(value: object) -> str:
+    """Return the repr of a field; of an error its text only, because some reprs contain secrets."""
+    if not isinstance(value, Exception):
+        return repr(value)
+    try:
+        text = repr(_redacted(str(value)))
+    except Exception:
+        text = "<no text>"
+    return f"{type(value).__name__}({text})"
 
-    def __init__(self, error: Exception) -> None:
-        self._error = error
 
-    def __repr__(self) -> str:
-        try:
-            from redouble._telemetry.redact import redacted  # noqa: PLC0415  only for a repr
+def _redacted(text: str) -> str:
+    from redouble._telemetry.redact import redacted  # noqa: PLC0415  only for a repr
 
-            return f"{type(self._error).__name__}({redacted(str(self._error))!r})"
-        except Exception:
-            return f"{type(self._error).__name__}(<no text>)"
+    return redacted(text)
 
 
 Observer: TypeAlias = Callable[[Event], object]

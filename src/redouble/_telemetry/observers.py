@@ -63,32 +63,25 @@ class Observers:
 
     def wants_successes(self) -> bool:
         """Return True if an observer currently wants success events."""
-        return self.calls or (bool(self.conditional) and self.any_enabled())
-
-    def any_enabled(self) -> bool:
-        """Return True if a conditionally enabled observer currently wants success events."""
         try:
-            for enabled in self.conditional:
-                if enabled():
-                    return True
+            return self.calls or any(enabled() for enabled in self.conditional)
         except Exception:
             return True  # then the observer is called, and its failure is logged
-        return False
 
 
 def _as_one(observers: tuple[Observer, ...]) -> Observer | None:
     """Return one observer that calls all of these, or None for none; nearly always there is at most one."""
     if len(observers) < 2:
         return observers[0] if observers else None
+    return functools.partial(_call_all, observers)
 
-    def call_all(event: Event) -> None:
-        for observer in observers:
-            try:
-                observer(event)
-            except Exception:
-                log_failure(observer, event)
 
-    return call_all
+def _call_all(observers: tuple[Observer, ...], event: Event) -> None:
+    for observer in observers:
+        try:
+            observer(event)
+        except Exception:
+            log_failure(observer, event)
 
 
 watch = Observers()
@@ -134,9 +127,7 @@ def observing(
     for what in wanted:
         if what not in EVENT_NAMES:
             raise ValueError(f"only={what!r}: write names of events ({', '.join(EVENT_NAMES)})")
-    entry = Subscription(
-        observer, frozenset(what for what in EVENT_NAMES if what in wanted or not wanted), enabled
-    )
+    entry = Subscription(observer, frozenset(only or EVENT_NAMES), enabled)
     with _lock:
         if entry.wants_successes:
             ambient.count_observer(1)
@@ -154,16 +145,8 @@ def _unsubscribe(entry: Subscription) -> None:
 
 def publish(event: Event, own: Observer | None) -> None:
     """Dispatch an event: to the policy's own hook first, then to the observers of this process."""
-    if own is not None:
-        try:
-            own(event)
-        except Exception:
-            log_failure(own, event)
-    for observer in watch.by_event[event.what]:
-        try:
-            observer(event)
-        except Exception:
-            log_failure(observer, event)
+    observers = watch.by_event[event.what]
+    _call_all(observers if own is None else (own, *observers), event)
 
 
 def log_failure(observer: Observer, event: Event) -> None:
