@@ -8,7 +8,6 @@ from typing import Literal, TypeAlias
 
 from benchmarks.timing import Timing
 
-
 About: TypeAlias = Literal["retry", "guards", "gates", "observability", "llm", "grpc", "http", "instructions"]
 
 
