@@ -1,64 +1,109 @@
 """Mutual exclusion that includes re-entrant calls of the same thread.
 
-A re-entrant lock excludes other threads and cannot deadlock, but a signal handler or the garbage collector
-may run in the middle of a change and request another one. Such a request is executed after the running
-change: `SerialExecutor` queues every call, under a lock that its owner holds; `ReloadLock` has its own lock
-and keeps the last request only.
+While a thread runs an operation of a shared object, a signal handler, the garbage collector or a callback may
+call the same object on the same thread. A lock that is not re-entrant would deadlock there; a re-entrant one
+lets the inner call change state in the middle of the outer change. Here such a call is deferred: it runs
+when the running operation has ended, completely, even if that one raised.
+
+`ReentrancySafe` excludes other threads, which wait. `SerialQueue` lets no thread wait: what cannot run now is
+left to the thread that is running an operation. `ReloadLock` keeps the last request only.
 """
 
 from __future__ import annotations
 
-from _thread import get_ident
+from _thread import RLock, get_ident
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from redouble._internal.locks import ForkSafe
 
-__all__ = ["ReloadLock", "SerialExecutor"]
+__all__ = ["ReentrancySafe", "ReloadLock", "SerialQueue"]
 
 
 T = TypeVar("T")
 
-
-class PendingCall(Generic[T]):
-    """A queued call and its result."""
-
-    __slots__ = ("args", "call", "result")
-
-    def __init__(self, call: Callable[..., T], args: tuple[Any, ...]) -> None:
-        self.call, self.args = call, args
-        self.result: T | None = None
+DeferredCall: TypeAlias = tuple[Callable[..., object], tuple[Any, ...]]
 
 
-class SerialExecutor:
-    """A FIFO executor of calls, used while its owner's lock is held. ``busy`` is True while a call runs."""
+class ReentrancySafe(ForkSafe):
+    """A shared object whose operations run one at a time: in all threads, and in re-entrant calls.
 
-    def __init__(self, after: Callable[[], None]) -> None:
-        self._after = after  # called when the queue is empty, and if a call raises
-        self._queue: deque[PendingCall[Any]] = deque()
-        self.busy = False
+    `_owned_by_this_thread()` is True in a re-entrant call. An operation that has to return a result, and so
+    cannot be deferred, asks that first.
+    """
 
-    def run(self, call: Callable[..., T], *args: Any) -> T | None:
-        """Run the call and return its result; if another call runs further up this stack, only queue it.
+    def __init__(self) -> None:
+        super().__init__()
+        self._deferred: deque[DeferredCall] = deque()
 
-        A queued call has no result yet: None is returned.
+    def _run_exclusively(self, operation: Callable[..., T], *args: Any) -> T | None:
+        """Run an operation under the lock and return its result; in a re-entrant call defer it, return None.
+
+        It is deferred until the operation further up this stack has ended.
         """
-        mine = PendingCall(call, args)
-        self._queue.append(mine)
-        while self._queue and not self.busy:
-            self.busy = True
+        if self._owned_by_this_thread():
+            self._deferred.append((operation, args))
+            return None
+        return self._run_now(operation, *args)
+
+    def _run_now(self, operation: Callable[..., T], *args: Any) -> T:
+        """Run an operation under the lock, even in a re-entrant call: one that only reads."""
+        try:
+            with self._lock:  # a signal handler that raises cannot run between the acquisition and the block
+                result = operation(*args)
+        finally:
+            if self._deferred:
+                self._run_deferred()
+        return result
+
+    def _run_deferred(self) -> None:
+        """Run all deferred operations, if this thread is not inside one; those behind one that raises too."""
+        complete = False
+        try:
+            while self._deferred and not self._owned_by_this_thread():
+                with self._lock:
+                    if self._deferred:  # else another thread has run it
+                        operation, args = self._deferred.popleft()
+                        operation(*args)
+            complete = True
+        finally:
+            if not complete:
+                self._run_deferred()
+
+    def _after_fork(self) -> None:
+        super()._after_fork()
+        self._deferred.clear()  # the parent runs them
+
+
+class SerialQueue:
+    """Calls that run in order and one at a time, under no lock; no thread waits for another."""
+
+    def __init__(self) -> None:
+        self._calls: deque[DeferredCall] = deque()
+        self._lock = RLock()
+        self._running = False
+
+    def add(self, call: Callable[..., object], *args: Any) -> None:
+        """Queue a call."""
+        self._calls.append((call, args))
+
+    def run(self) -> None:
+        """Run the queued calls, unless a call runs, on this or another thread, which then runs them too."""
+        while self._calls:
+            mine = False
             try:
-                while self._queue:
-                    pending = self._queue.popleft()
-                    pending.result = pending.call(*pending.args)
+                with self._lock:
+                    if self._running:
+                        return
+                    mine = self._running = True
+                while self._calls:
+                    call, args = self._calls.popleft()
+                    call(*args)
             finally:
-                try:
-                    self._after()
-                finally:
-                    self.busy = False
-        return mine.result
+                if mine:
+                    self._running = False
 
 
 NO_TIMEOUT = -1.0
