@@ -21,7 +21,7 @@ from redouble._internal.public import public
 from redouble._internal.reentrancy import ReloadLock
 from redouble._layers.layer import Layer, LayerProxy, Pipeline
 from redouble._layers.retry.retry import Enterable, Openable, Retry
-from redouble.config._document import Config
+from redouble.config._config import Config
 from redouble.config._document_path import DocPath, rewrite
 from redouble.errors import ConfigError
 

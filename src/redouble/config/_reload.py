@@ -6,7 +6,7 @@ Rule 2: loads and reloads exclude each other (`ReloadLock`). A re-entrant or tim
         executed afterwards. Nothing is logged while the lock is held, because logging acquires locks that
         belong to other code.
 
-`carry_over` decides which objects of the previous configuration stay.
+`Builder` decides which objects of the previous configuration stay.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from redouble._internal.validation import instance
 from redouble._layers.layer import Pipeline
 from redouble._layers.retry.retry import Retry
 from redouble._telemetry.registry import unregister
-from redouble.config._carry_over import ActiveConfig, carry_over
-from redouble.config._document import Config, in_file, parse, read_document
+from redouble.config._builder import Builder, BuiltConfig
+from redouble.config._config import Config
+from redouble.config._document import in_file, parse, read_document
 from redouble.config._document_path import DocPath
 from redouble.config._named_policy import BoundValue, Named
 from redouble.errors import ConfigError
@@ -65,7 +66,7 @@ class PreparedConfig(NamedTuple):
     values: the layer and the value that each `BoundValue` will hold.
     """
 
-    active: ActiveConfig
+    active: BuiltConfig
     source: tuple[Source, Environ]
     current: dict[Named, Retry | Pipeline]
     values: dict[BoundValue[Any], tuple[Retry | Pipeline, Any]]
@@ -76,7 +77,7 @@ class ConfigStore(ReloadLock[Source]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._active: ActiveConfig | None = None
+        self._active: BuiltConfig | None = None
         self._source: tuple[Source, Environ] = (None, None)
         self._names: dict[str, ref[Named]] = {}
         self._reloading_threads: set[int] = set()  # threads inside `reload`
@@ -141,7 +142,7 @@ class ConfigStore(ReloadLock[Source]):
 
     # ---------------------------------------------------------------- while the lock is held
 
-    def _put_in_force(self, source: Source, environ: Environ) -> ActiveConfig:
+    def _put_in_force(self, source: Source, environ: Environ) -> BuiltConfig:
         prepared, exchanged = self._prepared(source, environ), False
         try:
             self._exchange(prepared)
@@ -161,31 +162,25 @@ class ConfigStore(ReloadLock[Source]):
             document, path = read_document(source)
             source = os.path.abspath(path)  # the process may change its working directory before a reload
         with in_file(path) if path else nullcontext():
-            parts = parse(document, environ)
-            unused = [*parts.shared.values()]
+            builder = Builder(self._active)
             try:
-                active = carry_over(self._active, parts)
+                active = builder.build(parse(document, environ))
                 current = {named: named._find_in(active.config) for named in self._in_use()}
                 values = {
                     cell: (layer, named._make_value(cell, layer))
                     for named, layer in current.items()
                     for cell in named._live_cells()
                 }
-                unused = [fresh for key, fresh in parts.shared.items() if active.shared[key] is not fresh]
-            finally:
-                for thing in unused:  # created and not used: it must not appear in the statistics
-                    unregister(thing)
-            for _, fresh in active.reconfigured:
-                unregister(fresh)
+            except BaseException:
+                builder.discard()
+                raise
         return PreparedConfig(active, (source, environ), current, values)
 
     def _exchange(self, ready: PreparedConfig) -> None:
         """Replace the active configuration. Cannot fail, and is idempotent."""
-        before: Mapping[tuple[str, str], object] = {} if self._active is None else self._active.shared
         self._active, self._source = ready.active, ready.source
-        for key, thing in before.items():
-            if ready.active.shared.get(key) is not thing:
-                unregister(thing)
+        for thing in ready.active.removed:
+            unregister(thing)
         for old, fresh in ready.active.reconfigured:
             old.reconfigure(fresh)
         for named, layer in ready.current.items():
@@ -224,7 +219,8 @@ def load(source: Source = None, *, environ: Environ = os.environ) -> Config:
 
     source: a mapping, or the path of a TOML file. None reads ``redouble.toml`` in the working directory or,
         if there is none, ``[tool.redouble]`` of the ``pyproject.toml`` there.
-    environ: variables that override the source, such as ``REDOUBLE_PAYMENTS_ATTEMPTS=5``; None to use none.
+    environ: variables that override the source, such as ``REDOUBLE_POLICIES__PAYMENTS__ATTEMPTS=5``; None to
+        use none.
 
     Budgets and gates that have the same name and type as before keep their state, and get the new values.
     """

@@ -6,15 +6,12 @@ that the table builds explains its options in full.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
 
 from redouble._engine.options import Hints
 from redouble._engine.retry_budget import RetryBudget
 from redouble._engine.token_bucket import TokenBucket
 from redouble._engine.worker import Worker
-from redouble._failures.verdict import Kind
 from redouble._layers.breaker.circuit_breaker import CircuitBreaker
 from redouble._layers.hedge.hedge import Hedge
 from redouble._layers.layer import Layer, Pipeline
@@ -26,18 +23,9 @@ from redouble._layers.limits.throttle import Throttle
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
 from redouble.config._document_path import DocPath, short_repr
-from redouble.config._options.backoff import KINDS, OTHERS, BackoffValue
+from redouble.config._options.backoff import BackoffValue, ByKind
 from redouble.config._options.error_names import ErrorNames
-from redouble.config._options.option_table import (
-    Deferred,
-    DeferredList,
-    Nested,
-    Option,
-    Reference,
-    Table,
-    Tagged,
-    known,
-)
+from redouble.config._options.option_table import Blueprint, Nested, Option, Reference, Table, Tagged, refer
 from redouble.config._options.values import (
     Choice,
     DurationValue,
@@ -72,30 +60,7 @@ TOKENS = Number(high=1e15)
 NAMED = Option(Text(), "Its name in errors, events and metrics; by default the key of its table.")
 
 
-@dataclass(frozen=True)
-class Costs(Value):
-    """A table of the tokens that a retry costs, by kind of failure."""
-
-    of: Number = TOKENS
-
-    def read(self, value: object, place: DocPath) -> dict[Kind | None, float]:
-        costs: dict[Kind | None, float] = {}
-        for key, cost in place.table(value, "a table such as { throttled = 10, others = 5 }").items():
-            if key not in KINDS:
-                raise place.unknown_key(key, cost, KINDS)
-            costs[None if key == OTHERS else Kind(key)] = self.of.read(cost, place.under(key))
-        return costs
-
-    def write(self, value: object, place: DocPath) -> object:
-        costs = cast("Mapping[Kind | None, float]", value)
-        return {str(kind or OTHERS): self.of.write(cost, place) for kind, cost in costs.items()}
-
-    def schema(self) -> dict[str, object]:
-        costs = {key: self.of.schema() for key in KINDS}
-        return {"type": "object", "properties": costs, "additionalProperties": False}
-
-    def keys(self) -> Mapping[str, Value]:
-        return dict.fromkeys(KINDS, self.of)
+COSTS = ByKind(TOKENS, "a table such as { throttled = 10, others = 5 }")
 
 
 # ------------------------------------------------------------------------- budgets
@@ -123,7 +88,7 @@ BUDGETS = Tagged(
             {
                 "capacity": Option(TOKENS, "The number of tokens at first, and at most."),
                 "costs": Option(
-                    Costs(), "The tokens that a retry costs, by kind of failure; others: all other kinds."
+                    COSTS, "The tokens that a retry costs, by kind of failure; others: all other kinds."
                 ),
                 "success_increment": Option(TOKENS, "The tokens that a success without retries adds."),
                 "refill_per_second": Option(TOKENS, "The tokens that each second adds."),
@@ -142,17 +107,14 @@ BUDGETS = Tagged(
 class BudgetValue(Value):
     """A budget: the name of a shared budget in the document, or the table of a budget used only here."""
 
-    def read(self, value: object, place: DocPath) -> object:
-        return known(value, "budgets", place) if isinstance(value, str) else BUDGETS.read(value, place)
+    def parse(self, value: object, place: DocPath) -> object:
+        return refer(value, "budgets", place) if isinstance(value, str) else BUDGETS.read(value, place)
 
     def write(self, value: object, place: DocPath) -> object:
         return place.names.get(id(value)) or BUDGETS.write(value, place)
 
     def schema(self) -> dict[str, object]:
         return {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/budget"}]}
-
-    def keys(self) -> Mapping[str, Value]:
-        return BUDGETS.every()
 
 
 # ------------------------------------------------------------------------ policies
@@ -351,7 +313,7 @@ LAYERS = Tagged(
 class LayersValue(Value):
     """A list of layers, outermost first: each a name such as ``gates.db`` or a table with a ``type``."""
 
-    def read(self, value: object, place: DocPath) -> DeferredList:
+    def parse(self, value: object, place: DocPath) -> tuple[object, ...]:
         wanted = "a list such as ['gates.db', 'policies.payments', { type = 'timeout', seconds = 2 }]"
         items = place.items(value, wanted)
         layers = tuple(self._one(item, place.under(str(index))) for index, item in enumerate(items))
@@ -361,7 +323,7 @@ class LayersValue(Value):
                     f"{layer.section}.{layer.name} is in it twice: each call would pass through it twice, or "
                     "wait for itself"
                 )
-        return DeferredList(layers)
+        return layers
 
     def write(self, value: object, place: DocPath) -> object:
         layers = place.items(value, "layers")
@@ -374,15 +336,16 @@ class LayersValue(Value):
         name = {"type": "string", "pattern": "^(gates|policies)\\."}
         return {"type": "array", "items": {"anyOf": [name, {"$ref": "#/$defs/layer"}]}}
 
-    def _one(self, value: object, place: DocPath) -> Deferred:
+    def _one(self, value: object, place: DocPath) -> Blueprint | Reference:
         if not isinstance(value, str):
-            return LAYERS.read(value, place)
+            policy = place.table(value).get("type") == "retry"
+            return LAYERS.read(value, place, place.sections.get("defaults", {}) if policy else {})
         section, _, name = value.partition(".")
         if section == "pipelines":
             raise place.error(f"{short_repr(value)}: a pipeline holds no other one; write its layers here")
         if section not in ("gates", "policies"):
             raise place.error(f"{short_repr(value)}: write 'gates.' or 'policies.' and a name, or a table")
-        return known(name, section, place)
+        return refer(name, section, place)
 
 
 def _pipeline(layers: tuple[Layer, ...]) -> Pipeline:

@@ -80,7 +80,7 @@ def register(name: str, on: On) -> None:
 class ErrorNames(Value):
     """One name, or a list of names, of the exceptions and rules to retry or to count."""
 
-    def read(self, value: object, place: DocPath) -> object:
+    def parse(self, value: object, place: DocPath) -> object:
         if isinstance(value, str):
             return _found(value, place)
         names = place.items(value, "a name, or a list of names, such as ['transient', 'ConnectionError']")

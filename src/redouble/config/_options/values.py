@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from math import inf, isfinite
-from types import MappingProxyType
-from typing import Final, cast
+from typing import Any, Final
 
 from redouble.config._document_path import DocPath, nearest, rewrite, short_repr
 from redouble.errors import ConfigError
@@ -30,6 +28,7 @@ __all__ = [
     "Text",
     "Unlimited",
     "Value",
+    "VariableText",
     "Whole",
     "number_of",
     "plain",
@@ -39,18 +38,28 @@ __all__ = [
 UNLIMITED: Final = "unlimited"
 
 
+class VariableText(str):
+    """The text of an environment variable as a value of a document: the type of the option converts it."""
+
+    __slots__ = ()
+
+
 class Value(ABC):
     """The type of an option's value."""
 
-    @abstractmethod
-    def read(self, value: object, place: DocPath) -> object:
+    def read(self, value: object, place: DocPath) -> Any:
         """Validate a value of a document and return the argument for the constructor."""
+        return self.parse(self.text(value) if isinstance(value, VariableText) else value, place)
+
+    @abstractmethod
+    def parse(self, value: object, place: DocPath) -> object:
+        """Read a value that does not come from an environment variable."""
 
     def text(self, text: str) -> object:
         """Convert the text of an environment variable to the value that a document would hold."""
         return text.strip()
 
-    def write(self, value: object, place: DocPath) -> object:  # noqa: ARG002  for overrides that raise
+    def write(self, value: Any, place: DocPath) -> object:  # noqa: ARG002  for overrides that raise
         """Convert an attribute of an object to the value that a document would hold."""
         return value
 
@@ -58,20 +67,12 @@ class Value(ABC):
     def schema(self) -> dict[str, object]:
         """Return the JSON Schema of the value."""
 
-    def keys(self) -> Mapping[str, Value]:
-        """Return the keys of the value and their types, if the value may be a table."""
-        return MappingProxyType({})
-
-    def other(self) -> Value | None:
-        """Return the type of all other keys of the value, or None if it may have no others."""
-        return None
-
 
 @dataclass(frozen=True)
 class Flag(Value):
     """A boolean."""
 
-    def read(self, value: object, place: DocPath) -> bool:
+    def parse(self, value: object, place: DocPath) -> bool:
         if not isinstance(value, bool):
             raise place.error(f"{short_repr(value)}: write true or false")
         return value
@@ -88,7 +89,7 @@ class Flag(Value):
 class Text(Value):
     """Any text."""
 
-    def read(self, value: object, place: DocPath) -> str:
+    def parse(self, value: object, place: DocPath) -> str:
         if not isinstance(value, str):
             raise place.error(f"{short_repr(value)}: write a text, in quotes")
         return value
@@ -106,7 +107,7 @@ class Choice(Value):
 
     words: tuple[str, ...]
 
-    def read(self, value: object, place: DocPath) -> str:
+    def parse(self, value: object, place: DocPath) -> str:
         if not isinstance(value, str):
             raise place.error(f"{short_repr(value)}: write one of {', '.join(self.words)}, in quotes")
         if value not in self.words:
@@ -123,13 +124,13 @@ class Unlimited(Value):
 
     of: Value
 
-    def read(self, value: object, place: DocPath) -> object:
+    def parse(self, value: object, place: DocPath) -> object:
         if value is None or value == UNLIMITED:
             return None
         try:
             return self.of.read(value, place)
         except ConfigError as error:
-            if error.path == place.path and ": write" in str(error):
+            if error.path == place.origin and ": write" in str(error):
                 rewrite(error, end=f", or {UNLIMITED!r}")
             raise
 
@@ -142,12 +143,6 @@ class Unlimited(Value):
     def schema(self) -> dict[str, object]:
         return {"anyOf": [{"const": UNLIMITED}, self.of.schema()]}
 
-    def keys(self) -> Mapping[str, Value]:
-        return self.of.keys()
-
-    def other(self) -> Value | None:
-        return self.of.other()
-
 
 @dataclass(frozen=True)
 class Listed(Value):
@@ -156,7 +151,7 @@ class Listed(Value):
     of: Value
     least: int = 1
 
-    def read(self, value: object, place: DocPath) -> tuple[object, ...]:
+    def parse(self, value: object, place: DocPath) -> tuple[object, ...]:
         items = place.items(value, "a list, in square brackets")
         if len(items) < self.least:
             raise place.error("the list is empty: leave it out, or write something into it")
@@ -178,7 +173,7 @@ class Labels(Value):
 
     of: Value = TEXT
 
-    def read(self, value: object, place: DocPath) -> dict[str, object]:
+    def parse(self, value: object, place: DocPath) -> dict[str, object]:
         wanted = 'a table of texts, such as { team = "payments" }'
         table = place.table(value, wanted)
         return {key: self.of.read(item, place.under(key)) for key, item in table.items()}
@@ -188,9 +183,6 @@ class Labels(Value):
 
     def schema(self) -> dict[str, object]:
         return {"type": "object", "additionalProperties": self.of.schema()}
-
-    def other(self) -> Value:
-        return self.of
 
 
 EXACT = 2**53  # up to here a float represents every integer exactly
@@ -223,7 +215,7 @@ class DurationValue(Value):
 
     zero: bool = True
 
-    def read(self, value: object, place: DocPath) -> float:
+    def parse(self, value: object, place: DocPath) -> float:
         if isinstance(value, str):
             return self._span(value, place)
         if isinstance(value, timedelta):
@@ -246,9 +238,8 @@ class DurationValue(Value):
     def text(self, text: str) -> object:
         return number_of(text)
 
-    def write(self, value: object, place: DocPath) -> object:  # noqa: ARG002
-        seconds = cast("float", value)
-        return "0s" if not seconds and not self.zero else plain(seconds)
+    def write(self, value: float, place: DocPath) -> object:  # noqa: ARG002
+        return "0s" if not value and not self.zero else plain(value)
 
     def schema(self) -> dict[str, object]:
         low = "minimum" if self.zero else "exclusiveMinimum"
@@ -279,7 +270,7 @@ class Whole(Value):
     fix: str = ""
     high: float = 1e300  # Python refuses to convert integers of thousands of digits to text
 
-    def read(self, value: object, place: DocPath) -> int:
+    def parse(self, value: object, place: DocPath) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not self.low <= value <= self.high:
             wanted = self.fix or f"write a whole number, {self.low} or more"
             raise place.error(f"{short_repr(value)}: {wanted}")
@@ -299,7 +290,7 @@ class Number(Value):
     low: float = 0
     high: float = inf
 
-    def read(self, value: object, place: DocPath) -> float:
+    def parse(self, value: object, place: DocPath) -> float:
         if not isinstance(value, bool) and isinstance(value, int | float):
             with suppress(OverflowError):
                 number = float(value)
@@ -311,8 +302,8 @@ class Number(Value):
     def text(self, text: str) -> object:
         return number_of(text)
 
-    def write(self, value: object, place: DocPath) -> object:  # noqa: ARG002
-        return plain(cast("float", value))
+    def write(self, value: float, place: DocPath) -> object:  # noqa: ARG002
+        return plain(value)
 
     def schema(self) -> dict[str, object]:
         most = {} if self.high == inf else {"maximum": self.high}
