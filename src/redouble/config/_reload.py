@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from _thread import get_ident
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from typing import Any, NamedTuple, TypeAlias
 from weakref import ref
 
@@ -161,19 +161,17 @@ class ConfigStore(ReloadLock[Source]):
         else:
             document, path = read_document(source)
             source = os.path.abspath(path)  # the process may change its working directory before a reload
-        with in_file(path) if path else nullcontext():
-            builder = Builder(self._active)
-            try:
-                active = builder.build(parse(document, environ))
-                current = {named: named._find_in(active.config) for named in self._in_use()}
-                values = {
-                    cell: (layer, named._make_value(cell, layer))
-                    for named, layer in current.items()
-                    for cell in named._live_cells()
-                }
-            except BaseException:
-                builder.discard()
-                raise
+        builder = Builder(self._active)
+        with in_file(path) if path else nullcontext(), ExitStack() as undo:
+            undo.callback(builder.discard)
+            active = builder.build(parse(document, environ))
+            current = {named: named._find_in(active.config) for named in self._in_use()}
+            values = {
+                cell: (layer, named._make_value(cell, layer))
+                for named, layer in current.items()
+                for cell in named._live_cells()
+            }
+            undo.pop_all()
         return PreparedConfig(active, (source, environ), current, values)
 
     def _exchange(self, ready: PreparedConfig) -> None:

@@ -130,7 +130,7 @@ THEN = Option(Stages(), "Any chain of stages, in order, instead of minimum, maxi
 
 
 @dataclass(frozen=True)
-class Series:
+class DelaySeries:
     """A constructor of `Backoff`, followed by stages."""
 
     make: Callable[..., Backoff]
@@ -150,7 +150,7 @@ class Series:
 
 
 def _table(make: Callable[..., Backoff], about: str, **options: Option) -> Table:
-    return Table(Series(make), about, {**options, **SHORT, "then": THEN})
+    return Table(DelaySeries(make), about, {**options, **SHORT, "then": THEN})
 
 
 def _span(about: str) -> Option:
