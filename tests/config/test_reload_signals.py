@@ -113,9 +113,8 @@ def test_a_name_added_during_a_failed_first_load_works_later(
     assert joined[0].attempts == 2
 
 
-def test_a_reload_that_waits_too_long_for_another_thread_is_deferred(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The wait is bounded: the reloading thread may wait for a lock of the code that a signal interrupted."""
-    monkeypatch.setattr(_live, "MAX_WAIT", 0.001)
+def test_a_reload_during_one_of_another_thread_is_left_to_that_thread() -> None:
+    """It does not wait: the other thread may wait for a lock of the code that a signal interrupted."""
     entered, unblock = Event(), Event()
 
     def block() -> None:
@@ -140,7 +139,7 @@ def active_attempts() -> int | None:
 
 def test_a_request_that_another_thread_has_executed_is_skipped() -> None:
     class EmptiedQueue:
-        """A queue that another thread empties between the check and `pop`."""
+        """A queue that another thread empties between the check and the acquisition of the lock."""
 
         def __init__(self) -> None:
             self.looks = 2
@@ -149,12 +148,12 @@ def test_a_request_that_another_thread_has_executed_is_skipped() -> None:
             self.looks -= 1
             return self.looks > 0
 
-        def pop(self) -> None:
-            raise IndexError
+        def append(self, request: object) -> None:
+            assert request
 
     load(policy_document(2))
-    _live.LIVE._requests = EmptiedQueue()  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
-    assert reload(policy_document(3)).ok
+    _live.LIVE._deferred = EmptiedQueue()  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
+    assert reload(policy_document(3)) == Reload()
 
 
 def test_the_last_deferred_request_with_a_source_is_executed() -> None:
@@ -165,7 +164,7 @@ def test_the_last_deferred_request_with_a_source_is_executed() -> None:
     load(policy_document(2), environ=WatchedEnviron(lambda: None, interrupt))
     assert reload(policy_document(3)).ok
     assert policies("payments").attempts == 8
-    assert not _live.LIVE._requests
+    assert not _live.LIVE._deferred
 
 
 def test_a_reload_by_a_signal_handler_does_not_wait_for_the_lock() -> None:
@@ -180,21 +179,35 @@ def test_a_reload_by_a_signal_handler_does_not_wait_for_the_lock() -> None:
         results.append(reload(policy_document(5)))
         unblock.set()
 
-    def later() -> None:
-        until(lambda: len(_live.LIVE._threads) == 2)
-        signal.pthread_kill(main_thread().ident or 0, signal.SIGTERM)
-
     load(policy_document(2), environ=WatchedEnviron(lambda: None, block))
+    thread = Thread(target=reload, args=[policy_document(3)])
     with on_signal(interrupt):
-        threads = [Thread(target=reload, args=[policy_document(3)]), Thread(target=later)]
-        threads[0].start()
+        thread.start()
         entered.wait(A_MINUTE)
-        threads[1].start()
-        reload(policy_document(4))
-    for thread in threads:
-        thread.join(A_MINUTE)
+        killer = Thread(target=signal.pthread_kill, args=[main_thread().ident or 0, signal.SIGTERM])
+        killer.start()
+        load(policy_document(4))
+        until(lambda: bool(results))
+    for one in (thread, killer):
+        one.join(A_MINUTE)
     assert results == [Reload()]
-    assert active_attempts() in (4, 5), "both reloads have been executed"
+    assert active_attempts() in (4, 5), "both have been executed"
+
+
+@pytest.mark.parametrize("before", [lambda: None, _after_fork], ids=["interrupted", "forked"])
+def test_after_an_interrupted_reload_the_deferred_one_is_executed(before: Callable[[], None]) -> None:
+    """Ctrl-C is raised, the lock is free, and no request is lost."""
+
+    def interrupt() -> None:
+        before()
+        _live.LIVE._request(policy_document(9), [])
+        raise KeyboardInterrupt
+
+    load(policy_document(2), environ=WatchedEnviron(lambda: None, interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        reload(policy_document(3))
+    assert active_attempts() == 9
+    assert reload(policy_document(4)) == Reload(("policies.payments",))
 
 
 def test_an_interrupted_exchange_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:

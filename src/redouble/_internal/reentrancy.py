@@ -6,20 +6,19 @@ lets the inner call change state in the middle of the outer change. Here such a 
 when the running operation has ended, completely, even if that one raised.
 
 `ReentrancySafe` excludes other threads, which wait. `SerialQueue` lets no thread wait: what cannot run now is
-left to the thread that is running an operation. `ReloadLock` keeps the last request only.
+left to the thread that is running an operation.
 """
 
 from __future__ import annotations
 
-from _thread import RLock, get_ident
+from _thread import RLock
 from collections import deque
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
-from typing import Any, Generic, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
 
 from redouble._internal.locks import ForkSafe
 
-__all__ = ["ReentrancySafe", "ReloadLock", "SerialQueue"]
+__all__ = ["ReentrancySafe", "SerialQueue"]
 
 
 T = TypeVar("T")
@@ -104,61 +103,3 @@ class SerialQueue:
             finally:
                 if mine:
                     self._running = False
-
-
-NO_TIMEOUT = -1.0
-
-
-class ReloadLock(ForkSafe, Generic[T]):
-    """Mutual exclusion for reloads, which records a request that cannot be executed now.
-
-    A request names what to reload; None repeats the last reload. Waiting is bounded, because a signal handler
-    may have interrupted code that holds a lock which the reloading thread needs: the handler has to return.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._threads: set[int] = set()  # the threads that hold the lock or wait for it
-        self._busy = False
-        self._requests: deque[T | None] = deque(maxlen=1)
-
-    @contextmanager
-    def _exclusive(self, timeout: float = NO_TIMEOUT) -> Generator[bool]:
-        """Acquire the lock and yield True; yield False after the timeout, and in a re-entrant call."""
-        thread, lock, acquired = get_ident(), self._lock, False
-        if thread in self._threads:
-            yield False
-            return
-        try:
-            self._threads.add(thread)
-            acquired = lock.acquire(timeout=timeout)
-            self._busy = acquired or self._busy
-            yield acquired
-        finally:
-            self._threads.discard(thread)
-            # A signal handler may raise between the acquisition and its assignment.
-            if acquired or self._owned_by_this_thread():
-                self._busy = False
-                lock.release()
-
-    def _request_repeat(self) -> None:
-        """Request a repetition if a reload is running: an object that was just added would miss it."""
-        if self._busy:
-            self._record_request(None)
-
-    def _record_request(self, request: T | None) -> None:
-        """Record a request. Only one is kept: the last that names something to reload."""
-        if request is not None or not self._requests:
-            self._requests.append(request)
-
-    def _execute_requests(self, execute: Callable[[T | None], object]) -> None:
-        """Execute the recorded request; a thread that holds the lock does so after it releases the lock."""
-        while self._requests and not self._busy and get_ident() not in self._threads:
-            with suppress(IndexError):  # another thread has executed it
-                execute(self._requests.pop())
-
-    def _after_fork(self) -> None:
-        super()._after_fork()
-        self._threads.clear()  # of the parent
-        self._busy = False
-        self._requests.clear()

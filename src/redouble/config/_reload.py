@@ -2,9 +2,9 @@
 
 Rule 1: every step that can fail runs first, in `_prepared`; `_exchange` then replaces the configuration and
         cannot fail. So a configuration becomes active as a whole, or not at all.
-Rule 2: loads and reloads exclude each other (`ReloadLock`). A re-entrant or timed-out reload is recorded and
-        executed afterwards. Nothing is logged while the lock is held, because logging acquires locks that
-        belong to other code.
+Rule 2: loads and reloads exclude each other. A reload never waits for another: it is deferred until that one
+        has ended, because a signal handler that reloads may have interrupted code that holds a lock for which
+        the other one waits. Nothing is logged under the lock, because logging acquires locks of other code.
 
 `Builder` decides which objects of the previous configuration stay.
 """
@@ -12,15 +12,14 @@ Rule 2: loads and reloads exclude each other (`ReloadLock`). A re-entrant or tim
 from __future__ import annotations
 
 import os
-from _thread import get_ident
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from weakref import ref
 
 from redouble._internal.logger import log
 from redouble._internal.public import public
-from redouble._internal.reentrancy import ReloadLock
+from redouble._internal.reentrancy import ReentrancySafe, SerialQueue
 from redouble._internal.validation import instance
 from redouble._layers.layer import Pipeline
 from redouble._layers.retry.retry import Retry
@@ -37,10 +36,7 @@ __all__ = ["ConfigStore", "Reload", "load", "policies", "reload"]
 
 Source: TypeAlias = Mapping[str, object] | str | os.PathLike[str] | None
 Environ: TypeAlias = Mapping[str, str] | None
-
-# Seconds. The wait is bounded, because a signal handler that reloads may have interrupted code that holds a
-# lock which the reloading thread waits for.
-MAX_WAIT = 1.0
+T = TypeVar("T")
 
 
 @public("redouble.config")
@@ -72,7 +68,7 @@ class PreparedConfig(NamedTuple):
     values: dict[BoundValue[Any], tuple[Retry | Pipeline, Any]]
 
 
-class ConfigStore(ReloadLock[Source]):
+class ConfigStore(ReentrancySafe):
     """The active configuration, and the `Named` objects that follow it."""
 
     def __init__(self) -> None:
@@ -80,69 +76,95 @@ class ConfigStore(ReloadLock[Source]):
         self._active: BuiltConfig | None = None
         self._source: tuple[Source, Environ] = (None, None)
         self._names: dict[str, ref[Named]] = {}
-        self._reloading_threads: set[int] = set()  # threads inside `reload`
+        self._additions = 0  # the number of objects that have been added, which follow the configuration
+        self._log = SerialQueue()
 
     def named(self, name: str) -> Named:
         """Return the `Named` for a name: the same object for every caller."""
         instance(name, "policies name", str, "the name of a policy or a pipeline, such as 'payments'")
-        with self._lock:
+
+        def find() -> Named:
             reference = self._names.get(name)
             named = None if reference is None else reference()
             if named is None:
-                named = Named(name, self, None if self._active is None else self._active.config.named(name))
+                current = None if self._active is None else self._active.config.named(name)
+                named = Named(name, self.add, current)
                 self._names[name] = ref(named)
-                self._request_repeat()
             return named
+
+        return self.add(find)
+
+    def add(self, operation: Callable[[], T]) -> T:
+        """Run an operation that adds an object which follows the configuration."""
+
+        def count_and_run() -> T:
+            self._additions += 1
+            return operation()
+
+        try:
+            return self._run_now(count_and_run)
+        finally:
+            self._write_log()
 
     def load(self, source: Source, environ: Environ) -> Config:
         """Make a configuration active, or raise `ConfigError`."""
+        if self._owned_by_this_thread():
+            raise ConfigError("this thread is already loading a configuration: load this one afterwards")
         try:
-            with self._exclusive() as mine:
-                if not mine:
-                    raise ConfigError(
-                        "this thread is already loading a configuration: load this one afterwards"
-                    )
-                return self._put_in_force(source, environ).config
+            return self._run_now(self._put_in_force, source, environ).config
         finally:
-            self._execute_requests(self._reload_now)
+            self._write_log()
 
     def reload(self, source: Source) -> Reload:
         """Make another configuration active, or return the error that prevents it."""
         if self._active is None:
             raise ConfigError("there is nothing to reload yet: call redouble.config.load(...) first")
-        thread = get_ident()
-        if thread in self._reloading_threads:  # a signal handler interrupted this thread inside `reload`
-            self._record_request(source)
-            return Reload()
-        try:
-            self._reloading_threads.add(thread)
-            result = self._reload_now(source)
-            self._execute_requests(self._reload_now)
-        finally:
-            self._reloading_threads.discard(thread)
-        self._execute_requests(self._reload_now)  # a request recorded just before the discard
-        return result
+        results: list[Reload] = []
+        self._request(source, results)
+        self._run_requests()
+        self._write_log()
+        return results[0] if results else Reload()
 
-    def _reload_now(self, source: Source) -> Reload:
-        if self._active is None:  # the first load failed after a request was recorded
-            return Reload()
+    def _request(self, source: Source, results: list[Reload]) -> None:
+        if source is not None or not self._deferred:  # else the deferred reload reads the source too
+            self._deferred.append((self._reload_now, (source, results)))
+
+    def _run_requests(self) -> None:
+        """Run the requested reloads, unless an operation is running: its thread runs them afterwards."""
+        complete = False
         try:
-            with self._exclusive(MAX_WAIT) as mine:
-                if not mine:
-                    self._record_request(source)
-                    return Reload()
-                before, environ = self._source
-                changed = self._put_in_force(before if source is None else source, environ).changed
-        except ConfigError as error:
-            message = "the configuration was not reloaded, and the last valid one stays active: %s"
-            log(message, str(_bare(error)), error=True, traced=False)  # the message has the path
-            return Reload((), error)
-        log("the configuration was reloaded: %s", ", ".join(changed) or "nothing has changed", info=True)
-        return Reload(changed)
+            while self._deferred and not self._owned_by_this_thread():
+                lock = self._lock
+                if not lock.acquire(blocking=False):
+                    break
+                if self._deferred:  # else another thread has run it
+                    operation, args = self._deferred.popleft()
+                    operation(*args)
+                lock.release()
+            complete = True
+        finally:
+            if not complete:
+                if self._owned_by_this_thread():
+                    self._lock.release()
+                self._run_requests()
+
+    def _write_log(self) -> None:
+        if not self._owned_by_this_thread():
+            self._log.run()
 
     # ---------------------------------------------------------------- while the lock is held
 
+    def _reload_now(self, source: Source, results: list[Reload]) -> None:
+        before, environ = self._source
+        try:
+            result = Reload(self._put_in_force(before if source is None else source, environ).changed)
+        except ConfigError as error:
+            result = Reload((), _bare(error))
+        results.append(result)
+        self._log.add(_log_result, result)
+
     def _put_in_force(self, source: Source, environ: Environ) -> BuiltConfig:
+        additions = self._additions
         prepared, exchanged = self._prepared(source, environ), False
         try:
             self._exchange(prepared)
@@ -150,6 +172,8 @@ class ConfigStore(ReloadLock[Source]):
         finally:
             if not exchanged:  # a signal handler raised
                 self._exchange(prepared)
+        if additions != self._additions:  # a signal handler has added an object, which this may have missed
+            self._request(None, [])
         return prepared.active
 
     def _prepared(self, source: Source, environ: Environ) -> PreparedConfig:
@@ -188,10 +212,19 @@ class ConfigStore(ReloadLock[Source]):
 
     def _after_fork(self) -> None:
         super()._after_fork()
-        self._reloading_threads.clear()  # those threads do not exist in the child process
+        self._log = SerialQueue()  # the parent writes its own
 
     def _in_use(self) -> list[Named]:
         return [named for reference in list(self._names.values()) if (named := reference()) is not None]
+
+
+def _log_result(result: Reload) -> None:
+    if result.error is None:
+        changed = ", ".join(result.changed) or "nothing has changed"
+        log("the configuration was reloaded: %s", changed, info=True)
+    else:
+        message = "the configuration was not reloaded, and the last valid one stays active: %s"
+        log(message, str(result.error), error=True, traced=False)  # the message has the path
 
 
 def _bare(error: ConfigError) -> ConfigError:
