@@ -51,8 +51,8 @@ def gate_types(monkeypatch: pytest.MonkeyPatch) -> None:
         "name": NAMED,
     }
     for tables in (_gates.GATES.tables, _gates.LAYERS.tables):
-        monkeypatch.setitem(tables, "turnstile", Table(Turnstile, "A turnstile.", options))
-        monkeypatch.setitem(tables, "fixed", Table(Fixed, "A fixed one.", options))
+        monkeypatch.setitem(tables, "turnstile", Table(Turnstile, "A turnstile.", **options))
+        monkeypatch.setitem(tables, "fixed", Table(Fixed, "A fixed one.", **options))
 
 
 def spelled(number: int) -> str:

@@ -21,7 +21,7 @@ from redouble.errors import ConfigError
 __all__ = ["Config", "to_mapping"]
 
 
-ANY = Tagged({**BUDGETS.tables, **LAYERS.tables})
+ANY = Tagged(**BUDGETS.tables, **LAYERS.tables)
 
 
 @public("redouble.config")

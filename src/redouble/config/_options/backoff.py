@@ -150,7 +150,7 @@ class DelaySeries:
 
 
 def _table(make: Callable[..., Backoff], about: str, **options: Option) -> Table:
-    return Table(DelaySeries(make), about, {**options, **SHORT, "then": THEN})
+    return Table(DelaySeries(make), about, **options, **SHORT, then=THEN)
 
 
 def _span(about: str) -> Option:
@@ -159,25 +159,17 @@ def _span(about: str) -> Option:
 
 LEAST, MOST, INITIAL = _span("The shortest delay."), _span("The longest delay."), _span("The first delay.")
 FACTOR = Option(Number(low=1), "The factor; 2 unless given.")
-STEP = _span("The step.")
 LISTED = Option(DelaysValue(), "The delays.", needed=True)
 BACKOFFS = Tagged(
-    {
-        "constant": _table(Backoff.constant, "The same delay every time.", delay=_span("The delay.")),
-        "decorrelated": _table(Backoff.decorrelated, "Random walk between two bounds.", base=LEAST, cap=MOST),
-        "exponential": _table(
-            Backoff.exponential, "Multiply the delay by a factor each time.", initial=INITIAL, factor=FACTOR
-        ),
-        "fibonacci": _table(Backoff.fibonacci, "Add the two delays before.", initial=INITIAL),
-        "linear": _table(
-            Backoff.linear,
-            "Add a step to the delay each time.",
-            initial=INITIAL,
-            increment=_span("The step."),
-        ),
-        "of": _table(Backoff.of, "The delays of a list.", delays=LISTED),
-        "random": _table(Backoff.random, "Random delays between two bounds.", low=LEAST, high=MOST),
-    }
+    constant=_table(Backoff.constant, "The same delay every time.", delay=_span("The delay.")),
+    decorrelated=_table(Backoff.decorrelated, "A random walk between two bounds.", base=LEAST, cap=MOST),
+    exponential=_table(
+        Backoff.exponential, "Multiply by a factor each time.", initial=INITIAL, factor=FACTOR
+    ),
+    fibonacci=_table(Backoff.fibonacci, "Add the two delays before.", initial=INITIAL),
+    linear=_table(Backoff.linear, "Add a step each time.", initial=INITIAL, increment=_span("The step.")),
+    of=_table(Backoff.of, "The delays of a list.", delays=LISTED),
+    random=_table(Backoff.random, "Random delays between two bounds.", low=LEAST, high=MOST),
 )
 EXAMPLE = "one such as { type = 'exponential', initial = '200ms', maximum = '2s' }, or a list of durations"
 

@@ -66,14 +66,11 @@ class Option:
     needed: bool = False
 
 
-@dataclass(frozen=True, eq=False)
 class Table:
-    """A constructor and its options. ``in_code``: the options that only code can set."""
+    """A constructor and its options. ``in_code``: the names of options that only code can set."""
 
-    make: Callable[..., Any]
-    about: str
-    options: Mapping[str, Option]
-    in_code: tuple[str, ...] = ()
+    def __init__(self, make: Callable[..., Any], about: str, /, *in_code: str, **options: Option) -> None:
+        self.make, self.about, self.in_code, self.options = make, about, in_code, options
 
     def read(
         self, value: object, place: DocPath, usual: Mapping[str, object] = NOTHING, *, tagged: bool = False
@@ -110,7 +107,7 @@ class Table:
     def without(self, key: str) -> Table:
         """Return a copy of this table without one option."""
         options = {name: option for name, option in self.options.items() if name != key}
-        return Table(self.make, self.about, options, self.in_code)
+        return Table(self.make, self.about, *self.in_code, **options)
 
     def schema(self, tag: str | None = None, *, tagged: bool = True) -> dict[str, object]:
         """Return the JSON Schema; ``tag``: the value of ``type``, which is required only if ``tagged``."""
@@ -151,19 +148,18 @@ class Nested(Value):
         return {key: part for key, part in self.table.schema().items() if key != "description"}
 
 
-@dataclass(frozen=True)
 class Tagged:
     """Several tables, selected by the key ``type``; ``usual``: the type of a table without that key."""
 
-    tables: Mapping[str, Table]
-    usual: str | None = None
+    def __init__(self, usual: str | None = None, /, **tables: Table) -> None:
+        self.usual, self.tables = usual, tables
 
     def read(self, value: object, place: DocPath, inherited: Mapping[str, object] = NOTHING) -> Blueprint:
         """Parse and validate a table of any of the types; ``inherited``: options that it may omit."""
         tag = place.table(value).get("type", self.usual)
         if tag is None:
             raise place.under("type").error(f"missing: write one of {', '.join(self.tables)}")
-        table = self.tables[Choice(tuple(self.tables)).read(tag, place.under("type"))]
+        table = self.tables[Choice(*self.tables).read(tag, place.under("type"))]
         return table.read(value, place, inherited, tagged=True)
 
     def write(self, thing: object, place: DocPath) -> dict[str, object]:

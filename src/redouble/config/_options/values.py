@@ -101,11 +101,11 @@ class Text(Value):
 TEXT = Text()
 
 
-@dataclass(frozen=True)
 class Choice(Value):
     """One of a fixed set of words."""
 
-    words: tuple[str, ...]
+    def __init__(self, *words: str) -> None:
+        self.words = words
 
     def parse(self, value: object, place: DocPath) -> str:
         if not isinstance(value, str):
@@ -216,24 +216,29 @@ class DurationValue(Value):
     zero: bool = True
 
     def parse(self, value: object, place: DocPath) -> float:
-        if isinstance(value, str):
-            return self._span(value, place)
-        if isinstance(value, timedelta):
-            value = value.total_seconds()
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self._wrong(value, place)
-        try:
-            seconds = float(value)
-        except OverflowError:
-            raise self._wrong(value, place) from None
-        if not isfinite(seconds) or seconds < 0:
-            raise self._wrong(value, place)
-        if not seconds and not self.zero:
+        seconds = self._seconds(value)
+        if seconds is None or not isfinite(seconds) or seconds < 0:
+            raise place.error(
+                f"{short_repr(value)} is no duration: write seconds as a number, 0 or more, or a text with "
+                "one unit of us, ms, s, m, h, d, such as '250ms', '30s' or '1.5h'"
+            )
+        if not (seconds or self.zero or isinstance(value, str)):
             raise place.error(
                 f"{value}: with a limit of 0 seconds nothing could run; write {UNLIMITED!r} for no limit, "
                 "or '0s' if that is what you mean"
             )
         return seconds
+
+    def _seconds(self, value: object) -> float | None:
+        if isinstance(value, str) and (match := SPAN.fullmatch(value)):
+            number, unit = match.groups()
+            return float(number) * LONGER[unit] if unit in LONGER else float(number + POWERS[unit])
+        if isinstance(value, timedelta):
+            return value.total_seconds()
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            with suppress(OverflowError):
+                return float(value)
+        return None
 
     def text(self, text: str) -> object:
         return number_of(text)
@@ -244,22 +249,6 @@ class DurationValue(Value):
     def schema(self) -> dict[str, object]:
         low = "minimum" if self.zero else "exclusiveMinimum"
         return {"anyOf": [{"type": "number", low: 0}, {"type": "string", "pattern": PATTERN}]}
-
-    def _span(self, text: str, place: DocPath) -> float:
-        match = SPAN.fullmatch(text)
-        if match is None:
-            raise self._wrong(text, place)
-        number, unit = match.groups()
-        seconds = float(number) * LONGER[unit] if unit in LONGER else float(number + POWERS[unit])
-        if not isfinite(seconds):
-            raise self._wrong(text, place)
-        return seconds
-
-    def _wrong(self, value: object, place: DocPath) -> ConfigError:
-        return place.error(
-            f"{short_repr(value)} is no duration: write seconds as a number, 0 or more, or a text with one "
-            "unit of us, ms, s, m, h, d, such as '250ms', '30s' or '1.5h'"
-        )
 
 
 @dataclass(frozen=True)
