@@ -76,11 +76,13 @@ def read_document(path: str | os.PathLike[str] | None = None) -> tuple[Mapping[s
     """Return the document in a TOML file, and the path of the file; find the file if ``path`` is None."""
     instance(path, "path", str | os.PathLike | None, "the path of a TOML file, or None")
     if path is not None:
-        return _read_file(os.fspath(path)), os.fspath(path)
-    if Path(OWN_FILE).is_file():
-        return _read_file(OWN_FILE), OWN_FILE
-    if Path(PROJECT_FILE).is_file() and _tool_table(_parse_toml(PROJECT_FILE), PROJECT_FILE) is not None:
-        return _read_file(PROJECT_FILE), PROJECT_FILE
+        file = os.fspath(path)
+        if (document := _read_file(file)) is None:
+            raise ConfigError(f"it has no {TOOL_TABLE}: write one, or name another file", path=file)
+        return document, file
+    for file in (OWN_FILE, PROJECT_FILE):
+        if Path(file).is_file() and (document := _read_file(file)) is not None:
+            return document, file
     where = "the working directory"
     with suppress(OSError):  # the working directory may have been deleted
         where = str(Path.cwd())
@@ -99,29 +101,18 @@ def in_file(path: str) -> Generator[None]:
         raise
 
 
-def _read_file(path: str) -> Mapping[str, object]:
-    parsed = _parse_toml(path)
-    if os.path.basename(path) != PROJECT_FILE:
-        return parsed
-    table = _tool_table(parsed, path)
-    if table is None:
-        raise ConfigError(f"it has no {TOOL_TABLE}: write one, or name another file", path=path)
-    return table
-
-
-def _tool_table(parsed: Mapping[str, object], path: str) -> Mapping[str, object] | None:
-    with in_file(path):
-        tools = DocPath(("tool",)).table(parsed.get("tool", {}))
-        table = tools.get("redouble")
-        return None if table is None else DocPath(("tool", "redouble")).table(table)
-
-
-def _parse_toml(path: str) -> Mapping[str, object]:
+def _read_file(path: str) -> Mapping[str, object] | None:
+    """Return the document in a file; None if it is a ``pyproject.toml`` without our table."""
     import tomllib  # noqa: PLC0415  needed only to read a file
 
     try:
-        return tomllib.loads(Path(path).read_text("utf-8-sig"))  # some editors write a byte order mark
+        parsed = tomllib.loads(Path(path).read_text("utf-8-sig"))  # some editors write a byte order mark
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror or error}", path=path or "''") from error
     except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, too long a number, too deep nesting
         raise ConfigError(f"is not valid TOML: {error}", path=path) from error
+    if os.path.basename(path) != PROJECT_FILE:
+        return parsed
+    with in_file(path):
+        table = DocPath(("tool",)).table(parsed.get("tool", {})).get("redouble")
+        return None if table is None else DocPath(("tool", "redouble")).table(table)
