@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from redouble._internal import reentrancy
 from redouble._internal.locks import _after_fork
 from redouble.config import _reload as _live
 from redouble.config._reload import Reload, load, policies, reload
@@ -17,6 +18,7 @@ from redouble.errors import ConfigError
 from tests.support.bulkhead_callers import A_MINUTE, until
 from tests.support.config.named_policies import policy_document
 from tests.support.fakes import Boom
+from tests.support.interruption import SignalHandler, ctrl_c
 
 
 class WatchedEnviron(Mapping[str, str]):
@@ -240,3 +242,52 @@ def test_a_child_process_can_reload_although_its_parent_was_reloading() -> None:
     assert results == [Reload(("policies.payments",))]
     assert payments.attempts == 3
     assert reload(policy_document(4)).ok
+
+
+FILES = {_live.__file__, reentrancy.__file__}
+
+
+def at_every_point(
+    action: Callable[[], object], work: Callable[[], object], check: Callable[[], None]
+) -> None:
+    """Run ``work`` again and again, each time interrupted by ``action`` at the next point, and ``check``."""
+    number, more = 0, True
+    while more:
+        number += 1
+        load(policy_document(2), environ=None)
+        handler = SignalHandler(FILES, action, number, everywhere=action is not ctrl_c)
+        more = handler.interrupt(work, KeyboardInterrupt)
+        check()
+    assert number > 10
+
+
+@pytest.mark.parametrize("work", [reload, load], ids=["reload", "load"])
+def test_a_reload_by_a_signal_handler_at_any_point_is_executed(work: Callable[..., object]) -> None:
+    payments = policies("payments")
+
+    def check() -> None:
+        assert payments.attempts == active_attempts() in (3, 9)
+        assert not _live.LIVE._deferred
+
+    at_every_point(lambda: reload(policy_document(9)), lambda: work(policy_document(3)), check)
+
+
+@pytest.mark.parametrize("work", [reload, load], ids=["reload", "load"])
+def test_ctrl_c_at_any_point_leaves_the_old_or_the_new_configuration(work: Callable[..., object]) -> None:
+    payments = policies("payments")
+
+    def check() -> None:
+        assert payments.attempts == active_attempts() in (2, 3)
+        assert reload(policy_document(4)) == Reload(("policies.payments",))
+        assert payments.attempts == active_attempts() == 4
+
+    at_every_point(ctrl_c, lambda: work(policy_document(3)), check)
+
+
+def test_a_name_that_a_reload_interrupts_at_any_point_follows_it() -> None:
+    added: list[Any] = []
+
+    def check() -> None:
+        assert added.pop().attempts == active_attempts()
+
+    at_every_point(lambda: reload(policy_document(9)), lambda: added.append(policies("payments")), check)
