@@ -244,7 +244,7 @@ def test_a_child_process_can_reload_although_its_parent_was_reloading() -> None:
     assert reload(policy_document(4)).ok
 
 
-FILES = {_live.__file__, reentrancy.__file__}
+FILES: set[str | None] = {_live.__file__, reentrancy.__file__}
 
 
 def at_every_point(
