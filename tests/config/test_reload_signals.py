@@ -115,8 +115,9 @@ def test_a_name_added_during_a_failed_first_load_works_later(
     assert joined[0].attempts == 2
 
 
-def test_a_reload_during_one_of_another_thread_is_left_to_that_thread() -> None:
-    """It does not wait: the other thread may wait for a lock of the code that a signal interrupted."""
+def test_a_reload_that_waits_too_long_for_another_thread_is_deferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait is bounded: the reloading thread may wait for a lock of the code that a signal interrupted."""
+    monkeypatch.setattr(_live, "MAX_WAIT", 0.001)
     entered, unblock = Event(), Event()
 
     def block() -> None:
@@ -169,8 +170,49 @@ def test_the_last_deferred_request_with_a_source_is_executed() -> None:
     assert not _live.LIVE._deferred
 
 
-def test_a_reload_by_a_signal_handler_does_not_wait_for_the_lock() -> None:
+def test_a_reload_waits_for_the_one_of_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its result is its own, whichever thread has executed it."""
+    monkeypatch.setattr(_live, "MAX_WAIT", A_MINUTE)
+    entered, unblock = Event(), Event()
+
+    def block() -> None:
+        entered.set()
+        unblock.wait(A_MINUTE)
+
+    def unblock_when_waiting() -> None:
+        until(lambda: bool(_live.LIVE._deferred))
+        unblock.set()
+
+    load(policy_document(2), environ=WatchedEnviron(lambda: None, block))
+    threads = [Thread(target=reload, args=[policy_document(3)]), Thread(target=unblock_when_waiting)]
+    for thread in threads:
+        thread.start()
+    entered.wait(A_MINUTE)
+    result = reload(policy_document(4))
+    for thread in threads:
+        thread.join(A_MINUTE)
+    assert result == Reload(("policies.payments",))
+    assert active_attempts() == 4
+
+
+def test_repeated_requests_for_the_same_source_are_one() -> None:
+    """A signal handler that finds such a request does not wait."""
+    reads: list[int] = []
+
+    def interrupt() -> None:
+        assert [reload() for _ in range(9)] == [Reload()] * 9
+
+    environ = WatchedEnviron(lambda: None, interrupt, *(lambda: reads.append(1) for _ in range(9)))
+    load(policy_document(2), environ=environ)
+    assert reload(policy_document(3)).ok
+    assert len(reads) == 1
+
+
+def test_a_reload_by_a_signal_handler_waits_for_the_lock_only_briefly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The interrupted thread waits already: with many signals, many handlers would wait on one stack."""
+    monkeypatch.setattr(_live, "MAX_WAIT", 0.001)
     entered, unblock, results = Event(), Event(), list[Reload]()
 
     def block() -> None:

@@ -2,9 +2,9 @@
 
 Rule 1: every step that can fail runs first, in `_prepared`; `_exchange` then replaces the configuration and
         cannot fail. So a configuration becomes active as a whole, or not at all.
-Rule 2: loads and reloads exclude each other. A reload never waits for another: it is deferred until that one
-        has ended, because a signal handler that reloads may have interrupted code that holds a lock for which
-        the other one waits. Nothing is logged under the lock, because logging acquires locks of other code.
+Rule 2: loads and reloads exclude each other. A reload waits for another one for a moment only, and is then
+        deferred until that one has ended. Nothing is logged under the lock, because logging acquires locks
+        that belong to other code.
 
 `Builder` decides which objects of the previous configuration stay.
 """
@@ -37,6 +37,10 @@ __all__ = ["ConfigStore", "Reload", "load", "policies", "reload"]
 Source: TypeAlias = Mapping[str, object] | str | os.PathLike[str] | None
 Environ: TypeAlias = Mapping[str, str] | None
 T = TypeVar("T")
+
+# Seconds. The wait is bounded, because a signal handler that reloads may have interrupted code that holds a
+# lock which the reloading thread waits for.
+MAX_WAIT = 1.0
 
 
 @public("redouble.config")
@@ -120,22 +124,24 @@ class ConfigStore(ReentrancySafe):
         if self._active is None:
             raise ConfigError("there is nothing to reload yet: call redouble.config.load(...) first")
         results: list[Reload] = []
-        self._request(source, results)
-        self._run_requests()
+        self._run_requests(MAX_WAIT if self._request(source, results) else 0)
         self._write_log()
         return results[0] if results else Reload()
 
-    def _request(self, source: Source, results: list[Reload]) -> None:
-        if source is not None or not self._deferred:  # else the deferred reload reads the source too
+    def _request(self, source: Source, results: list[Reload]) -> bool:
+        """Defer a reload; return False if one is deferred already that reads the same source."""
+        needed = source is not None or not self._deferred
+        if needed:
             self._deferred.append((self._reload_now, (source, results)))
+        return needed
 
-    def _run_requests(self) -> None:
-        """Run the requested reloads, unless an operation is running: its thread runs them afterwards."""
+    def _run_requests(self, timeout: float) -> None:
+        """Run the deferred reloads, unless an operation is running: its thread runs them afterwards."""
         complete = False
         try:
             while self._deferred and not self._owned_by_this_thread():
                 lock = self._lock
-                if not lock.acquire(blocking=False):
+                if not lock.acquire(timeout=timeout):
                     break
                 if self._deferred:  # else another thread has run it
                     operation, args = self._deferred.popleft()
@@ -146,7 +152,7 @@ class ConfigStore(ReentrancySafe):
             if not complete:
                 if self._owned_by_this_thread():
                     self._lock.release()
-                self._run_requests()
+                self._run_requests(0)
 
     def _write_log(self) -> None:
         if not self._owned_by_this_thread():
@@ -265,7 +271,8 @@ def reload(source: Source = None) -> Reload:
     It may be called from any thread, and by a signal handler. An invalid configuration raises nothing: the
     last valid one stays active, the error is logged, and the result contains it. Calls in flight continue
     with the policies they began with. During another reload, as in a signal handler, the reload is deferred
-    until that one has ended, and the result is empty.
+    until that one has ended, and the result is empty. For a reload in another thread it waits for a moment
+    first.
     """
     return LIVE.reload(source)
 
