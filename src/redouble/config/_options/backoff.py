@@ -17,7 +17,7 @@ from redouble.config._document_path import DocPath, nearest, short_repr
 from redouble.config._options.option_table import Option, Table, Tagged
 from redouble.config._options.values import DurationValue, Number, Value, Whole, number_of, plain
 
-__all__ = ["BACKOFFS", "KINDS", "OTHERS", "SHORT", "BackoffValue", "ByKind", "DelaysValue", "written"]
+__all__ = ["BACKOFFS", "BY_KIND", "DELAYS", "SHORT", "BackoffValue", "ByKind", "written"]
 
 
 OTHERS = "others"  # all kinds that the table does not name; the key None in Python

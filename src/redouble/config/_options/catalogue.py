@@ -39,19 +39,7 @@ from redouble.config._options.values import (
     Whole,
 )
 
-__all__ = [
-    "BUDGETS",
-    "DEFAULTS",
-    "GATES",
-    "LAYERS",
-    "NAMED",
-    "PIPELINE",
-    "RETRY",
-    "SPAN",
-    "WAIT",
-    "WORKER",
-    "BudgetValue",
-]
+__all__ = ["BUDGETS", "DEFAULTS", "GATES", "LAYERS", "NAMED", "PIPELINE", "RETRY"]
 
 
 SPAN, LIMIT = DurationValue(), Unlimited(DurationValue(zero=False))
