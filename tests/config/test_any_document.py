@@ -132,11 +132,25 @@ VARIABLES = st.lists(
                 "HINTS",
                 "LONGEST",
             ),
-            *("GATES", "BUDGETS", "DEFAULTS", "LIMIT", "RATIO", "COSTS", "OTHERS", "BUDGET", "ON", "", "é"),
+            *(
+                "GATES",
+                "BUDGETS",
+                "DEFAULTS",
+                "POLICIES",
+                "A_B",
+                "LIMIT",
+                "RATIO",
+                "COSTS",
+                "OTHERS",
+                "BUDGET",
+                "ON",
+                "",
+                "é",
+            ),
         ]
     ),
     max_size=5,
-).map(lambda words: "REDOUBLE_" + "_".join(words))
+).map(lambda words: "REDOUBLE_" + "__".join(words))
 
 
 @settings(max_examples=50)

@@ -110,7 +110,7 @@ def test_a_custom_iterable_cannot_be_written(delays: Iterable[float]) -> None:
 
 
 MISTAKES: list[Any] = [
-    ({"type": "exponential"}, "initial", "missing: a backoff of type 'exponential' must set initial"),
+    ({"type": "exponential"}, "initial", "missing: the first delay"),
     ({"type": "linear", "initial": 1}, "increment", "missing"),
     ({"type": "random", "low": 1}, "high", "missing"),
     ({"type": "decorrelated", "cap": 1}, "base", "missing"),
@@ -120,8 +120,8 @@ MISTAKES: list[Any] = [
     ({"type": "exponental", "initial": 1}, "type", "did you mean 'exponential'"),
     ({"type": 5}, "type", "write one of constant"),
     ({"type": None}, "type", "write one of constant"),
-    ({"initial": 1}, "", "has no type: write one of constant"),
-    ({}, "", "has no type"),
+    ({"initial": 1}, "type", "missing: write one of constant"),
+    ({}, "type", "missing: write one of constant"),
     ({"type": "constant", "delay": 1, "maxium": 2}, "maxium", "did you mean 'maximum'"),
     ({"type": "constant", "delay": 1, "initial": 2}, "initial", "no such key"),
     ({"type": "constant", "delay": -1}, "delay", "is no duration"),
@@ -150,7 +150,7 @@ MISTAKES: list[Any] = [
     ([None], "0", "is no duration"),
     ({"throttled": [1], "other": [1]}, "other", "did you mean 'others'"),
     ({"throttled": [1]}, "others", "missing: write it too"),
-    ({"throttled": {"others": [1]}}, "throttled", "has no type"),
+    ({"throttled": {"others": [1]}}, "throttled.type", "missing: write one of constant"),
     ({"others": {"type": "constant"}}, "others.delay", "missing"),
 ]
 

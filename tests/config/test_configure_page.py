@@ -14,7 +14,7 @@ from jsonschema import validate
 from redouble.config import from_file, from_mapping, schema
 from redouble.config._document import SECTIONS
 from redouble.config._options import error_names as _names
-from redouble.config._options.backoff import OPTIONAL, SERIES, SHORT
+from redouble.config._options.backoff import BACKOFFS, SHORT
 from redouble.config._options.catalogue import BUDGETS, GATES
 from redouble.config._qubit_retry_compat import KEYS
 from tests.support.snippets import run, snippets
@@ -92,11 +92,13 @@ def test_every_section_and_every_type_is_on_the_page() -> None:
 
 def test_every_backoff_is_on_the_page() -> None:
     described = rows("| `type` | needs | may have |\n|---|---|---|\n")
-    assert set(described) == set(SERIES)
+    assert set(described) == set(BACKOFFS.tables)
     for name, rest in described.items():
         needed, more = rest.split("|")
-        assert CODE.findall(needed) == [key for key in SERIES[name] if key not in OPTIONAL]
-        assert CODE.findall(more) == [key for key in SERIES[name] if key in OPTIONAL]
+        options = BACKOFFS.tables[name].options
+        own = [key for key in options if key not in SHORT and key != "then"]
+        assert CODE.findall(needed) == [key for key in own if options[key].needed]
+        assert CODE.findall(more) == [key for key in own if not options[key].needed]
     assert re.search("All of them may have " + ".*?".join(f"`{key}`" for key in SHORT), PAGE, re.DOTALL)
 
 

@@ -25,7 +25,6 @@ from redouble import (
     transient,
 )
 from redouble.config import from_mapping
-from redouble.config._document import parse
 from redouble.errors import ConfigError
 
 EVERYTHING = tomllib.loads(
@@ -172,16 +171,3 @@ def test_a_configuration_is_immutable() -> None:
             getattr(config, section)["new"] = 5
     with pytest.raises(AttributeError):
         config.policies = {}
-
-
-def test_build_uses_the_objects_that_were_carried_over() -> None:
-    parts = parse(EVERYTHING)
-    before = Bulkhead(99)
-    config = parts.build({("gates", "db"): before, ("gates", "gone"): Bulkhead(1)})
-    assert config.gates["db"] is before is config.pipelines["checkout"].layers[1]
-    assert "gone" not in config.gates
-    assert config.budgets["shared"] is parts.shared["budgets", "shared"]
-    assert parts.shared_tables["gates", "db"] == {"type": "bulkhead", "limit": 10, "name": "db"}
-    assert parse(EVERYTHING).shared_tables == parts.shared_tables
-    document: Any = config.to_mapping()
-    assert document["gates"]["db"] == {"type": "bulkhead", "limit": 10}

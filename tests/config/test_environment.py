@@ -38,17 +38,17 @@ def read(document: dict[str, Any] | None = None, /, **environ: str) -> Config:
         ("WRAP", "true", {"wrap": True}),
         ("NESTED", "stop", {"nested": "stop"}),
         ("NAME", "x y", {"name": "x y"}),
-        ("HINTS_LONGEST", "60s", {"hints": Hints(longest=60)}),
-        ("HINTS_MODE", "ignore", {"hints": Hints(mode="ignore")}),
-        ("HINTS_SPREAD", "0.5", {"hints": Hints(spread=0.5)}),
-        ("WORKER_GRACE", "100ms", {"worker": Worker(grace=0.1)}),
-        ("WORKER_OVERLAP", "TRUE", {"worker": Worker(overlap=True)}),
-        ("LABELS_TEAM", "a b", {"labels": {"team": "a b"}}),
+        ("HINTS__LONGEST", "60s", {"hints": Hints(longest=60)}),
+        ("HINTS__MODE", "ignore", {"hints": Hints(mode="ignore")}),
+        ("HINTS__SPREAD", "0.5", {"hints": Hints(spread=0.5)}),
+        ("WORKER__GRACE", "100ms", {"worker": Worker(grace=0.1)}),
+        ("WORKER__OVERLAP", "TRUE", {"worker": Worker(overlap=True)}),
+        ("LABELS__TEAM", "a b", {"labels": {"team": "a b"}}),
         ("BACKOFF", "0.1, 500ms", {"backoff": [0.1, 0.5]}),
     ],
 )
 def test_a_variable_sets_an_option_of_a_policy(key: str, text: str, options: Any) -> None:
-    config = read(**{f"REDOUBLE_OTHER_{key}": text})
+    config = read(**{f"REDOUBLE_POLICIES__OTHER__{key}": text})
     expected: dict[str, Any] = {"name": "other", **options}
     assert config.policies["other"] == Retry(**expected)
     assert config.policies["pay.out"] == Retry(name="pay.out")
@@ -56,13 +56,13 @@ def test_a_variable_sets_an_option_of_a_policy(key: str, text: str, options: Any
 
 def test_variables_set_options_of_every_section() -> None:
     config: Any = read(
-        REDOUBLE_BUDGETS_SHARED_RATIO="0.1",
-        REDOUBLE_BUDGETS_TO_KENS_COSTS_THROTTLED="3",
-        REDOUBLE_GATES_DB_LIMIT="20",
-        REDOUBLE_GATES_DB_WAIT="unlimited",
-        REDOUBLE_GATES_BREAKER_REOPENING="0.1,0.5",
-        REDOUBLE_DEFAULTS_WORK_TIMEOUT="9",
-        REDOUBLE_PAY_OUT_ATTEMPTS="3",
+        REDOUBLE_BUDGETS__SHARED__RATIO="0.1",
+        REDOUBLE_BUDGETS__TO_KENS__COSTS__THROTTLED="3",
+        REDOUBLE_GATES__DB__LIMIT="20",
+        REDOUBLE_GATES__DB__WAIT="unlimited",
+        REDOUBLE_GATES__BREAKER__REOPENING="0.1,0.5",
+        REDOUBLE_DEFAULTS__WORK_TIMEOUT="9",
+        REDOUBLE_POLICIES__PAY_OUT__ATTEMPTS="3",
     )
     assert config.budgets["shared"].ratio == 0.1
     assert config.budgets["to-kens"].costs[Kind.throttled] == 3
@@ -76,12 +76,12 @@ def test_a_variable_may_change_the_type() -> None:
     document: dict[str, Any] = {"gates": {"db": {"type": "bulkhead"}}, "policies": {"other": {}}}
     config: Any = read(
         document,
-        REDOUBLE_GATES_DB_TYPE="throttle",
-        REDOUBLE_GATES_DB_K="3",
-        REDOUBLE_OTHER_BUDGET_TYPE="token_bucket",
-        REDOUBLE_OTHER_BUDGET_CAPACITY="7",
-        REDOUBLE_OTHER_BACKOFF_TYPE="constant",
-        REDOUBLE_OTHER_BACKOFF_DELAY="2s",
+        REDOUBLE_GATES__DB__TYPE="throttle",
+        REDOUBLE_GATES__DB__K="3",
+        REDOUBLE_POLICIES__OTHER__BUDGET__TYPE="token_bucket",
+        REDOUBLE_POLICIES__OTHER__BUDGET__CAPACITY="7",
+        REDOUBLE_POLICIES__OTHER__BACKOFF__TYPE="constant",
+        REDOUBLE_POLICIES__OTHER__BACKOFF__DELAY="2s",
     )
     assert config.gates["db"].settings.k == 3
     assert config.policies["other"].budget.capacity == 7
@@ -89,12 +89,17 @@ def test_a_variable_may_change_the_type() -> None:
 
 
 def test_keys_of_a_backoff_are_merged_over_the_policy_or_the_defaults() -> None:
-    changed = {"REDOUBLE_PAYMENTS_BACKOFF_MAXIMUM": "5s", "REDOUBLE_OTHER_BACKOFF_JITTER": "full"}
+    changed = {
+        "REDOUBLE_POLICIES__PAYMENTS__BACKOFF__MAXIMUM": "5s",
+        "REDOUBLE_POLICIES__OTHER__BACKOFF__JITTER": "full",
+    }
     config = read({**DOCUMENT, "defaults": {"backoff": {"type": "constant", "delay": 3}}}, **changed)
     assert config.policies["payments"].backoff == Backoff.exponential(1).maximum(5)
     assert config.policies["other"].backoff == Backoff.constant(3).full_jitter()
     assert config.policies["pay.out"].backoff == Backoff.constant(3)
-    config = read(REDOUBLE_DEFAULTS_BACKOFF_TYPE="constant", REDOUBLE_DEFAULTS_BACKOFF_DELAY="3", **changed)
+    config = read(
+        REDOUBLE_DEFAULTS__BACKOFF__TYPE="constant", REDOUBLE_DEFAULTS__BACKOFF__DELAY="3", **changed
+    )
     assert config.policies["other"].backoff == Backoff.constant(3).full_jitter()
     assert DOCUMENT["policies"]["payments"]["backoff"] is EXPONENTIAL
     assert EXPONENTIAL == {"type": "exponential", "initial": 1}
@@ -102,30 +107,38 @@ def test_keys_of_a_backoff_are_merged_over_the_policy_or_the_defaults() -> None:
 
 def test_a_variable_changes_one_backoff_of_several_by_kind() -> None:
     by_kind = {"throttled": {"type": "constant", "delay": 3}, "others": [1]}
-    config: Any = read({"policies": {"a": {"backoff": by_kind}}}, REDOUBLE_A_BACKOFF_THROTTLED_DELAY="4")
+    config: Any = read(
+        {"policies": {"a": {"backoff": by_kind}}}, REDOUBLE_POLICIES__A__BACKOFF__THROTTLED__DELAY="4"
+    )
     assert config.policies["a"].backoff[Kind.throttled] == Backoff.constant(4)
 
 
 def test_existing_labels_keep_their_spelling() -> None:
     document = {"policies": {"a": {"labels": {"Team-Name": "x", "b": "c"}}}}
-    config = read(document, REDOUBLE_A_LABELS_TEAM_NAME="y", REDOUBLE_A_LABELS_NEW_ONE="z")
+    config = read(
+        document, REDOUBLE_POLICIES__A__LABELS__TEAM_NAME="y", REDOUBLE_POLICIES__A__LABELS__NEW_ONE="z"
+    )
     assert config.policies["a"].labels == {"Team-Name": "y", "b": "c", "new_one": "z"}
 
 
-def test_the_longest_matching_name_wins() -> None:
-    document: dict[str, Any] = {"policies": {"pay": {}, "pay_attempts": {}, "pay_hints": {}, "gates_db": {}}}
+def test_names_that_contain_each_other_or_options_are_told_apart() -> None:
+    document: dict[str, Any] = {
+        "policies": {"pay": {}, "pay_attempts": {}, "pay--hints_": {}, "gates_db": {}}
+    }
     document["gates"] = {"db": {"type": "bulkhead", "limit": 1}}
     config: Any = read(
         document,
-        REDOUBLE_PAY_ATTEMPTS_TIMEOUT="1",
-        REDOUBLE_PAY_ATTEMPTS="7",
-        REDOUBLE_PAY_HINTS_LONGEST="5",
-        REDOUBLE_GATES_DB_LIMIT="9",
-        REDOUBLE_GATES_DB_WRAP="true",
+        REDOUBLE_POLICIES__PAY_ATTEMPTS__TIMEOUT="1",
+        REDOUBLE_POLICIES__PAY__ATTEMPTS="7",
+        REDOUBLE_POLICIES__PAY__HINTS__LONGEST="5",
+        REDOUBLE_POLICIES__PAY_HINTS__ATTEMPTS="6",
+        REDOUBLE_GATES__DB__LIMIT="9",
+        REDOUBLE_POLICIES__GATES_DB__WRAP="true",
     )
     assert config.policies["pay_attempts"].timeout == 1
     assert config.policies["pay"].attempts == 7
-    assert config.policies["pay"].hints == Hints(longest=5)  # `pay_hints` has no option `longest`
+    assert config.policies["pay"].hints == Hints(longest=5)
+    assert config.policies["pay--hints_"].attempts == 6
     assert config.gates["db"].limit == 9
     assert config.policies["gates_db"].wrap is True
 
@@ -145,42 +158,69 @@ def test_unrelated_variables_are_ignored() -> None:
 @pytest.mark.parametrize(
     ("variable", "text", "message"),
     [
-        ("PAYMENTS_ATEMPTS", "5", "policies.payments has no option ATEMPTS; did you mean 'ATTEMPTS'"),
-        ("PAYMENTS_HINTS_LONGST", "5", "has no option HINTS_LONGST"),
-        ("PAYMENTS_UNTIL", "5", "has no option UNTIL"),
-        ("GATES_DB_LIMITS", "5", "gates.db has no option LIMITS; did you mean 'LIMIT'"),
-        ("DEFAULTS_NAME", "x", "defaults has no option NAME"),
-        ("PAYMNTS_ATTEMPTS", "5", "the configuration has nothing named PAYMNTS; did you mean 'PAYMENTS'"),
-        ("PAYMNTS_BACKOFF_MAXIMUM", "5", "the configuration has nothing named PAYMNTS"),
-        ("PAYMNTS_LABELS_TEAM", "5", "the configuration has nothing named PAYMNTS"),
-        ("GATES_BD_LIMIT", "5", "nothing named GATES_BD; did you mean 'GATES_DB'"),
-        ("BUDGETS_SHARD_RATIO", "5", "did you mean 'BUDGETS_SHARED'"),
-        ("POLICIES_PAYMENTS_ATTEMPTS", "5", "no prefix POLICIES_: write REDOUBLE_PAYMENTS_ATTEMPTS"),
-        ("ATTEMPTS", "5", "name the owner of the option: REDOUBLE_DEFAULTS_ATTEMPTS sets it for all"),
-        ("HINTS_LONGEST", "5", "REDOUBLE_DEFAULTS_HINTS_LONGEST"),
-        ("PAYMENTS_ATTEMPTS", "0", "0: write a whole number, 1 for no retries"),
-        ("PAYMENTS_ATTEMPTS", "5.0", "'5.0': write a whole number"),
-        ("PAYMENTS_ATTEMPTS", "true", "'true': write a whole number"),
-        ("PAYMENTS_TIMEOUT", "0", "0: with a limit of 0 seconds nothing could run"),
-        ("PAYMENTS_TIMEOUT", "nan", "'nan' is no duration"),
-        ("PAYMENTS_TIMEOUT", "", "'' is no duration"),
-        ("PAYMENTS_WRAP", "1", "'1': write true or false"),
-        ("PAYMENTS_NESTED", "x", "write one of allow, stop, warn"),
-        ("PAYMENTS_ON", "OsError", "did you mean 'OSError'"),
-        ("PAYMENTS_HINTS", "at_least", "'at_least' is not a table"),
-        ("PAYMENTS_BACKOFF", "1,x", "'x' is no duration"),
-        ("PAYMENTS_BACKOFF_LOW", "1", "there is no such key"),
-        ("PAYMENTS_BUDGET", "shard", "did you mean 'shared'"),
-        ("OTHER_BACKOFF_MAXIMUM", "5", "has no type"),
         (
-            "OTHER_BACKOFF_TYPE",
-            "exponential",
-            "missing: a backoff of type 'exponential' must",
+            "POLICIES__PAYMENTS__ATEMPTS",
+            "5",
+            "there is no such key (its value: '5'); did you mean 'attempts'",
         ),
-        ("GATES_DB_LIMIT", "0", "0: write a whole number, 1 or more"),
-        ("GATES_DB_TYPE", "x", "write one of"),
-        ("GATES_BREAKER_WINDOW", "0", "write more seconds, such as 30"),
-        ("PAYMENTS_ATTEMPT_TIMEOUT", "0s", "no attempt could succeed"),
+        (
+            "POLICIES__PAYMENTS__HINTS__LONGST",
+            "5",
+            "there is no such key (its value: '5'); did you mean 'longest'",
+        ),
+        ("POLICIES__PAYMENTS__UNTIL", "5", "'5': this can only be set in code"),
+        ("GATES__DB__LIMITS", "5", "did you mean 'limit'"),
+        ("DEFAULTS__NAME", "x", "there is no such key"),
+        ("DEFAULTS__ATTEMPTS__X", "5", "{'x': '5'}: write a whole number"),
+        (
+            "POLICIES__PAYMNTS__ATTEMPTS",
+            "5",
+            "[policies] has nothing named 'PAYMNTS'; did you mean 'PAYMENTS'",
+        ),
+        ("POLICIES__PAYMNTS__BACKOFF__MAXIMUM", "5", "[policies] has nothing named 'PAYMNTS'"),
+        ("POLICIES__", "5", "[policies] has nothing named '';"),
+        ("GATES__BD__LIMIT", "5", "[gates] has nothing named 'BD'; write one of BREAKER, DB"),
+        ("BUDGETS__SHARD__RATIO", "5", "did you mean 'SHARED'"),
+        ("PIPELINES__CHECKOUT__LAYERS", "5", "[pipelines] has nothing named 'CHECKOUT'; none is defined"),
+        ("POLICY__PAYMENTS__ATTEMPTS", "5", "the document has no section 'POLICY'; did you mean 'POLICIES'"),
+        (
+            "PAYMENTS__ATTEMPTS",
+            "5",
+            "the document has no section 'PAYMENTS'; write one of BUDGETS, DEFAULTS,",
+        ),
+        (
+            "PAYMENTS_ATTEMPTS",
+            "5",
+            "write __ between the elements of the path: REDOUBLE_POLICIES__PAYMENTS__AT",
+        ),
+        ("POLICIES_PAYMENTS_ATTEMPTS", "5", "write __ between the elements of the path"),
+        ("GATES_DB_LIMIT", "5", "write __ between the elements of the path"),
+        ("GATES__DB", "5", "'5' is not a table"),
+        ("POLICIES__PAYMENTS__ATTEMPTS", "0", "0: write a whole number, 1 for no retries"),
+        (
+            "POLICIES__PAYMENTS__ATTEMPTS",
+            "x",
+            "'x': write a whole number, 1 for no retries (the first attempt counts), or 'unlimited'",
+        ),
+        ("POLICIES__PAYMENTS__ATTEMPTS", "5.0", "'5.0': write a whole number"),
+        ("POLICIES__PAYMENTS__ATTEMPTS", "true", "'true': write a whole number"),
+        ("POLICIES__PAYMENTS__TIMEOUT", "0", "0: with a limit of 0 seconds nothing could run"),
+        ("POLICIES__PAYMENTS__TIMEOUT", "nan", "'nan' is no duration"),
+        ("POLICIES__PAYMENTS__TIMEOUT", "", "'' is no duration"),
+        ("POLICIES__PAYMENTS__WRAP", "1", "'1': write true or false"),
+        ("POLICIES__PAYMENTS__NESTED", "x", "write one of allow, stop, warn"),
+        ("POLICIES__PAYMENTS__ON", "OsError", "did you mean 'OSError'"),
+        ("POLICIES__PAYMENTS__HINTS", "at_least", "'at_least' is not a table"),
+        ("POLICIES__PAYMENTS__BACKOFF", "1,x", "'x' is no duration"),
+        ("POLICIES__PAYMENTS__BACKOFF__LOW", "1", "there is no such key"),
+        ("POLICIES__PAYMENTS__BACKOFF__THEN", "full_jitter", "'full_jitter': write a list such as"),
+        ("POLICIES__PAYMENTS__BUDGET", "shard", "did you mean 'shared'"),
+        ("POLICIES__OTHER__BACKOFF__MAXIMUM", "5", "missing: write one of constant"),
+        ("POLICIES__OTHER__BACKOFF__TYPE", "exponential", "missing: the first delay"),
+        ("GATES__DB__LIMIT", "0", "0: write a whole number, 1 or more"),
+        ("GATES__DB__TYPE", "x", "write one of"),
+        ("GATES__BREAKER__WINDOW", "0", "write more seconds, such as 30"),
+        ("POLICIES__PAYMENTS__ATTEMPT_TIMEOUT", "0s", "no attempt could succeed"),
     ],
 )
 def test_a_wrong_variable_raises_with_its_name(variable: str, text: str, message: str) -> None:
@@ -190,12 +230,27 @@ def test_a_wrong_variable_raises_with_its_name(variable: str, text: str, message
     assert raised.value.path == f"REDOUBLE_{variable}"
 
 
-def test_a_value_without_keys_cannot_be_changed_by_key() -> None:
+@pytest.mark.parametrize(
+    ("path", "value", "variable"),
+    [
+        ("policies.a.backoff", "[1]", "POLICIES__A__BACKOFF__MAXIMUM"),
+        ("policies.a.budget", "'shared'", "POLICIES__A__BUDGET__RATIO"),
+        ("pipelines.p.layers", "[]", "PIPELINES__P__LAYERS__0"),
+    ],
+)
+def test_a_value_without_keys_cannot_be_changed_by_key(path: str, value: str, variable: str) -> None:
     document: dict[str, Any] = {**DOCUMENT, "policies": {"a": {"backoff": [1], "budget": "shared"}}}
-    with pytest.raises(ConfigError, match=r"policies\.a\.backoff is \[1\], which has no keys"):
-        read(document, REDOUBLE_A_BACKOFF_MAXIMUM="5")
-    with pytest.raises(ConfigError, match=r"policies\.a\.budget is 'shared', which has no keys"):
-        read(document, REDOUBLE_A_BUDGET_RATIO="5")
+    document["pipelines"] = {"p": {"layers": []}}
+    with pytest.raises(ConfigError) as raised:
+        read(document, **{f"REDOUBLE_{variable}": "5"})
+    assert str(raised.value) == f"{path}: {value} has no keys, and REDOUBLE_{variable} sets one"
+
+
+def test_a_variable_may_set_a_whole_value_and_no_key_of_it_too() -> None:
+    with pytest.raises(
+        ConfigError, match="'1,2' has no keys, and REDOUBLE_POLICIES__OTHER__BACKOFF__TAKE sets"
+    ):
+        read(REDOUBLE_POLICIES__OTHER__BACKOFF="1,2", REDOUBLE_POLICIES__OTHER__BACKOFF__TAKE="1")
 
 
 @pytest.mark.parametrize("environ", [5, [], {"REDOUBLE_A_WRAP": 5}, {5: "A"}])
@@ -207,17 +262,17 @@ def test_environ_must_be_a_mapping_of_texts(environ: Any) -> None:
 def test_an_ambiguous_variable_is_an_error() -> None:
     document: dict[str, Any] = {"policies": {"pay-ments": {}, "pay_ments": {}}}
     with pytest.raises(ConfigError, match=r"fits policies\.pay-ments and policies\.pay_ments") as raised:
-        read(document, REDOUBLE_PAY_MENTS_ATTEMPTS="5")
-    assert raised.value.path == "REDOUBLE_PAY_MENTS_ATTEMPTS"
+        read(document, REDOUBLE_POLICIES__PAY_MENTS__ATTEMPTS="5")
+    assert raised.value.path == "REDOUBLE_POLICIES__PAY_MENTS__ATTEMPTS"
     assert read(document).policies["pay-ments"].attempts == 4
 
 
 DOCUMENTS: list[Any] = [
-    ({"policies": {"a": 5}}, "A_ATTEMPTS", "policies.a"),
-    ({"gates": {"a": {"limit": 5}}}, "GATES_A_LIMIT", "gates.a.type"),
-    ({"gates": {"a": 5}}, "GATES_A_LIMIT", "gates.a"),
-    ({"policies": 5}, "A_ATTEMPTS", "policies"),
-    ({"policies": {"a": {"labels": {5: "x"}}}}, "A_ATTEMPTS", "policies.a.labels"),
+    ({"policies": {"a": 5}}, "POLICIES__A__ATTEMPTS", "policies.a"),
+    ({"gates": {"a": {"limit": 5}}}, "GATES__A__LIMIT", "gates.a.type"),
+    ({"gates": {"a": 5}}, "GATES__A__LIMIT", "gates.a"),
+    ({"policies": 5}, "POLICIES__A__ATTEMPTS", "policies"),
+    ({"policies": {"a": {"labels": {5: "x"}}}}, "POLICIES__A__ATTEMPTS", "policies.a.labels"),
 ]
 
 

@@ -55,11 +55,13 @@ def test_redouble_toml_wins_over_pyproject(here: Path) -> None:
 
 def test_variables_override_the_file(here: Path) -> None:
     (here / "redouble.toml").write_text(OWN)
-    assert from_file(environ={"REDOUBLE_PAYMENTS_ATTEMPTS": "7"}).policies["payments"].attempts == 7
+    assert (
+        from_file(environ={"REDOUBLE_POLICIES__PAYMENTS__ATTEMPTS": "7"}).policies["payments"].attempts == 7
+    )
     with pytest.raises(
-        ConfigError, match=r"^REDOUBLE_PAYMENTS_ATTEMPTS: 'x': write .*\(in redouble\.toml\)$"
+        ConfigError, match=r"^REDOUBLE_POLICIES__PAYMENTS__ATTEMPTS: 'x': write .*\(in redouble\.toml\)$"
     ):
-        from_file(environ={"REDOUBLE_PAYMENTS_ATTEMPTS": "x"})
+        from_file(environ={"REDOUBLE_POLICIES__PAYMENTS__ATTEMPTS": "x"})
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,3 @@ def test_a_whole_number_is_written_as_an_integer(number: float, written: float) 
 
 def test_number_of_returns_other_texts_unchanged() -> None:
     assert (number_of("x"), number_of("1e999"), number_of(" 2 ")) == ("x", "1e999", 2)
-
-
-def test_only_tables_have_keys() -> None:
-    assert (Text().keys(), Text().other(), Labels().other()) == ({}, None, Text())

@@ -136,8 +136,8 @@ def test_the_settings_have_the_fields_of_the_constructor(name: str) -> None:
     """The settings are a frozen dataclass named after the class."""
     table = TABLES[name]
     needed: dict[str, Any] = {"bulkhead": {"limit": 1}, "rate_limit": {"rate": 1}}
-    settings = cast("Any", table.make(**needed.get(name, {}))).settings
+    settings = table.make(**needed.get(name, {})).settings
     assert {field.name for field in fields(settings)} == set(inspect.signature(table.make).parameters)
-    assert type(settings).__name__ == f"{cast('type', table.make).__name__}Settings"
+    assert type(settings).__name__ == f"{table.make.__name__}Settings"
     with pytest.raises(FrozenInstanceError):
         settings.name = "other"

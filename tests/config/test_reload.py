@@ -125,13 +125,13 @@ def test_reload_reads_a_changed_mapping_again() -> None:
 
 
 def test_each_reload_reads_the_variables_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REDOUBLE_PAYMENTS_ATTEMPTS", "7")
+    monkeypatch.setenv("REDOUBLE_POLICIES__PAYMENTS__ATTEMPTS", "7")
     load(document_with())
     assert policies("payments").attempts == 7
-    monkeypatch.setenv("REDOUBLE_PAYMENTS_ATTEMPTS", "8")
+    monkeypatch.setenv("REDOUBLE_POLICIES__PAYMENTS__ATTEMPTS", "8")
     assert reload().changed == ("policies.payments",)
     assert policies("payments").attempts == 8
-    load(document_with(), environ={"REDOUBLE_PAYMENTS_ATTEMPTS": "9"})
+    load(document_with(), environ={"REDOUBLE_POLICIES__PAYMENTS__ATTEMPTS": "9"})
     reload()
     assert policies("payments").attempts == 9
     load(document_with(), environ=None)

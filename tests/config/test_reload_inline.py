@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from operator import is_
 from typing import Any, cast
 
 import pytest
@@ -84,6 +85,33 @@ def test_an_inline_budget_keeps_its_tokens() -> None:
     without = {"policies": {"orders": {"attempts": 3}}}
     assert config.reload(without).ok
     assert policies("orders").budget is None
+
+
+def test_an_unchanged_layer_of_a_changed_pipeline_is_the_same_object() -> None:
+    """Even one that cannot be reconfigured, such as a throttle."""
+    layers = ({"type": "throttle"}, {"type": "hedge", "delay": 1}, {"type": "timeout", "seconds": 5})
+    config.load(document(*layers), environ=None)
+    before = cast("Pipeline", policies("checkout").current)
+    assert config.reload(document("policies.orders", *layers)).changed == ("pipelines.checkout",)
+    after = cast("Pipeline", policies("checkout").current)
+    assert all(map(is_, after.layers[1:], before.layers))
+
+
+def test_an_inline_budget_of_an_inline_policy_keeps_its_tokens() -> None:
+    def with_budget(**budget: object) -> dict[str, Any]:
+        bucket = {"type": "token_bucket", "capacity": 20, "costs": {"others": 5}, **budget}
+        return document({"type": "retry", "attempts": 2, "budget": bucket})
+
+    def budget() -> TokenBucket:
+        policy = cast("Retry", cast("Pipeline", policies("checkout").current).layers[0])
+        return cast("TokenBucket", policy.budget)
+
+    config.load(with_budget(), environ=None)
+    before = budget()
+    before.spend()
+    assert config.reload(with_budget(capacity=40)).changed == ("pipelines.checkout",)
+    assert budget() is before
+    assert before.snapshot() == {"tokens": 15, "owed": 0, "capacity": 40}
 
 
 def test_options_of_a_named_policy_cannot_be_set_in_code() -> None:

@@ -19,7 +19,10 @@ from redouble.errors import Rejected
 class Turnstile(Gate):
     """A gate that admits ``coins`` calls in all."""
 
+    created = 0
+
     def __init__(self, coins: int, width: int = 1, name: str | None = None) -> None:
+        Turnstile.created += 1
         self.coins, self.width, self.name, self.passed = coins, width, name, 0
         self.register()
 
@@ -51,8 +54,8 @@ def gate_types(monkeypatch: pytest.MonkeyPatch) -> None:
         "name": NAMED,
     }
     for tables in (_gates.GATES.tables, _gates.LAYERS.tables):
-        monkeypatch.setitem(tables, "turnstile", Table(Turnstile, "A turnstile.", options))
-        monkeypatch.setitem(tables, "fixed", Table(Fixed, "A fixed one.", options))
+        monkeypatch.setitem(tables, "turnstile", Table(Turnstile, "A turnstile.", **options))
+        monkeypatch.setitem(tables, "fixed", Table(Fixed, "A fixed one.", **options))
 
 
 def spelled(number: int) -> str:
@@ -112,3 +115,16 @@ def test_a_gate_that_cannot_be_reconfigured_is_replaced(
     assert new is not old
     assert (old.passed, new.passed) == (1, 0)
     assert call(3) == "3"
+
+
+@pytest.mark.parametrize("document", [by_name, inline])
+def test_a_reload_creates_only_objects_that_have_changed(
+    document: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Turnstile, "created", 0)
+    load(document("turnstile", coins=1))
+    assert reload(document("turnstile", coins=1)).changed == ()
+    assert reload(document("turnstile", coins=1, width=1)).changed == (), "a default that is written out"
+    assert Turnstile.created == 1
+    assert reload(document("turnstile", coins=2)).changed != ()
+    assert Turnstile.created == 2

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from redouble._internal import reentrancy
 from redouble._internal.locks import _after_fork
 from redouble.config import _reload as _live
 from redouble.config._reload import Reload, load, policies, reload
@@ -17,6 +18,7 @@ from redouble.errors import ConfigError
 from tests.support.bulkhead_callers import A_MINUTE, until
 from tests.support.config.named_policies import policy_document
 from tests.support.fakes import Boom
+from tests.support.interruption import SignalHandler, ctrl_c
 
 
 class WatchedEnviron(Mapping[str, str]):
@@ -140,7 +142,7 @@ def active_attempts() -> int | None:
 
 def test_a_request_that_another_thread_has_executed_is_skipped() -> None:
     class EmptiedQueue:
-        """A queue that another thread empties between the check and `pop`."""
+        """A queue that another thread empties between the check and the acquisition of the lock."""
 
         def __init__(self) -> None:
             self.looks = 2
@@ -149,12 +151,12 @@ def test_a_request_that_another_thread_has_executed_is_skipped() -> None:
             self.looks -= 1
             return self.looks > 0
 
-        def pop(self) -> None:
-            raise IndexError
+        def append(self, request: object) -> None:
+            assert request
 
     load(policy_document(2))
-    _live.LIVE._requests = EmptiedQueue()  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
-    assert reload(policy_document(3)).ok
+    _live.LIVE._deferred = EmptiedQueue()  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
+    assert reload(policy_document(3)) == Reload()
 
 
 def test_the_last_deferred_request_with_a_source_is_executed() -> None:
@@ -165,11 +167,52 @@ def test_the_last_deferred_request_with_a_source_is_executed() -> None:
     load(policy_document(2), environ=WatchedEnviron(lambda: None, interrupt))
     assert reload(policy_document(3)).ok
     assert policies("payments").attempts == 8
-    assert not _live.LIVE._requests
+    assert not _live.LIVE._deferred
 
 
-def test_a_reload_by_a_signal_handler_does_not_wait_for_the_lock() -> None:
+def test_a_reload_waits_for_the_one_of_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its result is its own, whichever thread has executed it."""
+    monkeypatch.setattr(_live, "MAX_WAIT", A_MINUTE)
+    entered, unblock = Event(), Event()
+
+    def block() -> None:
+        entered.set()
+        unblock.wait(A_MINUTE)
+
+    def unblock_when_waiting() -> None:
+        until(lambda: bool(_live.LIVE._deferred))
+        unblock.set()
+
+    load(policy_document(2), environ=WatchedEnviron(lambda: None, block))
+    threads = [Thread(target=reload, args=[policy_document(3)]), Thread(target=unblock_when_waiting)]
+    for thread in threads:
+        thread.start()
+    entered.wait(A_MINUTE)
+    result = reload(policy_document(4))
+    for thread in threads:
+        thread.join(A_MINUTE)
+    assert result == Reload(("policies.payments",))
+    assert active_attempts() == 4
+
+
+def test_repeated_requests_for_the_same_source_are_one() -> None:
+    """A signal handler that finds such a request does not wait."""
+    reads: list[int] = []
+
+    def interrupt() -> None:
+        assert [reload() for _ in range(9)] == [Reload()] * 9
+
+    environ = WatchedEnviron(lambda: None, interrupt, *(lambda: reads.append(1) for _ in range(9)))
+    load(policy_document(2), environ=environ)
+    assert reload(policy_document(3)).ok
+    assert len(reads) == 1
+
+
+def test_a_reload_by_a_signal_handler_waits_for_the_lock_only_briefly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The interrupted thread waits already: with many signals, many handlers would wait on one stack."""
+    monkeypatch.setattr(_live, "MAX_WAIT", 0.001)
     entered, unblock, results = Event(), Event(), list[Reload]()
 
     def block() -> None:
@@ -180,21 +223,35 @@ def test_a_reload_by_a_signal_handler_does_not_wait_for_the_lock() -> None:
         results.append(reload(policy_document(5)))
         unblock.set()
 
-    def later() -> None:
-        until(lambda: len(_live.LIVE._threads) == 2)
-        signal.pthread_kill(main_thread().ident or 0, signal.SIGTERM)
-
     load(policy_document(2), environ=WatchedEnviron(lambda: None, block))
+    thread = Thread(target=reload, args=[policy_document(3)])
     with on_signal(interrupt):
-        threads = [Thread(target=reload, args=[policy_document(3)]), Thread(target=later)]
-        threads[0].start()
+        thread.start()
         entered.wait(A_MINUTE)
-        threads[1].start()
-        reload(policy_document(4))
-    for thread in threads:
-        thread.join(A_MINUTE)
+        killer = Thread(target=signal.pthread_kill, args=[main_thread().ident or 0, signal.SIGTERM])
+        killer.start()
+        load(policy_document(4))
+        until(lambda: bool(results))
+    for one in (thread, killer):
+        one.join(A_MINUTE)
     assert results == [Reload()]
-    assert active_attempts() in (4, 5), "both reloads have been executed"
+    assert active_attempts() in (4, 5), "both have been executed"
+
+
+@pytest.mark.parametrize("before", [lambda: None, _after_fork], ids=["interrupted", "forked"])
+def test_after_an_interrupted_reload_the_deferred_one_is_executed(before: Callable[[], None]) -> None:
+    """Ctrl-C is raised, the lock is free, and no request is lost."""
+
+    def interrupt() -> None:
+        before()
+        _live.LIVE._request(policy_document(9), [])
+        raise KeyboardInterrupt
+
+    load(policy_document(2), environ=WatchedEnviron(lambda: None, interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        reload(policy_document(3))
+    assert active_attempts() == 9
+    assert reload(policy_document(4)) == Reload(("policies.payments",))
 
 
 def test_an_interrupted_exchange_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,3 +284,52 @@ def test_a_child_process_can_reload_although_its_parent_was_reloading() -> None:
     assert results == [Reload(("policies.payments",))]
     assert payments.attempts == 3
     assert reload(policy_document(4)).ok
+
+
+FILES: set[str | None] = {_live.__file__, reentrancy.__file__}
+
+
+def at_every_point(
+    action: Callable[[], object], work: Callable[[], object], check: Callable[[], None]
+) -> None:
+    """Run ``work`` again and again, each time interrupted by ``action`` at the next point, and ``check``."""
+    number, more = 0, True
+    while more:
+        number += 1
+        load(policy_document(2), environ=None)
+        handler = SignalHandler(FILES, action, number, everywhere=action is not ctrl_c)
+        more = handler.interrupt(work, KeyboardInterrupt)
+        check()
+    assert number > 10
+
+
+@pytest.mark.parametrize("work", [reload, load], ids=["reload", "load"])
+def test_a_reload_by_a_signal_handler_at_any_point_is_executed(work: Callable[..., object]) -> None:
+    payments = policies("payments")
+
+    def check() -> None:
+        assert payments.attempts == active_attempts() in (3, 9)
+        assert not _live.LIVE._deferred
+
+    at_every_point(lambda: reload(policy_document(9)), lambda: work(policy_document(3)), check)
+
+
+@pytest.mark.parametrize("work", [reload, load], ids=["reload", "load"])
+def test_ctrl_c_at_any_point_leaves_the_old_or_the_new_configuration(work: Callable[..., object]) -> None:
+    payments = policies("payments")
+
+    def check() -> None:
+        assert payments.attempts == active_attempts() in (2, 3)
+        assert reload(policy_document(4)) == Reload(("policies.payments",))
+        assert payments.attempts == active_attempts() == 4
+
+    at_every_point(ctrl_c, lambda: work(policy_document(3)), check)
+
+
+def test_a_name_that_a_reload_interrupts_at_any_point_follows_it() -> None:
+    added: list[Any] = []
+
+    def check() -> None:
+        assert added.pop().attempts == active_attempts()
+
+    at_every_point(lambda: reload(policy_document(9)), lambda: added.append(policies("payments")), check)

@@ -122,7 +122,9 @@ def test_permits_taken_before_a_reload_stay_taken() -> None:
                 {"type": "bulkhead", "limit": 3},
             )
         ),
+        ("gates", {"type": "throttle"}, {"type": "throttle", "k": 2}, True),  # the default
         ("gates", {"type": "throttle"}, {"type": "throttle", "k": 3}, False),
+        ("gates", {"type": "bulkhead", "limit": 3}, {"type": "bulkhead", "limit": 3, "name": "x"}, False),
         ("gates", {"type": "adaptive_rate"}, {"type": "adaptive_rate", "least": 3}, False),
         ("gates", {"type": "throttle"}, {"type": "bulkhead", "limit": 3}, False),
         ("gates", {"type": "rate_limit", "rate": 1}, {"type": "rate_limit", "rate": 2}, True),
@@ -189,6 +191,7 @@ def changed(*path: str, to: object) -> dict[str, Any]:
         (changed("gates", "door", "limit", to=7), ""),
         (changed("budgets", "more", to={}), ""),
         (changed("defaults", "give_up_after", to=20), ""),
+        (changed("defaults", "wrap", to=False), ""),
         (changed("policies", "payments", "attempts", to=7), "payments checkout"),
         (changed("policies", "payments", "backoff", "delay", to=2), "payments checkout"),
         (changed("policies", "payments", "on", to="OSError"), "payments checkout"),

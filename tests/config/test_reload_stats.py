@@ -59,3 +59,15 @@ def test_a_removed_gate_is_no_longer_listed() -> None:
     assert config.reload(document(places=GATES["places"])).ok
     assert listed_here("breakers") == []
     assert listed_here("bulkheads") == ["shown places"]
+
+
+def test_a_replaced_policy_is_no_longer_listed() -> None:
+    """Even if it is still referenced."""
+    before = config.load({"policies": {"shown": {"attempts": 2}}}, environ=None).policies["shown"]
+    assert config.reload({"policies": {"shown": {"attempts": 3}}}).ok
+    assert before.attempts == 2
+    assert stats()["policies"]["shown"]["attempts"] == 3
+    assert not config.reload({"policies": {"shown": {"attempts": 5}, "other": {"attempts": 0}}}).ok
+    assert stats()["policies"]["shown"]["attempts"] == 3
+    assert config.reload({"policies": {}}).ok
+    assert "shown" not in stats()["policies"]

@@ -176,6 +176,10 @@ def test_a_configuration_is_written_with_references_to_its_own_objects() -> None
         **policies,
         "a": {"budget": {"type": "retry_budget", "name": "b"}},
     }
+    gates = {"g": Bulkhead(2), "h": Bulkhead(3, name="h")}
+    assert Config({}, {}, gates, {}).to_mapping() == {
+        "gates": {"g": {"type": "bulkhead", "limit": 2}, "h": {"type": "bulkhead", "limit": 3}}
+    }
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from redouble import CircuitBreaker, Retry, observe, stats
-from redouble._internal.locks import ForkSafeLock, _after_fork, weak_method
+from redouble._internal.locks import ForkSafeLock, _after_fork
 from redouble._telemetry import observers as _watch
 from redouble._telemetry import registry as _register
 from redouble.config import register
@@ -70,27 +70,6 @@ def test_the_lock_of_metrics_is_free_in_a_child() -> None:
         worker.start()
         worker.join()
     assert metrics.counter("calls", name="forked") == 1
-
-
-class Recorder:
-    """An object with a method."""
-
-    def __init__(self) -> None:
-        self.seen: list[int] = []
-
-    def see(self, number: int) -> None:
-        self.seen.append(number)
-
-
-def test_a_weak_method_is_called_while_its_object_lives() -> None:
-    recorder = Recorder()
-    see = weak_method(recorder.see)
-    see(1)
-    assert recorder.seen == [1]
-    gone = weakref.ref(recorder)
-    del recorder
-    assert gone() is None
-    see(2)
 
 
 def test_an_unreferenced_breaker_is_freed_at_once() -> None:

@@ -230,8 +230,7 @@ def test_a_change_that_interrupts_an_operation_is_applied_after_it() -> None:
         assert breaker.settings.cooldown == 10
         breaker._circuit._open(0)
 
-    with breaker._lock:
-        breaker._executor.run(interrupted)
+    breaker._change(interrupted)
     assert breaker.settings.cooldown == 50
     script.run("+49:open +1:half_open")
 

@@ -1,12 +1,16 @@
-"""Interruptions: an action that runs at one call or return in some modules, on the interrupted thread."""
+"""Interruptions: an action that runs at one point of some modules, on the interrupted thread."""
 
 from __future__ import annotations
 
+import dis
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from types import FrameType, ModuleType
-from typing import Any
+from functools import cache
+from types import CodeType, FrameType, ModuleType
+from typing import Any, NoReturn
+
+CHECKED = ("CALL", "RESUME", "JUMP_BACKWARD")  # after these opcodes Python checks for signals
 
 
 @contextmanager
@@ -35,3 +39,53 @@ def interrupted(
         yield ran
     finally:
         sys.setprofile(before)
+
+
+@cache
+def _opcodes(code: CodeType) -> dict[int, str]:
+    return {step.offset: step.opname for step in dis.get_instructions(code)}
+
+
+def ctrl_c() -> NoReturn:
+    """Raise KeyboardInterrupt, as the handler of SIGINT does."""
+    raise KeyboardInterrupt
+
+
+class SignalHandler:
+    """A simulated signal handler, which runs at the n-th point where Python checks for signals in some files.
+
+    ``everywhere``: it runs at the n-th opcode instead, although Python would not run it at all of them.
+    """
+
+    def __init__(
+        self, files: set[str | None], action: Callable[[], object], number: int, *, everywhere: bool = False
+    ) -> None:
+        self._files, self._action, self._left, self._everywhere = files, action, number, everywhere
+        self._last: dict[FrameType, str] = {}
+
+    def _trace(self, frame: FrameType, event: str, _: object) -> Any:
+        if event == "call" and frame.f_back is not None:
+            self._last[frame.f_back] = ""  # the return of a Python function is no such point
+        # No code can protect the first instruction of an ``__exit__``.
+        if frame.f_code.co_filename not in self._files or frame.f_code.co_name == "__exit__":
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode" and self._left > 0:
+            last, self._last[frame] = self._last.get(frame, ""), _opcodes(frame.f_code).get(frame.f_lasti, "")
+            self._left -= self._everywhere or last.startswith(CHECKED)
+            if not self._left:
+                self._action()
+        return self._trace
+
+    def interrupt(self, work: Callable[[], object], *expected: type[BaseException]) -> bool:
+        """Run ``work`` with the handler, with these errors; return True if the n-th point was reached."""
+        before = sys.gettrace()
+        sys._getframe().f_trace_opcodes = True  # without this Python 3.12 traces no opcodes
+        sys.settrace(self._trace)
+        try:
+            work()
+        except expected:
+            pass
+        finally:
+            sys.settrace(before)
+        return self._left <= 0

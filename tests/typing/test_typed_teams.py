@@ -77,7 +77,9 @@ def test_wrong_instruments() -> None:
 
 
 def test_configuration() -> None:
-    made = config.from_mapping({"policies": {"a": {"attempts": 2}}}, environ={"REDOUBLE_A_ATTEMPTS": "3"})
+    made = config.from_mapping(
+        {"policies": {"a": {"attempts": 2}}}, environ={"REDOUBLE_POLICIES__A__ATTEMPTS": "3"}
+    )
     assert_type(made, Config)
     assert_type(made.policies, Mapping[str, Retry])
     assert_type(made.pipelines, Mapping[str, Pipeline])

@@ -8,15 +8,10 @@ from __future__ import annotations
 
 import os
 from _thread import RLock  # the class behind threading.RLock, without the import of threading
-from collections.abc import Callable
-from types import MethodType
-from typing import Any, NoReturn, ParamSpec, Self, cast
-from weakref import WeakValueDictionary, ref
+from typing import Any, NoReturn, Self
+from weakref import WeakValueDictionary
 
-__all__ = ["ForkSafe", "ForkSafeLock", "SharedByIdentity", "weak_method"]
-
-
-P = ParamSpec("P")
+__all__ = ["ForkSafe", "ForkSafeLock", "SharedByIdentity"]
 
 
 class SharedByIdentity:
@@ -64,19 +59,6 @@ class ForkSafeLock(ForkSafe):
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
-
-
-def weak_method(method: Callable[P, None]) -> Callable[P, None]:
-    """Return a function that calls the method while its object lives, and does nothing afterwards."""
-    bound = cast("MethodType", method)
-    owner, function = ref(bound.__self__), bound.__func__  # ten times as fast as WeakMethod
-
-    def call(*args: P.args, **kwargs: P.kwargs) -> None:
-        instance = owner()
-        if instance is not None:
-            function(instance, *args, **kwargs)
-
-    return call
 
 
 _alive: WeakValueDictionary[int, ForkSafe] = WeakValueDictionary()  # by identity

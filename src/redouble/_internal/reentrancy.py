@@ -1,119 +1,105 @@
 """Mutual exclusion that includes re-entrant calls of the same thread.
 
-A re-entrant lock excludes other threads and cannot deadlock, but a signal handler or the garbage collector
-may run in the middle of a change and request another one. Such a request is executed after the running
-change: `SerialExecutor` queues every call, under a lock that its owner holds; `ReloadLock` has its own lock
-and keeps the last request only.
+While a thread runs an operation of a shared object, a signal handler, the garbage collector or a callback may
+call the same object on the same thread. A lock that is not re-entrant would deadlock there; a re-entrant one
+lets the inner call change state in the middle of the outer change. Here such a call is deferred: it runs
+when the running operation has ended, completely, even if that one raised.
+
+`ReentrancySafe` excludes other threads, which wait. `SerialQueue` lets no thread wait: what cannot run now is
+left to the thread that is running an operation.
 """
 
 from __future__ import annotations
 
-from _thread import get_ident
+from _thread import RLock
 from collections import deque
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
 
 from redouble._internal.locks import ForkSafe
 
-__all__ = ["ReloadLock", "SerialExecutor"]
+__all__ = ["ReentrancySafe", "SerialQueue"]
 
 
 T = TypeVar("T")
 
-
-class PendingCall(Generic[T]):
-    """A queued call and its result."""
-
-    __slots__ = ("args", "call", "result")
-
-    def __init__(self, call: Callable[..., T], args: tuple[Any, ...]) -> None:
-        self.call, self.args = call, args
-        self.result: T | None = None
+DeferredCall: TypeAlias = tuple[Callable[..., object], tuple[Any, ...]]
 
 
-class SerialExecutor:
-    """A FIFO executor of calls, used while its owner's lock is held. ``busy`` is True while a call runs."""
+class ReentrancySafe(ForkSafe):
+    """A shared object whose operations run one at a time: in all threads, and in re-entrant calls.
 
-    def __init__(self, after: Callable[[], None]) -> None:
-        self._after = after  # called when the queue is empty, and if a call raises
-        self._queue: deque[PendingCall[Any]] = deque()
-        self.busy = False
-
-    def run(self, call: Callable[..., T], *args: Any) -> T | None:
-        """Run the call and return its result; if another call runs further up this stack, only queue it.
-
-        A queued call has no result yet: None is returned.
-        """
-        mine = PendingCall(call, args)
-        self._queue.append(mine)
-        while self._queue and not self.busy:
-            self.busy = True
-            try:
-                while self._queue:
-                    pending = self._queue.popleft()
-                    pending.result = pending.call(*pending.args)
-            finally:
-                try:
-                    self._after()
-                finally:
-                    self.busy = False
-        return mine.result
-
-
-NO_TIMEOUT = -1.0
-
-
-class ReloadLock(ForkSafe, Generic[T]):
-    """Mutual exclusion for reloads, which records a request that cannot be executed now.
-
-    A request names what to reload; None repeats the last reload. Waiting is bounded, because a signal handler
-    may have interrupted code that holds a lock which the reloading thread needs: the handler has to return.
+    `_owned_by_this_thread()` is True in a re-entrant call. An operation that has to return a result, and so
+    cannot be deferred, asks that first.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._threads: set[int] = set()  # the threads that hold the lock or wait for it
-        self._busy = False
-        self._requests: deque[T | None] = deque(maxlen=1)
+        self._deferred: deque[DeferredCall] = deque()
 
-    @contextmanager
-    def _exclusive(self, timeout: float = NO_TIMEOUT) -> Generator[bool]:
-        """Acquire the lock and yield True; yield False after the timeout, and in a re-entrant call."""
-        thread, lock, acquired = get_ident(), self._lock, False
-        if thread in self._threads:
-            yield False
-            return
+    def _run_exclusively(self, operation: Callable[..., T], *args: Any) -> T | None:
+        """Run an operation under the lock and return its result; in a re-entrant call defer it, return None.
+
+        It is deferred until the operation further up this stack has ended.
+        """
+        if self._owned_by_this_thread():
+            self._deferred.append((operation, args))
+            return None
+        return self._run_now(operation, *args)
+
+    def _run_now(self, operation: Callable[..., T], *args: Any) -> T:
+        """Run an operation under the lock, even in a re-entrant call: one that only reads."""
         try:
-            self._threads.add(thread)
-            acquired = lock.acquire(timeout=timeout)
-            self._busy = acquired or self._busy
-            yield acquired
+            with self._lock:  # a signal handler that raises cannot run between the acquisition and the block
+                result = operation(*args)
         finally:
-            self._threads.discard(thread)
-            # A signal handler may raise between the acquisition and its assignment.
-            if acquired or self._owned_by_this_thread():
-                self._busy = False
-                lock.release()
+            if self._deferred:
+                self._run_deferred()
+        return result
 
-    def _request_repeat(self) -> None:
-        """Request a repetition if a reload is running: an object that was just added would miss it."""
-        if self._busy:
-            self._record_request(None)
-
-    def _record_request(self, request: T | None) -> None:
-        """Record a request. Only one is kept: the last that names something to reload."""
-        if request is not None or not self._requests:
-            self._requests.append(request)
-
-    def _execute_requests(self, execute: Callable[[T | None], object]) -> None:
-        """Execute the recorded request; a thread that holds the lock does so after it releases the lock."""
-        while self._requests and not self._busy and get_ident() not in self._threads:
-            with suppress(IndexError):  # another thread has executed it
-                execute(self._requests.pop())
+    def _run_deferred(self) -> None:
+        """Run all deferred operations, if this thread is not inside one; those behind one that raises too."""
+        complete = False
+        try:
+            while self._deferred and not self._owned_by_this_thread():
+                with self._lock:
+                    if self._deferred:  # else another thread has run it
+                        operation, args = self._deferred.popleft()
+                        operation(*args)
+            complete = True
+        finally:
+            if not complete:
+                self._run_deferred()
 
     def _after_fork(self) -> None:
         super()._after_fork()
-        self._threads.clear()  # of the parent
-        self._busy = False
-        self._requests.clear()
+        self._deferred.clear()  # the parent runs them
+
+
+class SerialQueue:
+    """Calls that run in order and one at a time, under no lock; no thread waits for another."""
+
+    def __init__(self) -> None:
+        self._calls: deque[DeferredCall] = deque()
+        self._lock = RLock()
+        self._running = False
+
+    def add(self, call: Callable[..., object], *args: Any) -> None:
+        """Queue a call."""
+        self._calls.append((call, args))
+
+    def run(self) -> None:
+        """Run the queued calls, unless a call runs, on this or another thread, which then runs them too."""
+        while self._calls:
+            mine = False
+            try:
+                with self._lock:
+                    if self._running:
+                        return
+                    mine = self._running = True
+                while self._calls:
+                    call, args = self._calls.popleft()
+                    call(*args)
+            finally:
+                if mine:
+                    self._running = False

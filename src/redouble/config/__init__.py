@@ -8,7 +8,8 @@ A document cannot import code: it refers to errors and rules by built-in names, 
 `register`. Every mistake in a document raises `redouble.errors.ConfigError` with the path of the mistake.
 """
 
-from redouble.config._document import Config, from_file, from_mapping, policy, to_mapping
+from redouble.config._builder import from_file, from_mapping, policy
+from redouble.config._config import Config, to_mapping
 from redouble.config._json_schema import schema
 from redouble.config._named_policy import Named
 from redouble.config._options.error_names import register

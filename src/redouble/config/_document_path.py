@@ -7,7 +7,7 @@ does not depend on the options that a document may have.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from reprlib import Repr
 from types import MappingProxyType
 from typing import NamedTuple, cast
@@ -54,12 +54,14 @@ def as_table(value: object) -> Mapping[str, object] | None:
 class DocPath(NamedTuple):
     """A path of keys to one part of a document.
 
-    known: the names that a reference may use, by section.
+    sections: the sections of the document, for references and inherited defaults.
+    variables: the environment variable that set each path.
     names: the reference to write in place of a named object, by the object's ``id()``.
     """
 
     keys: tuple[str, ...] = ()
-    known: Mapping[str, Collection[str]] = MappingProxyType({})
+    sections: Mapping[str, Mapping[str, object]] = MappingProxyType({})
+    variables: Mapping[str, str] = MappingProxyType({})
     names: Mapping[int, str] = MappingProxyType({})
 
     @property
@@ -69,13 +71,19 @@ class DocPath(NamedTuple):
             key if BARE.fullmatch(key) else f'"{repr(key[:MAX_LENGTH])[1:-1]}"' for key in self.keys
         )
 
-    def under(self, key: str) -> DocPath:
+    @property
+    def origin(self) -> str:
+        """The environment variable that set this part of the document, or else its path."""
+        outer = [path for path in self.variables if f"{self.path}.".startswith(f"{path}.")]
+        return self.variables[max(outer, key=len)] if outer else self.path
+
+    def under(self, *keys: str) -> DocPath:
         """Return the path of a key in the table at this path."""
-        return DocPath((*self.keys, key), self.known, self.names)
+        return self._replace(keys=(*self.keys, *keys))
 
     def error(self, message: str) -> ConfigError:
-        """Return a `ConfigError` with this message and path."""
-        return ConfigError(message, path=self.path)
+        """Return a `ConfigError` with this message and origin."""
+        return ConfigError(message, path=self.origin)
 
     def table(self, value: object, wanted: str = "a table") -> Mapping[str, object]:
         """Return the value if it is a mapping whose keys are all strings; raise `ConfigError` otherwise."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from redouble._internal.public import public
-from redouble.config._options.backoff import KINDS, OPTIONAL, SERIES, SHORT, STAGES, WORDS
+from redouble.config._options.backoff import BACKOFFS, BY_KIND, DELAYS, SHORT
 from redouble.config._options.catalogue import BUDGETS, DEFAULTS, GATES, LAYERS, PIPELINE, RETRY
 from redouble.config._options.error_names import BUILT_IN
-from redouble.config._options.values import DurationValue
 
 __all__ = ["schema"]
 
@@ -38,7 +37,7 @@ def schema() -> dict[str, object]:
             "gate": GATES.schema(),
             "layer": LAYERS.schema(),
             "on": _names(),
-            "delays": _delays(),
+            "delays": {"anyOf": [DELAYS.schema(), _by_type()]},
             "backoff": {"anyOf": [{"$ref": "#/$defs/delays"}, _by_kind()]},
         },
     }
@@ -55,40 +54,10 @@ def _names() -> dict[str, object]:
     return {"anyOf": [name, {"type": "array", "items": name, "minItems": 1}]}
 
 
+def _by_type() -> dict[str, object]:
+    replaced = {"then": {"properties": dict.fromkeys(SHORT, False)}}
+    return {**BACKOFFS.schema(), "dependentSchemas": replaced}
+
+
 def _by_kind() -> dict[str, object]:
-    parts = {key: {"$ref": "#/$defs/delays"} for key in KINDS}
-    return {
-        "description": "A backoff for each kind of failure.",
-        "type": "object",
-        "properties": parts,
-        "minProperties": 1,
-        "additionalProperties": False,
-    }
-
-
-def _delays() -> dict[str, object]:
-    lists = {"description": "A list of delays.", "type": "array", "items": DurationValue().schema()}
-    return {"anyOf": [lists, *(_series(name) for name in SERIES)]}
-
-
-def _series(name: str) -> dict[str, object]:
-    properties: dict[str, object] = {"type": {"const": name}}
-    properties |= {key: kind.schema() for key, kind in {**SERIES[name], **SHORT}.items()}
-    stages = [
-        {
-            "type": "object",
-            "properties": {key: kind.schema()},
-            "required": [key],
-            "additionalProperties": False,
-        }
-        for key, kind in STAGES.items()
-    ]
-    chain = {"type": "array", "items": {"anyOf": [{"enum": list(WORDS)}, *stages]}}
-    chain["description"] = "Any chain of stages, in order, instead of minimum, maximum, jitter and take."
-    return {
-        "type": "object",
-        "properties": {**properties, "then": chain},
-        "required": ["type", *(key for key in SERIES[name] if key not in OPTIONAL)],
-        "dependentSchemas": {"then": {"properties": dict.fromkeys(SHORT, False)}},
-        "additionalProperties": False,
-    }
+    return {"description": "A backoff for each kind of failure.", **BY_KIND.schema(), "minProperties": 1}

@@ -18,10 +18,9 @@ from redouble._internal.callables import display_name
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.locks import SharedByIdentity
 from redouble._internal.public import public
-from redouble._internal.reentrancy import ReloadLock
 from redouble._layers.layer import Layer, LayerProxy, Pipeline
 from redouble._layers.retry.retry import Enterable, Openable, Retry
-from redouble.config._document import Config
+from redouble.config._config import Config
 from redouble.config._document_path import DocPath, rewrite
 from redouble.errors import ConfigError
 
@@ -74,8 +73,10 @@ class Named(LayerProxy, SharedByIdentity):
 
     resolved_by_name = True
 
-    def __init__(self, name: str, store: ReloadLock[Any], current: Retry | Pipeline | None) -> None:
-        self._name, self._store, self._current = name, store, current
+    def __init__(
+        self, name: str, add: Callable[[Callable[[], None]], None], current: Retry | Pipeline | None
+    ) -> None:
+        self._name, self._add, self._current = name, add, current
         self._cells: dict[int, ref[BoundValue[Any]]] = {}
 
     @property
@@ -124,12 +125,14 @@ class Named(LayerProxy, SharedByIdentity):
         ``absent`` until a configuration is loaded; ``owner`` names its user in errors.
         """
         cell = BoundValue(make, absent, owner)
-        with self._store._lock:
+
+        def bind() -> None:
             if self._current is not None:
                 cell.value, cell.layer = make(self._current), self._current
             cells, key = self._cells, id(cell)
             cells[key] = ref(cell, lambda _: cells.pop(key, None))
-            self._store._request_repeat()
+
+        self._add(bind)
         return cell
 
     def _live_cells(self) -> list[BoundValue[Any]]:

@@ -168,23 +168,20 @@ def _backoff(settings: QubitSettings, usual: Retry) -> Backoff | None:
 
 
 def _base(settings: QubitSettings) -> Backoff | None:
-    given = settings.given
-    key = next((key for key in ("delay", "delay_strategy") if key in given), None)
+    millis = settings.given
+    key = next((key for key in ("delay", "delay_strategy") if key in millis), None)
     if key is None:
-        name = next((name for name, keys in STRATEGIES.items() if keys.keys() & given.keys()), None)
-        return None if name is None else _build_backoff(settings, name, {**STRATEGIES[name], **given})
-    name = settings.word(key, SPELLED, "delay strategy")
-    for needed in STRATEGIES.get(name, ()):
-        if needed not in given:
-            raise settings.error(needed, f"missing: {key} = {name!r} needs it")
-    return _build_backoff(settings, name, given)
-
-
-def _build_backoff(settings: QubitSettings, name: str, millis: Mapping[str, Any]) -> Backoff:
-    if name == "none":
-        return Backoff.constant(0)
-    if name == "fixed":
-        return Backoff.constant(millis["fixed_delay_millis"] / 1000)
+        name = next((name for name, keys in STRATEGIES.items() if keys.keys() & millis.keys()), None)
+        if name is None:
+            return None
+        millis = {**STRATEGIES[name], **millis}
+    else:
+        name = settings.word(key, SPELLED, "delay strategy")
+        for needed in STRATEGIES.get(name, ()):
+            if needed not in millis:
+                raise settings.error(needed, f"missing: {key} = {name!r} needs it")
+    if name in ("none", "fixed"):
+        return Backoff.constant(0 if name == "none" else millis["fixed_delay_millis"] / 1000)
     low, high, *_ = STRATEGIES[name]
     if millis[low] > millis[high]:
         raise settings.error(high, f"{millis[high]} is below {low}, which is {millis[low]}")

@@ -2,31 +2,31 @@
 
 Rule 1: every step that can fail runs first, in `_prepared`; `_exchange` then replaces the configuration and
         cannot fail. So a configuration becomes active as a whole, or not at all.
-Rule 2: loads and reloads exclude each other (`ReloadLock`). A re-entrant or timed-out reload is recorded and
-        executed afterwards. Nothing is logged while the lock is held, because logging acquires locks that
-        belong to other code.
+Rule 2: loads and reloads exclude each other. A reload waits for another one for a moment only, and is then
+        deferred until that one has ended. Nothing is logged under the lock, because logging acquires locks
+        that belong to other code.
 
-`carry_over` decides which objects of the previous configuration stay.
+`Builder` decides which objects of the previous configuration stay.
 """
 
 from __future__ import annotations
 
 import os
-from _thread import get_ident
-from collections.abc import Mapping
-from contextlib import nullcontext
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, nullcontext
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from weakref import ref
 
 from redouble._internal.logger import log
 from redouble._internal.public import public
-from redouble._internal.reentrancy import ReloadLock
+from redouble._internal.reentrancy import ReentrancySafe, SerialQueue
 from redouble._internal.validation import instance
 from redouble._layers.layer import Pipeline
 from redouble._layers.retry.retry import Retry
 from redouble._telemetry.registry import unregister
-from redouble.config._carry_over import ActiveConfig, carry_over
-from redouble.config._document import Config, in_file, parse, read_document
+from redouble.config._builder import Builder, BuiltConfig
+from redouble.config._config import Config
+from redouble.config._document import in_file, parse, read_document
 from redouble.config._document_path import DocPath
 from redouble.config._named_policy import BoundValue, Named
 from redouble.errors import ConfigError
@@ -36,6 +36,7 @@ __all__ = ["ConfigStore", "Reload", "load", "policies", "reload"]
 
 Source: TypeAlias = Mapping[str, object] | str | os.PathLike[str] | None
 Environ: TypeAlias = Mapping[str, str] | None
+T = TypeVar("T")
 
 # Seconds. The wait is bounded, because a signal handler that reloads may have interrupted code that holds a
 # lock which the reloading thread waits for.
@@ -65,83 +66,111 @@ class PreparedConfig(NamedTuple):
     values: the layer and the value that each `BoundValue` will hold.
     """
 
-    active: ActiveConfig
+    active: BuiltConfig
     source: tuple[Source, Environ]
     current: dict[Named, Retry | Pipeline]
     values: dict[BoundValue[Any], tuple[Retry | Pipeline, Any]]
 
 
-class ConfigStore(ReloadLock[Source]):
+class ConfigStore(ReentrancySafe):
     """The active configuration, and the `Named` objects that follow it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._active: ActiveConfig | None = None
+        self._active: BuiltConfig | None = None
         self._source: tuple[Source, Environ] = (None, None)
         self._names: dict[str, ref[Named]] = {}
-        self._reloading_threads: set[int] = set()  # threads inside `reload`
+        self._additions = 0  # the number of objects that have been added, which follow the configuration
+        self._log = SerialQueue()
 
     def named(self, name: str) -> Named:
         """Return the `Named` for a name: the same object for every caller."""
         instance(name, "policies name", str, "the name of a policy or a pipeline, such as 'payments'")
-        with self._lock:
+
+        def find() -> Named:
             reference = self._names.get(name)
             named = None if reference is None else reference()
             if named is None:
-                named = Named(name, self, None if self._active is None else self._active.config.named(name))
+                current = None if self._active is None else self._active.config.named(name)
+                named = Named(name, self.add, current)
                 self._names[name] = ref(named)
-                self._request_repeat()
             return named
+
+        return self.add(find)
+
+    def add(self, operation: Callable[[], T]) -> T:
+        """Run an operation that adds an object which follows the configuration."""
+
+        def count_and_run() -> T:
+            self._additions += 1
+            return operation()
+
+        try:
+            return self._run_now(count_and_run)
+        finally:
+            self._write_log()
 
     def load(self, source: Source, environ: Environ) -> Config:
         """Make a configuration active, or raise `ConfigError`."""
+        if self._owned_by_this_thread():
+            raise ConfigError("this thread is already loading a configuration: load this one afterwards")
         try:
-            with self._exclusive() as mine:
-                if not mine:
-                    raise ConfigError(
-                        "this thread is already loading a configuration: load this one afterwards"
-                    )
-                return self._put_in_force(source, environ).config
+            return self._run_now(self._put_in_force, source, environ).config
         finally:
-            self._execute_requests(self._reload_now)
+            self._write_log()
 
     def reload(self, source: Source) -> Reload:
         """Make another configuration active, or return the error that prevents it."""
         if self._active is None:
             raise ConfigError("there is nothing to reload yet: call redouble.config.load(...) first")
-        thread = get_ident()
-        if thread in self._reloading_threads:  # a signal handler interrupted this thread inside `reload`
-            self._record_request(source)
-            return Reload()
-        try:
-            self._reloading_threads.add(thread)
-            result = self._reload_now(source)
-            self._execute_requests(self._reload_now)
-        finally:
-            self._reloading_threads.discard(thread)
-        self._execute_requests(self._reload_now)  # a request recorded just before the discard
-        return result
+        results: list[Reload] = []
+        self._run_requests(MAX_WAIT if self._request(source, results) else 0)
+        self._write_log()
+        return results[0] if results else Reload()
 
-    def _reload_now(self, source: Source) -> Reload:
-        if self._active is None:  # the first load failed after a request was recorded
-            return Reload()
+    def _request(self, source: Source, results: list[Reload]) -> bool:
+        """Defer a reload; return False if one is deferred already that reads the same source."""
+        needed = source is not None or not self._deferred
+        if needed:
+            self._deferred.append((self._reload_now, (source, results)))
+        return needed
+
+    def _run_requests(self, timeout: float) -> None:
+        """Run the deferred reloads, unless an operation is running: its thread runs them afterwards."""
+        complete = False
         try:
-            with self._exclusive(MAX_WAIT) as mine:
-                if not mine:
-                    self._record_request(source)
-                    return Reload()
-                before, environ = self._source
-                changed = self._put_in_force(before if source is None else source, environ).changed
-        except ConfigError as error:
-            message = "the configuration was not reloaded, and the last valid one stays active: %s"
-            log(message, str(_bare(error)), error=True, traced=False)  # the message has the path
-            return Reload((), error)
-        log("the configuration was reloaded: %s", ", ".join(changed) or "nothing has changed", info=True)
-        return Reload(changed)
+            while self._deferred and not self._owned_by_this_thread():
+                lock = self._lock
+                if not lock.acquire(timeout=timeout):
+                    break
+                if self._deferred:  # else another thread has run it
+                    operation, args = self._deferred.popleft()
+                    operation(*args)
+                lock.release()
+            complete = True
+        finally:
+            if not complete:
+                if self._owned_by_this_thread():
+                    self._lock.release()
+                self._run_requests(0)
+
+    def _write_log(self) -> None:
+        if not self._owned_by_this_thread():
+            self._log.run()
 
     # ---------------------------------------------------------------- while the lock is held
 
-    def _put_in_force(self, source: Source, environ: Environ) -> ActiveConfig:
+    def _reload_now(self, source: Source, results: list[Reload]) -> None:
+        before, environ = self._source
+        try:
+            result = Reload(self._put_in_force(before if source is None else source, environ).changed)
+        except ConfigError as error:
+            result = Reload((), _bare(error))
+        results.append(result)
+        self._log.add(_log_result, result)
+
+    def _put_in_force(self, source: Source, environ: Environ) -> BuiltConfig:
+        additions = self._additions
         prepared, exchanged = self._prepared(source, environ), False
         try:
             self._exchange(prepared)
@@ -149,6 +178,8 @@ class ConfigStore(ReloadLock[Source]):
         finally:
             if not exchanged:  # a signal handler raised
                 self._exchange(prepared)
+        if additions != self._additions:  # a signal handler has added an object, which this may have missed
+            self._request(None, [])
         return prepared.active
 
     def _prepared(self, source: Source, environ: Environ) -> PreparedConfig:
@@ -160,32 +191,24 @@ class ConfigStore(ReloadLock[Source]):
         else:
             document, path = read_document(source)
             source = os.path.abspath(path)  # the process may change its working directory before a reload
-        with in_file(path) if path else nullcontext():
-            parts = parse(document, environ)
-            unused = [*parts.shared.values()]
-            try:
-                active = carry_over(self._active, parts)
-                current = {named: named._find_in(active.config) for named in self._in_use()}
-                values = {
-                    cell: (layer, named._make_value(cell, layer))
-                    for named, layer in current.items()
-                    for cell in named._live_cells()
-                }
-                unused = [fresh for key, fresh in parts.shared.items() if active.shared[key] is not fresh]
-            finally:
-                for thing in unused:  # created and not used: it must not appear in the statistics
-                    unregister(thing)
-            for _, fresh in active.reconfigured:
-                unregister(fresh)
+        builder = Builder(self._active)
+        with in_file(path) if path else nullcontext(), ExitStack() as undo:
+            undo.callback(builder.discard)
+            active = builder.build(parse(document, environ))
+            current = {named: named._find_in(active.config) for named in self._in_use()}
+            values = {
+                cell: (layer, named._make_value(cell, layer))
+                for named, layer in current.items()
+                for cell in named._live_cells()
+            }
+            undo.pop_all()
         return PreparedConfig(active, (source, environ), current, values)
 
     def _exchange(self, ready: PreparedConfig) -> None:
         """Replace the active configuration. Cannot fail, and is idempotent."""
-        before: Mapping[tuple[str, str], object] = {} if self._active is None else self._active.shared
         self._active, self._source = ready.active, ready.source
-        for key, thing in before.items():
-            if ready.active.shared.get(key) is not thing:
-                unregister(thing)
+        for thing in ready.active.removed:
+            unregister(thing)
         for old, fresh in ready.active.reconfigured:
             old.reconfigure(fresh)
         for named, layer in ready.current.items():
@@ -195,10 +218,19 @@ class ConfigStore(ReloadLock[Source]):
 
     def _after_fork(self) -> None:
         super()._after_fork()
-        self._reloading_threads.clear()  # those threads do not exist in the child process
+        self._log = SerialQueue()  # the parent writes its own
 
     def _in_use(self) -> list[Named]:
         return [named for reference in list(self._names.values()) if (named := reference()) is not None]
+
+
+def _log_result(result: Reload) -> None:
+    if result.error is None:
+        changed = ", ".join(result.changed) or "nothing has changed"
+        log("the configuration was reloaded: %s", changed, info=True)
+    else:
+        message = "the configuration was not reloaded, and the last valid one stays active: %s"
+        log(message, str(result.error), error=True, traced=False)  # the message has the path
 
 
 def _bare(error: ConfigError) -> ConfigError:
@@ -224,7 +256,8 @@ def load(source: Source = None, *, environ: Environ = os.environ) -> Config:
 
     source: a mapping, or the path of a TOML file. None reads ``redouble.toml`` in the working directory or,
         if there is none, ``[tool.redouble]`` of the ``pyproject.toml`` there.
-    environ: variables that override the source, such as ``REDOUBLE_PAYMENTS_ATTEMPTS=5``; None to use none.
+    environ: variables that override the source, such as ``REDOUBLE_POLICIES__PAYMENTS__ATTEMPTS=5``; None to
+        use none.
 
     Budgets and gates that have the same name and type as before keep their state, and get the new values.
     """
@@ -238,7 +271,8 @@ def reload(source: Source = None) -> Reload:
     It may be called from any thread, and by a signal handler. An invalid configuration raises nothing: the
     last valid one stays active, the error is logged, and the result contains it. Calls in flight continue
     with the policies they began with. During another reload, as in a signal handler, the reload is deferred
-    until that one has ended, and the result is empty.
+    until that one has ended, and the result is empty. For a reload in another thread it waits for a moment
+    first.
     """
     return LIVE.reload(source)
 

@@ -14,14 +14,16 @@ from jsonschema import Draft202012Validator
 from redouble import Kind
 from redouble.config import schema
 from redouble.config._options.backoff import (
-    OPTIONAL,
+    BACKOFFS,
+    JITTERS,
     OTHERS,
-    SERIES,
     SHORT,
     STAGES,
-    WORDS,
     BackoffValue,
+    ByKind,
+    DelaysValue,
     Jitter,
+    Stages,
 )
 from redouble.config._options.catalogue import (
     BUDGETS,
@@ -30,7 +32,6 @@ from redouble.config._options.catalogue import (
     LAYERS,
     RETRY,
     BudgetValue,
-    Costs,
     LayersValue,
 )
 from redouble.config._options.error_names import ErrorNames
@@ -99,7 +100,7 @@ def value_of(kind: Value) -> SearchStrategy[Any]:
         case ErrorNames():
             names = st.sampled_from(["transient", "OSError", "ConnectionError", "Rejected", "ValueError"])
             return names | st.lists(names, min_size=1, max_size=3)
-        case Costs():
+        case ByKind():
             return st.dictionaries(st.sampled_from([*Kind, OTHERS]), st.integers(0, 9), max_size=3)
         case Nested(table=table):
             return table_of(table)
@@ -109,6 +110,11 @@ def value_of(kind: Value) -> SearchStrategy[Any]:
             return st.lists(st.sampled_from(["gates.one", "policies.one"]) | tagged_of(LAYERS), max_size=3)
         case BackoffValue():
             return backoffs(by_kind=kind.by_kind)
+        case DelaysValue():
+            return st.lists(SPANS, max_size=3)
+        case Stages():
+            stages = [stage_of(key) for key in STAGES]
+            return st.lists(st.sampled_from([*JITTERS]) | st.one_of(stages), max_size=4)
         case Jitter():
             return st.sampled_from(["full", "equal", 0.25, 1, 0])
         case Flag():
@@ -118,25 +124,21 @@ def value_of(kind: Value) -> SearchStrategy[Any]:
             return st.text(max_size=3)
 
 
+def stage_of(key: str) -> SearchStrategy[Any]:
+    """Draw a stage of a backoff."""
+    return st.fixed_dictionaries({key: value_of(STAGES[key])})
+
+
 def backoffs(*, by_kind: bool = True) -> SearchStrategy[Any]:
     """Draw a backoff."""
-    stages = [
-        st.sampled_from(WORDS),
-        *(st.fixed_dictionaries({key: value_of(one)}) for key, one in STAGES.items()),
-    ]
-    short = {key: value_of(kind) for key, kind in SHORT.items()}
-    series = [
-        st.fixed_dictionaries(
-            {
-                "type": st.just(name),
-                **{key: value_of(kind) for key, kind in keys.items() if key not in OPTIONAL},
-            },
-            optional={**{key: value_of(kind) for key, kind in keys.items() if key in OPTIONAL}, **more},
-        )
-        for name, keys in SERIES.items()
-        for more in (short, {"then": st.lists(st.one_of(stages), max_size=4)})
-    ]
-    one = st.one_of(st.lists(SPANS, max_size=3), *series)
+    short = [table_of(table.without("then"), type=st.just(tag)) for tag, table in BACKOFFS.tables.items()]
+    chained: list[SearchStrategy[Any]] = []
+    for tag, table in BACKOFFS.tables.items():
+        without = table
+        for key in SHORT:
+            without = without.without(key)
+        chained.append(table_of(without, type=st.just(tag)))
+    one = st.one_of(st.lists(SPANS, max_size=3), *short, *chained)
     if not by_kind:
         return one
     kinds = st.dictionaries(st.sampled_from(list(Kind)).map(str), one, max_size=2)

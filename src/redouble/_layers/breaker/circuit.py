@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from redouble._internal.sliding_counter import SLICES, SlidingCounter
 from redouble._layers.breaker.settings import CircuitBreakerSettings
 
-__all__ = ["Circuit", "State", "StateChange", "StateEpoch", "Ticket", "TrackedCall"]
+__all__ = ["Circuit", "Rejection", "State", "StateChange", "StateEpoch", "Ticket", "TrackedCall"]
 
 
 State: TypeAlias = Literal["closed", "open", "half_open", "isolated"]
@@ -72,6 +72,14 @@ class TrackedCall:
 Ticket: TypeAlias = StateEpoch | TrackedCall
 
 
+class Rejection(NamedTuple):
+    """Why a call is rejected."""
+
+    state: State
+    retry_after: float | None
+    last_failure: str
+
+
 class StateChange(NamedTuple):
     """A change to publish: a new state, or the first rejection since the circuit opened."""
 
@@ -120,6 +128,10 @@ class Circuit:
         elif isinstance(ticket, TrackedCall):
             epoch.calls[ticket] = None
         return ticket
+
+    def rejection(self, now: float) -> Rejection:
+        """Return why a call would be rejected now."""
+        return Rejection(self.epoch.state, self.retry_after(now), self.last_failure)
 
     def ended(self, ticket: Ticket, bad: bool | None, now: float, error: str = "") -> None:
         """Record the result of a call; ``bad=None`` is no verdict about the service."""

@@ -12,17 +12,16 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar, cast
 
 from redouble._failures.verdict import FailureFilter, On
 from redouble._internal.codegen import Template, compile_wrapper
-from redouble._internal.locks import ForkSafe, weak_method
 from redouble._internal.public import public
-from redouble._internal.reentrancy import SerialExecutor
+from redouble._internal.reentrancy import ReentrancySafe, SerialQueue
 from redouble._internal.validation import Duration, format_seconds
 from redouble._layers.analysis import Traits, WorstCase
-from redouble._layers.breaker.circuit import Circuit, State, StateChange, StateEpoch, Ticket
-from redouble._layers.breaker.notifications import ChangeDispatcher, dispatch
+from redouble._layers.breaker.circuit import Circuit, Rejection, State, StateChange, StateEpoch, Ticket
+from redouble._layers.breaker.notifications import dispatch
 from redouble._layers.breaker.settings import CircuitBreakerSettings, validated
 from redouble._layers.gate import Gate, task_error
 from redouble._layers.layer import Layer
@@ -57,7 +56,7 @@ GUARDED = Template(
 
 
 @public("redouble")
-class CircuitBreaker(ForkSafe, Gate):
+class CircuitBreaker(ReentrancySafe, Gate):
     """Open after too many failures: reject calls for a while, then admit a few as probes.
 
     on: what counts as a failure: an exception type, a tuple, a rule, or a list of these. An error for
@@ -114,7 +113,7 @@ class CircuitBreaker(ForkSafe, Gate):
         own = type(self)
         self._not_overridden = own.admit is CircuitBreaker.admit and own.ended is CircuitBreaker.ended
         self._circuit = Circuit(self.settings, random.random, clock.now())
-        self._dispatcher, self._executor = self._make_delivery()
+        self._notifications = SerialQueue()
         self._closed_epoch: StateEpoch | None = None  # the ticket of the fast path; None: call `admit`
         self._follow_circuit()
 
@@ -141,33 +140,38 @@ class CircuitBreaker(ForkSafe, Gate):
         Since the last change of state: how many ``failures``, of how many ``calls``; in the window if there
         is a ratio, else in a row.
         """
-        with self._lock:
-            circuit, now = self._circuit, self.clock.now()
-            calls, failures = circuit.counts(now)
-            return {
-                "state": circuit.state(now),
-                "retry_after": circuit.retry_after(now) or None,
-                "rejected": circuit.rejected,
-                "failures": failures,
-                "calls": calls,
-            }
+        return self._run_now(self._snapshot)
+
+    def _snapshot(self) -> Mapping[str, float | str | None]:
+        circuit, now = self._circuit, self.clock.now()
+        calls, failures = circuit.counts(now)
+        return {
+            "state": circuit.state(now),
+            "retry_after": circuit.retry_after(now) or None,
+            "rejected": circuit.rejected,
+            "failures": failures,
+            "calls": calls,
+        }
 
     def admit(self, now: float, /) -> Ticket:
         """Admit a call and return its ticket, or raise `CircuitOpen`."""
         epoch = self._closed_epoch
         if epoch is not None:
             return epoch
-        with self._lock:
-            circuit = self._circuit
-            ticket: Ticket | None = circuit.epoch if circuit.epoch.state == "closed" else None
-            if not self._executor.busy:  # else a signal handler or finalizer runs in the middle of a change
-                ticket = self._executor.run(circuit.admit, now)
-            state, retry_after = circuit.epoch.state, circuit.retry_after(now)
-        self._dispatcher.publish()
-        if ticket is None:
-            status = self._status(state, retry_after)
-            raise emit_rejected(CircuitOpen(status, retry_after=retry_after), "circuit_breaker", self.name)
-        return ticket
+        admitted: Ticket | Rejection
+        if self._owned_by_this_thread():  # a signal handler or finaliser runs in the middle of a change
+            epoch = self._circuit.epoch
+            admitted = epoch if epoch.state == "closed" else self._circuit.rejection(now)
+        else:
+            admitted = self._change(self._admit, now)
+        if isinstance(admitted, Rejection):
+            error = CircuitOpen(self._status(admitted), retry_after=admitted.retry_after)
+            raise emit_rejected(error, "circuit_breaker", self.name)
+        return admitted
+
+    def _admit(self, now: float) -> Ticket | Rejection:
+        ticket = self._circuit.admit(now)
+        return self._circuit.rejection(now) if ticket is None else ticket
 
     def ended(self, ticket: Ticket, error: BaseException | None, now: float, /) -> None:
         """Record the result of a call."""
@@ -175,9 +179,7 @@ class CircuitBreaker(ForkSafe, Gate):
         try:
             bad = self._failures.is_failure(error)
         finally:  # the call is over even if a rule raises
-            with self._lock:
-                self._executor.run(self._circuit.ended, ticket, bad, now, type(error).__name__)
-            self._dispatcher.publish()
+            self._change(self._circuit.ended, ticket, bad, now, type(error).__name__)
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` behind the breaker."""
@@ -194,10 +196,8 @@ class CircuitBreaker(ForkSafe, Gate):
         )
 
     def _change_state(self, state: State) -> None:
-        with self._lock:
-            if self._circuit.epoch.state != "isolated" or state != "isolated":
-                self._executor.run(self._circuit.change_state, state, self.clock.now())
-        self._dispatcher.publish()
+        if self._circuit.epoch.state != "isolated" or state != "isolated":
+            self._change(self._circuit.change_state, state, self.clock.now())
 
     def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
         """Return True: all settings can change."""
@@ -205,9 +205,7 @@ class CircuitBreaker(ForkSafe, Gate):
 
     def reconfigure(self, other: Self, /) -> None:
         """Adopt the settings of ``other``, and keep the state and the counts."""
-        with self._lock:
-            self._executor.run(self._adopt_settings, other)
-        self._dispatcher.publish()
+        self._change(self._adopt_settings, other)
 
     def _adopt_settings(self, other: Self) -> None:
         mine = self.settings
@@ -241,39 +239,50 @@ class CircuitBreaker(ForkSafe, Gate):
 
     # ---------------------------------------------------------------- state changes
 
+    def _change(self, operation: Callable[..., T], *args: Any) -> T:
+        """Run an operation of the circuit and publish the changes of state; in a re-entrant call defer it.
+
+        A deferred operation has no result.
+        """
+        try:
+            return cast("T", self._run_exclusively(self._run_and_follow, operation, *args))
+        finally:
+            self._notifications.run()
+
+    def _run_and_follow(self, operation: Callable[..., T], *args: Any) -> T:
+        try:
+            return operation(*args)
+        finally:
+            self._follow_circuit()
+
     def _follow_circuit(self) -> None:
-        """Update the fast path and queue the state changes, after each operation on the circuit."""
+        """Update the fast path and queue the changes of state, after each operation on the circuit."""
         circuit = self._circuit
         if circuit.epoch is self._closed_epoch and not circuit.changes:
             return
         fast = self._not_overridden and circuit.epoch.state == "closed" and self.settings.slow is None
         self._closed_epoch = circuit.epoch if fast else None
         while circuit.changes:
-            self._dispatcher.add(circuit.changes.popleft())
-
-    def _make_delivery(self) -> tuple[ChangeDispatcher, SerialExecutor]:
-        # Weak references avoid a cycle: an unused breaker is freed at once, not by the collector.
-        dispatcher = ChangeDispatcher(weak_method(self._dispatch))
-        return dispatcher, SerialExecutor(weak_method(self._follow_circuit))
+            self._notifications.add(self._dispatch, circuit.changes.popleft())
 
     def _dispatch(self, change: StateChange) -> None:
-        status = self._status(change.state, change.retry_after)
+        status = self._status(Rejection(change.state, change.retry_after, self._circuit.last_failure))
         dispatch(change, self._display_name(), status, self.settings.on_change)
 
     def _display_name(self) -> str:
         return self.name or "the circuit breaker"
 
-    def _status(self, state: State, retry_after: float | None) -> str:
-        if state == "isolated":
+    def _status(self, rejection: Rejection) -> str:
+        if rejection.state == "isolated":
             return f"{self._display_name()} is isolated, until close() is called"
-        if state == "half_open":
+        if rejection.state == "half_open":
             return f"{self._display_name()} is half open, and probes are testing whether the service is back"
-        last, left = self._circuit.last_failure, format_seconds(retry_after or 0)
-        return f"{self._display_name()} is open after {last}, for another {left}"
+        left = format_seconds(rejection.retry_after or 0)
+        return f"{self._display_name()} is open after {rejection.last_failure}, for another {left}"
 
     def _after_fork(self) -> None:
         super()._after_fork()
-        self._dispatcher, self._executor = self._make_delivery()
+        self._notifications = SerialQueue()
 
     def __repr__(self) -> str:
         settings = self.settings

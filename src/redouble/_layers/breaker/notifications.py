@@ -1,10 +1,8 @@
-"""Delivery of the state changes of a circuit breaker: outside its lock, in order, one at a time."""
+"""The log lines and events of the state changes of a circuit breaker."""
 
 from __future__ import annotations
 
-from _thread import RLock
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from redouble._internal.logger import log
 from redouble._layers.breaker.circuit import StateChange
@@ -12,7 +10,7 @@ from redouble._telemetry.bound_fields import BOUND
 from redouble._telemetry.events import Event, Observer, What
 from redouble._telemetry.observers import publish, watch
 
-__all__ = ["ChangeDispatcher", "dispatch"]
+__all__ = ["dispatch"]
 
 
 CHANGE_EVENTS: Mapping[str, What] = {
@@ -22,34 +20,6 @@ CHANGE_EVENTS: Mapping[str, What] = {
     "isolated": "circuit_isolated",
     "rejected": "circuit_rejected",
 }
-
-
-class ChangeDispatcher:
-    """A queue of state changes. One thread at a time delivers all that are pending."""
-
-    def __init__(self, deliver: Callable[[StateChange], None]) -> None:
-        self._deliver = deliver
-        self._pending: deque[StateChange] = deque()
-        self._lock = RLock()
-        self._delivering = False
-
-    def add(self, change: StateChange) -> None:
-        """Queue a change. The breaker calls it under its lock, which keeps the order."""
-        self._pending.append(change)
-
-    def publish(self) -> None:
-        """Deliver the pending changes, unless another call does so: an observer may change the breaker."""
-        while self._pending:
-            mine = False
-            try:
-                with self._lock:
-                    if self._delivering:
-                        return
-                    mine = self._delivering = True
-                while self._pending:
-                    self._deliver(self._pending.popleft())
-            finally:
-                self._delivering = self._delivering and not mine
 
 
 def dispatch(change: StateChange, name: str, status: str, observer: Observer | None) -> None:

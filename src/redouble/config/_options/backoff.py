@@ -1,7 +1,7 @@
 """Backoffs in documents: a series of delays, given by type, and the chain of stages that modify the delays.
 
-A series is written with all its options. The usual chain is written with short keys, which apply in the order
-``minimum``, ``maximum``, ``jitter``, ``take``; any other chain is written as the list ``then``.
+The usual chain is written with short keys, which apply in the order ``minimum``, ``maximum``, ``jitter``,
+``take``; any other chain is written as the list ``then``.
 """
 
 from __future__ import annotations
@@ -14,66 +14,164 @@ from typing import Any, cast
 from redouble._engine.backoff import Backoff
 from redouble._failures.verdict import Kind
 from redouble.config._document_path import DocPath, nearest, short_repr
-from redouble.config._options.values import (
-    Choice,
-    DurationValue,
-    Listed,
-    Number,
-    Value,
-    Whole,
-    number_of,
-    plain,
-)
+from redouble.config._options.option_table import Option, Table, Tagged
+from redouble.config._options.values import DurationValue, Number, Value, Whole, number_of, plain
 
-__all__ = ["KINDS", "OPTIONAL", "OTHERS", "SERIES", "SHORT", "STAGES", "WORDS", "BackoffValue", "written"]
+__all__ = ["BACKOFFS", "BY_KIND", "DELAYS", "SHORT", "BackoffValue", "ByKind", "written"]
 
 
 OTHERS = "others"  # all kinds that the table does not name; the key None in Python
 KINDS = (*Kind.__members__, OTHERS)
-SPAN = DurationValue()
+SPAN, SHARE = DurationValue(), Number(high=1)
 
-MAKE: dict[str, Callable[..., Backoff]] = {
-    "constant": Backoff.constant,
-    "decorrelated": Backoff.decorrelated,
-    "exponential": Backoff.exponential,
-    "fibonacci": Backoff.fibonacci,
-    "linear": Backoff.linear,
-    "of": Backoff.of,
-    "random": Backoff.random,
-}
-SERIES: dict[str, dict[str, Value]] = {
-    "constant": {"delay": SPAN},
-    "decorrelated": {"base": SPAN, "cap": SPAN},
-    "exponential": {"initial": SPAN, "factor": Number(low=1)},
-    "fibonacci": {"initial": SPAN},
-    "linear": {"initial": SPAN, "increment": SPAN},
-    "of": {"delays": Listed(SPAN, least=0)},
-    "random": {"low": SPAN, "high": SPAN},
-}
-OPTIONAL = {"factor": 2.0}
+
+@dataclass(frozen=True)
+class ByKind(Value):
+    """A table of values by kind of failure; ``wanted``: an example for errors."""
+
+    of: Value
+    wanted: str = "a table"
+
+    def parse(self, value: object, place: DocPath) -> dict[Kind | None, object]:
+        values: dict[Kind | None, object] = {}
+        for key, item in place.table(value, self.wanted).items():
+            if key not in KINDS:
+                raise place.unknown_key(key, item, KINDS)
+            values[None if key == OTHERS else Kind(key)] = self.of.read(item, place.under(key))
+        return values
+
+    def write(self, value: Mapping[Kind | None, object], place: DocPath) -> object:
+        named = {str(kind or OTHERS): item for kind, item in value.items()}
+        return {key: self.of.write(item, place.under(key)) for key, item in named.items()}
+
+    def schema(self) -> dict[str, object]:
+        values = {key: self.of.schema() for key in KINDS}
+        return {"type": "object", "properties": values, "additionalProperties": False}
+
+
+class DelaysValue(Value):
+    """A list of durations."""
+
+    def parse(self, value: object, place: DocPath) -> tuple[float, ...]:
+        items = place.items(value, "a list of durations")
+        return tuple(SPAN.read(item, place.under(str(index))) for index, item in enumerate(items))
+
+    def text(self, text: str) -> object:
+        return [SPAN.text(item) for item in text.split(",")]
+
+    def write(self, value: object, place: DocPath) -> object:
+        if not isinstance(value, tuple):
+            raise place.error(
+                f"{short_repr(value)} is an iterable of your own: set it in code, or write a list"
+            )
+        return [plain(delay) for delay in cast("tuple[float, ...]", value)]
+
+    def schema(self) -> dict[str, object]:
+        return {"type": "array", "items": SPAN.schema()}
 
 
 class Jitter(Value):
     """The jitter of a delay: full, equal (half of the delay is random), or a share added or subtracted."""
 
-    def read(self, value: object, place: DocPath) -> object:
+    def parse(self, value: object, place: DocPath) -> object:
         if value in ("full", "equal"):
             return value
         if isinstance(value, str):
             raise place.error(f"{short_repr(value)}: write 'full', 'equal', or a share from 0 to 1")
-        return Number(high=1).read(value, place)
+        return SHARE.read(value, place)
 
     def text(self, text: str) -> object:
         return number_of(text)
 
     def schema(self) -> dict[str, object]:
-        return {"anyOf": [{"enum": ["full", "equal"]}, Number(high=1).schema()]}
+        return {"anyOf": [{"enum": ["full", "equal"]}, SHARE.schema()]}
 
 
-SHORT: dict[str, Value] = {"minimum": SPAN, "maximum": SPAN, "jitter": Jitter(), "take": Whole()}
-STAGES: dict[str, Value] = {**SHORT, "jitter": Number(high=1)}
-WORDS = ("full_jitter", "equal_jitter")
+STAGES: dict[str, Value] = {"minimum": SPAN, "maximum": SPAN, "jitter": SHARE, "take": Whole()}
 JITTERS = {"full_jitter": "full", "equal_jitter": "equal"}
+
+
+class Stages(Value):
+    """A chain of stages, as a tuple of (name, value)."""
+
+    def parse(self, value: object, place: DocPath) -> tuple[tuple[str, object], ...]:
+        items = place.items(value, "a list such as [{ maximum = 5 }, 'full_jitter', { take = 3 }]")
+        return tuple(self._one(item, place.under(str(index))) for index, item in enumerate(items))
+
+    def _one(self, stage: object, place: DocPath) -> tuple[str, object]:
+        if isinstance(stage, str):
+            if stage not in JITTERS:
+                raise place.error(f"{short_repr(stage)} is no stage; {nearest(stage, JITTERS)}")
+            return "jitter", JITTERS[stage]
+        table = place.table(stage, "'full_jitter', 'equal_jitter', or a table with one key")
+        if len(table) != 1:
+            raise place.error(f"{short_repr(table)}: write a table with one key for each stage")
+        [(key, value)] = table.items()
+        if key not in STAGES:
+            raise place.unknown_key(key, value, STAGES)
+        return key, STAGES[key].read(value, place.under(key))
+
+    def schema(self) -> dict[str, object]:
+        stages = [
+            {"type": "object", "properties": {key: kind.schema()}, "required": [key]}
+            | {"additionalProperties": False}
+            for key, kind in STAGES.items()
+        ]
+        return {"type": "array", "items": {"anyOf": [{"enum": list(JITTERS)}, *stages]}}
+
+
+SHORT = {
+    "minimum": Option(SPAN, "Raise shorter delays to this."),
+    "maximum": Option(SPAN, "Cut longer delays to this."),
+    "jitter": Option(Jitter(), "How much of each delay is random."),
+    "take": Option(STAGES["take"], "End after this many delays."),
+}
+THEN = Option(Stages(), "Any chain of stages, in order, instead of minimum, maximum, jitter and take.")
+
+
+@dataclass(frozen=True)
+class DelaySeries:
+    """A constructor of `Backoff`, followed by stages."""
+
+    make: Callable[..., Backoff]
+
+    def __call__(self, then: tuple[tuple[str, Any], ...] | None = None, **options: Any) -> Backoff:
+        short = [(key, options.pop(key)) for key in SHORT if key in options]
+        if then is not None and short:
+            key, value = short[0]
+            raise ValueError(f"{key}={value}: write it into the list `then`, which replaces this key")
+        backoff = self.make(**options)
+        for stage, value in short if then is None else then:
+            if value in ("full", "equal"):
+                backoff = backoff.full_jitter() if value == "full" else backoff.equal_jitter()
+            else:
+                backoff = getattr(backoff, stage)(value)
+        return backoff
+
+
+def _table(make: Callable[..., Backoff], about: str, **options: Option) -> Table:
+    return Table(DelaySeries(make), about, **options, **SHORT, then=THEN)
+
+
+def _span(about: str) -> Option:
+    return Option(SPAN, about, needed=True)
+
+
+LEAST, MOST, INITIAL = _span("The shortest delay."), _span("The longest delay."), _span("The first delay.")
+FACTOR = Option(Number(low=1), "The factor; 2 unless given.")
+LISTED = Option(DelaysValue(), "The delays.", needed=True)
+BACKOFFS = Tagged(
+    constant=_table(Backoff.constant, "The same delay every time.", delay=_span("The delay.")),
+    decorrelated=_table(Backoff.decorrelated, "A random walk between two bounds.", base=LEAST, cap=MOST),
+    exponential=_table(
+        Backoff.exponential, "Multiply by a factor each time.", initial=INITIAL, factor=FACTOR
+    ),
+    fibonacci=_table(Backoff.fibonacci, "Add the two delays before.", initial=INITIAL),
+    linear=_table(Backoff.linear, "Add a step each time.", initial=INITIAL, increment=_span("The step.")),
+    of=_table(Backoff.of, "The delays of a list.", delays=LISTED),
+    random=_table(Backoff.random, "Random delays between two bounds.", low=LEAST, high=MOST),
+)
+EXAMPLE = "one such as { type = 'exponential', initial = '200ms', maximum = '2s' }, or a list of durations"
 
 
 @dataclass(frozen=True)
@@ -82,126 +180,48 @@ class BackoffValue(Value):
 
     by_kind: bool = True
 
-    def read(self, value: object, place: DocPath) -> object:
+    def parse(self, value: object, place: DocPath) -> object:
         if isinstance(value, list | tuple):
-            items = cast("list[object]", value)
-            return tuple(SPAN.read(item, place.under(str(index))) for index, item in enumerate(items))
-        example = "{ type = 'exponential', initial = '200ms', maximum = '2s' }"
-        table = place.table(value, f"one such as {example}, or a list of durations")
-        if self.by_kind and "type" not in table and any(key in KINDS for key in table):
-            return self._by_kind(table, place)
-        return _one(table, place)
+            return DELAYS.parse(cast("object", value), place)
+        table = place.table(value, EXAMPLE)
+        if not self.by_kind or "type" in table or not any(key in KINDS for key in table):
+            blueprint = BACKOFFS.read(table, place)
+            return blueprint.build(blueprint.values)
+        backoffs = BY_KIND.parse(table, place)
+        if None not in backoffs and len(backoffs) < len(Kind):
+            raise place.under(OTHERS).error("missing: write it too, for the kinds that are not named")
+        return backoffs
 
     def text(self, text: str) -> object:
-        return [SPAN.text(item) for item in text.split(",")]
+        return DELAYS.text(text)
 
     def write(self, value: object, place: DocPath) -> object:
         if isinstance(value, Backoff):
             return written(value, place)
         if isinstance(value, Mapping):
-            parts = cast("Mapping[Kind | None, Backoff]", value)
-            named = {str(kind or OTHERS): part for kind, part in parts.items()}
-            return {key: self.write(part, place.under(key)) for key, part in named.items()}
-        if isinstance(value, tuple):
-            return [plain(delay) for delay in cast("tuple[float, ...]", value)]
-        raise place.error(f"{short_repr(value)} is an iterable of your own: set it in code, or write a list")
+            return BY_KIND.write(cast("Mapping[Kind | None, object]", value), place)
+        return DELAYS.write(value, place)
 
     def schema(self) -> dict[str, object]:
         return {"$ref": "#/$defs/backoff" if self.by_kind else "#/$defs/delays"}
 
-    def keys(self) -> Mapping[str, Value]:
-        keys: dict[str, Value] = {"type": Choice(tuple(SERIES)), **SHORT}
-        for options in SERIES.values():
-            keys |= options
-        if self.by_kind:
-            keys |= {key: BackoffValue(by_kind=False) for key in KINDS}
-        return keys
 
-    def _by_kind(self, table: Mapping[str, object], place: DocPath) -> dict[Kind | None, object]:
-        backoffs: dict[Kind | None, object] = {}
-        for key, value in table.items():
-            if key not in KINDS:
-                raise place.unknown_key(key, value, KINDS)
-            kind = None if key == OTHERS else Kind(key)
-            backoffs[kind] = BackoffValue(by_kind=False).read(value, place.under(key))
-        if None not in backoffs and len(backoffs) < len(Kind):
-            raise place.under(OTHERS).error("missing: write it too, for the kinds that are not named")
-        return backoffs
-
-
-def _one(table: Mapping[str, object], place: DocPath) -> Backoff:
-    if "type" not in table:
-        raise place.error(f"{short_repr(table)} has no type: write one of {', '.join(SERIES)}")
-    name = Choice(tuple(SERIES)).read(table["type"], place.under("type"))
-    options = SERIES[name]
-    for key, value in table.items():
-        if key not in options and key not in SHORT and key not in ("type", "then"):
-            raise place.unknown_key(key, value, (*options, *SHORT, "then"))
-    for key in options:
-        if key not in table and key not in OPTIONAL:
-            raise place.under(key).error(f"missing: a backoff of type {name!r} must set {key}")
-    arguments = {
-        key: kind.read(table[key], place.under(key)) for key, kind in options.items() if key in table
-    }
-    try:
-        backoff = MAKE[name](*arguments.values())
-    except ValueError as error:
-        raise place.constructor_error(error, arguments) from error
-    if "then" in table:
-        return _chained(backoff, table, place)
-    for key, kind in SHORT.items():
-        if key in table:
-            backoff = _passed(backoff, key, kind.read(table[key], place.under(key)))
-    return backoff
-
-
-def _chained(backoff: Backoff, table: Mapping[str, object], place: DocPath) -> Backoff:
-    for key in SHORT:
-        if key in table:
-            raise place.under(key).error("write it into the list `then`, which replaces this key")
-    place = place.under("then")
-    wanted = "a list such as [{ maximum = 5 }, 'full_jitter', { take = 3 }]"
-    for index, stage in enumerate(place.items(table["then"], wanted)):
-        stage_place = place.under(str(index))
-        if isinstance(stage, str):
-            if stage not in WORDS:
-                raise stage_place.error(f"{short_repr(stage)} is no stage; {nearest(stage, WORDS)}")
-            backoff = _passed(backoff, "jitter", JITTERS[stage])
-            continue
-        one = stage_place.table(stage, "'full_jitter', 'equal_jitter', or a table with one key")
-        if len(one) != 1:
-            raise stage_place.error(f"{short_repr(one)}: write a table with one key for each stage")
-        for key, value in one.items():
-            if key not in STAGES:
-                raise stage_place.unknown_key(key, value, STAGES)
-            backoff = _passed(backoff, key, STAGES[key].read(value, stage_place.under(key)))
-    return backoff
-
-
-def _passed(backoff: Backoff, stage: str, value: Any) -> Backoff:
-    if value in ("full", "equal"):
-        return backoff.full_jitter() if value == "full" else backoff.equal_jitter()
-    modifier: Callable[[Any], Backoff] = getattr(backoff, stage)
-    return modifier(value)
+DELAYS, BY_KIND = DelaysValue(), ByKind(BackoffValue(by_kind=False))
 
 
 def written(backoff: Backoff, place: DocPath) -> dict[str, object]:
     """Return a backoff as the table that a document holds."""
     name, args = backoff._series
+    keys = [key for key in BACKOFFS.tables[name].options if key not in SHORT and key != "then"]
+    options: dict[str, object] = {key: plain(arg) for key, arg in zip(keys, args, strict=False)}
     if name == "of":
-        return {"type": name, "delays": BackoffValue().write(backoff._source, place), **_stages(backoff)}
-    options = {key: plain(arg) for key, arg in zip(SERIES[name], args, strict=False)}
-    return {
-        "type": name,
-        **{key: arg for key, arg in options.items() if OPTIONAL.get(key) != arg},
-        **_stages(backoff),
-    }
-
-
-def _stages(backoff: Backoff) -> dict[str, object]:
+        options["delays"] = DELAYS.write(backoff._source, place)
+    elif options.get("factor") == 2:
+        del options["factor"]
     chain = [(stage, plain(bound)) for stage, (bound, _) in backoff._stages]
     short = [("jitter", JITTERS[stage]) if stage in JITTERS else (stage, bound) for stage, bound in chain]
     order = [list(SHORT).index(key) for key, _ in short]
     if all(before < after for before, after in pairwise(order)):
-        return dict(short)
-    return {"then": [stage if stage in JITTERS else {stage: bound} for stage, bound in chain]}
+        return {"type": name, **options, **dict(short)}
+    then = [stage if stage in JITTERS else {stage: bound} for stage, bound in chain]
+    return {"type": name, **options, "then": then}

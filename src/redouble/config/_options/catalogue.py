@@ -6,15 +6,12 @@ that the table builds explains its options in full.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
 
 from redouble._engine.options import Hints
 from redouble._engine.retry_budget import RetryBudget
 from redouble._engine.token_bucket import TokenBucket
 from redouble._engine.worker import Worker
-from redouble._failures.verdict import Kind
 from redouble._layers.breaker.circuit_breaker import CircuitBreaker
 from redouble._layers.hedge.hedge import Hedge
 from redouble._layers.layer import Layer, Pipeline
@@ -26,18 +23,9 @@ from redouble._layers.limits.throttle import Throttle
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
 from redouble.config._document_path import DocPath, short_repr
-from redouble.config._options.backoff import KINDS, OTHERS, BackoffValue
+from redouble.config._options.backoff import BackoffValue, ByKind
 from redouble.config._options.error_names import ErrorNames
-from redouble.config._options.option_table import (
-    Deferred,
-    DeferredList,
-    Nested,
-    Option,
-    Reference,
-    Table,
-    Tagged,
-    known,
-)
+from redouble.config._options.option_table import Blueprint, Nested, Option, Reference, Table, Tagged, refer
 from redouble.config._options.values import (
     Choice,
     DurationValue,
@@ -51,90 +39,39 @@ from redouble.config._options.values import (
     Whole,
 )
 
-__all__ = [
-    "BUDGETS",
-    "DEFAULTS",
-    "GATES",
-    "LAYERS",
-    "NAMED",
-    "PIPELINE",
-    "RETRY",
-    "SPAN",
-    "WAIT",
-    "WORKER",
-    "BudgetValue",
-]
+__all__ = ["BUDGETS", "DEFAULTS", "GATES", "LAYERS", "NAMED", "PIPELINE", "RETRY"]
 
 
 SPAN, LIMIT = DurationValue(), Unlimited(DurationValue(zero=False))
 WAIT = Unlimited(SPAN)
-TOKENS = Number(high=1e15)
+SHARE, TOKENS, RATE, LOAD = Number(high=1), Number(high=1e15), Number(1e-9, 1e9), Unlimited(Number(1e-6))
+ERRORS = ErrorNames()
 NAMED = Option(Text(), "Its name in errors, events and metrics; by default the key of its table.")
-
-
-@dataclass(frozen=True)
-class Costs(Value):
-    """A table of the tokens that a retry costs, by kind of failure."""
-
-    of: Number = TOKENS
-
-    def read(self, value: object, place: DocPath) -> dict[Kind | None, float]:
-        costs: dict[Kind | None, float] = {}
-        for key, cost in place.table(value, "a table such as { throttled = 10, others = 5 }").items():
-            if key not in KINDS:
-                raise place.unknown_key(key, cost, KINDS)
-            costs[None if key == OTHERS else Kind(key)] = self.of.read(cost, place.under(key))
-        return costs
-
-    def write(self, value: object, place: DocPath) -> object:
-        costs = cast("Mapping[Kind | None, float]", value)
-        return {str(kind or OTHERS): self.of.write(cost, place) for kind, cost in costs.items()}
-
-    def schema(self) -> dict[str, object]:
-        costs = {key: self.of.schema() for key in KINDS}
-        return {"type": "object", "properties": costs, "additionalProperties": False}
-
-    def keys(self) -> Mapping[str, Value]:
-        return dict.fromkeys(KINDS, self.of)
-
+COSTS = ByKind(TOKENS, "a table such as { throttled = 10, others = 5 }")
 
 # ------------------------------------------------------------------------- budgets
 
 BUDGETS = Tagged(
-    {
-        "retry_budget": Table(
-            RetryBudget,
-            "A budget that grants retries as a share of recent successes or requests.",
-            {
-                "ratio": Option(Number(high=1e9), "How many retries each credit adds."),
-                "per_second": Option(
-                    Number(high=1e9), "How many retries per second are granted in any case."
-                ),
-                "window": Option(SPAN, "How long credits and grants count."),
-                "credit": Option(
-                    Choice(("success", "request")), "What adds a credit: each success, or each request."
-                ),
-                "name": NAMED,
-            },
-        ),
-        "token_bucket": Table(
-            TokenBucket,
-            "A budget in tokens: retries take them, and successes return them.",
-            {
-                "capacity": Option(TOKENS, "The number of tokens at first, and at most."),
-                "costs": Option(
-                    Costs(), "The tokens that a retry costs, by kind of failure; others: all other kinds."
-                ),
-                "success_increment": Option(TOKENS, "The tokens that a success without retries adds."),
-                "refill_per_second": Option(TOKENS, "The tokens that each second adds."),
-                "when_empty": Option(
-                    Choice(("refuse", "wait")), "What to do with a retry when too few tokens are left."
-                ),
-                "name": NAMED,
-            },
-        ),
-    },
-    usual="retry_budget",
+    "retry_budget",
+    retry_budget=Table(
+        RetryBudget,
+        "A budget that grants retries as a share of recent successes or requests.",
+        ratio=Option(Number(high=1e9), "How many retries each credit adds."),
+        per_second=Option(Number(high=1e9), "How many retries per second are granted in any case."),
+        window=Option(SPAN, "How long credits and grants count."),
+        credit=Option(Choice("success", "request"), "What adds a credit: each success, or each request."),
+        name=NAMED,
+    ),
+    token_bucket=Table(
+        TokenBucket,
+        "A budget in tokens: retries take them, and successes return them.",
+        capacity=Option(TOKENS, "The number of tokens at first, and at most."),
+        costs=Option(COSTS, "The tokens that a retry costs, by kind of failure; others: all other kinds."),
+        success_increment=Option(TOKENS, "The tokens that a success without retries adds."),
+        refill_per_second=Option(TOKENS, "The tokens that each second adds."),
+        when_empty=Option(Choice("refuse", "wait"), "What to do with a retry when too few tokens are left."),
+        name=NAMED,
+    ),
 )
 
 
@@ -142,8 +79,8 @@ BUDGETS = Tagged(
 class BudgetValue(Value):
     """A budget: the name of a shared budget in the document, or the table of a budget used only here."""
 
-    def read(self, value: object, place: DocPath) -> object:
-        return known(value, "budgets", place) if isinstance(value, str) else BUDGETS.read(value, place)
+    def parse(self, value: object, place: DocPath) -> object:
+        return refer(value, "budgets", place) if isinstance(value, str) else BUDGETS.read(value, place)
 
     def write(self, value: object, place: DocPath) -> object:
         return place.names.get(id(value)) or BUDGETS.write(value, place)
@@ -151,199 +88,147 @@ class BudgetValue(Value):
     def schema(self) -> dict[str, object]:
         return {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/budget"}]}
 
-    def keys(self) -> Mapping[str, Value]:
-        return BUDGETS.every()
-
 
 # ------------------------------------------------------------------------ policies
 
+HINT_MODES = Choice("at_least", "instead", "ignore")
 HINTS = Table(
     Hints,
     "How to treat a delay that the server requests: the hint.",
-    {
-        "mode": Option(
-            Choice(("at_least", "instead", "ignore")),
-            "Wait for the longer of backoff and hint, or for one of them.",
-        ),
-        "longest": Option(WAIT, "Give up at once if the hint is longer than this."),
-        "over": Option(WAIT, "Let a hint add at most this to the backoff."),
-        "spread": Option(Number(high=1), "Add up to this share of the hint at random."),
-    },
+    mode=Option(HINT_MODES, "Wait for the longer of backoff and hint, or for one of them."),
+    longest=Option(WAIT, "Give up at once if the hint is longer than this."),
+    over=Option(WAIT, "Let a hint add at most this to the backoff."),
+    spread=Option(SHARE, "Add up to this share of the hint at random."),
 )
 WORKER = Table(
     Worker,
     "Where the attempts of a blocking function run, so that they can be limited.",
-    {
-        "kind": Option(Choice(("thread", "process")), "A thread, or a process."),
-        "grace": Option(SPAN, "How long to wait for a thread that was asked to stop."),
-        "overlap": Option(Flag(), "True if another attempt may begin beside a thread that did not stop."),
-        "start": Option(Choice(("spawn", "forkserver")), "How processes are started."),
-    },
+    kind=Option(Choice("thread", "process"), "A thread, or a process."),
+    grace=Option(SPAN, "How long to wait for a thread that was asked to stop."),
+    overlap=Option(Flag(), "True if another attempt may begin beside a thread that did not stop."),
+    start=Option(Choice("spawn", "forkserver"), "How processes are started."),
 )
+WORKER_OPTION = Option(Unlimited(Nested(WORKER)), WORKER.about)
+ATTEMPTS = Unlimited(Whole(1, "write a whole number, 1 for no retries (the first attempt counts)"))
+NESTED = Choice("warn", "stop", "allow")
 RETRY = Table(
     Retry,
     "A retry policy.",
-    {
-        "on": Option(
-            ErrorNames(), "What is retried: names of exceptions and rules; the first with an opinion decides."
-        ),
-        "attempts": Option(
-            Unlimited(Whole(1, "write a whole number, 1 for no retries (the first attempt counts)")),
-            "How many attempts in total, the first included.",
-        ),
-        "backoff": Option(BackoffValue(), "How long to wait before each retry."),
-        "give_up_after": Option(
-            LIMIT, "Begin no attempt and no delay that could not start within this time."
-        ),
-        "timeout": Option(LIMIT, "The limit of the whole call."),
-        "attempt_timeout": Option(LIMIT, "The limit of each attempt."),
-        "work_timeout": Option(LIMIT, "The limit of the time spent inside attempts."),
-        "hints": Option(Nested(HINTS), HINTS.about),
-        "budget": Option(
-            Unlimited(BudgetValue()), "An allowance for retries: a name in [budgets], or a table."
-        ),
-        "worker": Option(Unlimited(Nested(WORKER)), WORKER.about),
-        "nested": Option(
-            Choice(("warn", "stop", "allow")), "What to do when an inner policy already gave up on an error."
-        ),
-        "wrap": Option(Flag(), "Raise a RetryError instead of the error itself."),
-        "name": NAMED,
-        "labels": Option(Labels(), "Texts for events, reports and metrics."),
-    },
-    in_code=(
-        *("until", "clock", "random"),
-        *("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up"),
-    ),
+    *("until", "clock", "random"),
+    *("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up"),
+    on=Option(ERRORS, "What is retried: names of exceptions and rules; the first with an opinion decides."),
+    attempts=Option(ATTEMPTS, "How many attempts in total, the first included."),
+    backoff=Option(BackoffValue(), "How long to wait before each retry."),
+    give_up_after=Option(LIMIT, "Begin no attempt and no delay that could not start within this time."),
+    timeout=Option(LIMIT, "The limit of the whole call."),
+    attempt_timeout=Option(LIMIT, "The limit of each attempt."),
+    work_timeout=Option(LIMIT, "The limit of the time spent inside attempts."),
+    hints=Option(Nested(HINTS), HINTS.about),
+    budget=Option(Unlimited(BudgetValue()), "An allowance for retries: a name in [budgets], or a table."),
+    worker=WORKER_OPTION,
+    nested=Option(NESTED, "What to do when an inner policy already gave up on an error."),
+    wrap=Option(Flag(), "Raise a RetryError instead of the error itself."),
+    name=NAMED,
+    labels=Option(Labels(), "Texts for events, reports and metrics."),
 )
 DEFAULTS = RETRY.without("name")
 
+# --------------------------------------------------------------------------- gates
 
+SHARES = Unlimited(Listed(SHARE))
 GATES = Tagged(
-    {
-        "bulkhead": Table(
-            Bulkhead,
-            "A limit on concurrent calls.",
-            {
-                "limit": Option(Whole(1), "How many calls may be in flight at once.", needed=True),
-                "wait": Option(WAIT, "How long other calls wait for a slot; 0: not at all."),
-                "queue": Option(Unlimited(Whole()), "How many calls may wait at once."),
-                "name": NAMED,
-            },
+    bulkhead=Table(
+        Bulkhead,
+        "A limit on concurrent calls.",
+        limit=Option(Whole(1), "How many calls may be in flight at once.", needed=True),
+        wait=Option(WAIT, "How long other calls wait for a slot; 0: not at all."),
+        queue=Option(Unlimited(Whole()), "How many calls may wait at once."),
+        name=NAMED,
+    ),
+    circuit_breaker=Table(
+        CircuitBreaker,
+        "Reject calls to a service that fails, until it has recovered.",
+        *("on_change", "clock", "random"),
+        on=Option(ERRORS, "What counts as a failure."),
+        failures=Option(Whole(1), "Open after this many failures in a row."),
+        ratio=Option(Unlimited(SHARE), "Open when this share of the calls in the window failed."),
+        window=Option(SPAN, "How long a call counts."),
+        minimum=Option(Whole(1), "How many calls must be in the window for the ratio."),
+        slow=Option(WAIT, "A call that takes this long counts as failed."),
+        cooldown=Option(SPAN, "How long to stay open."),
+        probes=Option(Whole(1), "How many calls are admitted as probes after the cooldown."),
+        reopening=Option(
+            SHARES, "Rising shares of the calls to admit after the probes, one after the other."
         ),
-        "circuit_breaker": Table(
-            CircuitBreaker,
-            "Reject calls to a service that fails, until it has recovered.",
-            {
-                "on": Option(ErrorNames(), "What counts as a failure."),
-                "failures": Option(Whole(1), "Open after this many failures in a row."),
-                "ratio": Option(
-                    Unlimited(Number(high=1)),
-                    "Open when this share of the calls in the window failed.",
-                ),
-                "window": Option(SPAN, "How long a call counts."),
-                "minimum": Option(Whole(1), "How many calls must be in the window for the ratio."),
-                "slow": Option(WAIT, "A call that takes this long counts as failed."),
-                "cooldown": Option(SPAN, "How long to stay open."),
-                "probes": Option(Whole(1), "How many calls are admitted as probes after the cooldown."),
-                "reopening": Option(
-                    Unlimited(Listed(Number(high=1))),
-                    "Rising shares of the calls to admit after the probes, one after the other.",
-                ),
-                "name": NAMED,
-            },
-            in_code=("on_change", "clock", "random"),
-        ),
-        "rate_limit": Table(
-            RateLimit,
-            "A limit on the calls that begin in a period.",
-            {
-                "rate": Option(Number(1e-9, 1e9), "How many calls may begin in the period.", needed=True),
-                "per": Option(SPAN, "The period of the rate."),
-                "burst": Option(Whole(1), "How many calls may begin at once after a pause."),
-                "wait": Option(WAIT, "How long other calls wait for a permit; 0: not at all."),
-                "following": Option(
-                    Flag(), "Apply the server's own limits, as responses and errors state them."
-                ),
-                "name": NAMED,
-            },
-        ),
-        "adaptive_rate": Table(
-            AdaptiveRate,
-            "A rate limit that adapts when the server throttles.",
-            {
-                "on": Option(ErrorNames(), "What counts as throttling."),
-                "wait": Option(WAIT, "How long calls wait for a permit; 0: not at all."),
-                "least": Option(Number(1e-9, 1e9), "The lowest rate, in calls a second."),
-                "name": NAMED,
-            },
-        ),
-        "adaptive_concurrency": Table(
-            AdaptiveConcurrency,
-            "A limit on concurrent calls that adapts to their latency.",
-            {
-                "initial": Option(Whole(1), "The first limit."),
-                "least": Option(Whole(1), "The lowest limit."),
-                "most": Option(Whole(1), "The highest limit."),
-                "by": Option(Choice(("gradient", "vegas", "aimd")), "The algorithm that computes the limit."),
-                "window": Option(SPAN, "The time of the calls that each change of the limit is based on."),
-                "on": Option(ErrorNames(), "Which errors are signs of overload."),
-                "slow": Option(SPAN, "For aimd: calls that take longer lower the limit too."),
-                "relearn": Option(
-                    SPAN, "The time between measurements of the latency with few calls in flight."
-                ),
-                "name": NAMED,
-            },
-            in_code=("random",),
-        ),
-        "throttle": Table(
-            Throttle,
-            "Reject as many calls as the service would reject.",
-            {
-                "k": Option(Number(1, 1e9), "How many calls to send for each accepted one."),
-                "window": Option(SPAN, "How long a call counts."),
-                "most": Option(Number(high=1), "The largest share of calls to reject."),
-                "minimum": Option(Whole(), "Reject nothing while there are fewer calls in the window."),
-                "on": Option(ErrorNames(), "Which errors mean that the service did not accept a call."),
-                "name": NAMED,
-            },
-            in_code=("random",),
-        ),
-    }
+        name=NAMED,
+    ),
+    rate_limit=Table(
+        RateLimit,
+        "A limit on the calls that begin in a period.",
+        rate=Option(RATE, "How many calls may begin in the period.", needed=True),
+        per=Option(SPAN, "The period of the rate."),
+        burst=Option(Whole(1), "How many calls may begin at once after a pause."),
+        wait=Option(WAIT, "How long other calls wait for a permit; 0: not at all."),
+        following=Option(Flag(), "Apply the server's own limits, as responses and errors state them."),
+        name=NAMED,
+    ),
+    adaptive_rate=Table(
+        AdaptiveRate,
+        "A rate limit that adapts when the server throttles.",
+        on=Option(ERRORS, "What counts as throttling."),
+        wait=Option(WAIT, "How long calls wait for a permit; 0: not at all."),
+        least=Option(RATE, "The lowest rate, in calls a second."),
+        name=NAMED,
+    ),
+    adaptive_concurrency=Table(
+        AdaptiveConcurrency,
+        "A limit on concurrent calls that adapts to their latency.",
+        "random",
+        initial=Option(Whole(1), "The first limit."),
+        least=Option(Whole(1), "The lowest limit."),
+        most=Option(Whole(1), "The highest limit."),
+        by=Option(Choice("gradient", "vegas", "aimd"), "The algorithm that computes the limit."),
+        window=Option(SPAN, "The time of the calls that each change of the limit is based on."),
+        on=Option(ERRORS, "Which errors are signs of overload."),
+        slow=Option(SPAN, "For aimd: calls that take longer lower the limit too."),
+        relearn=Option(SPAN, "The time between measurements of the latency with few calls in flight."),
+        name=NAMED,
+    ),
+    throttle=Table(
+        Throttle,
+        "Reject as many calls as the service would reject.",
+        "random",
+        k=Option(Number(1, 1e9), "How many calls to send for each accepted one."),
+        window=Option(SPAN, "How long a call counts."),
+        most=Option(SHARE, "The largest share of calls to reject."),
+        minimum=Option(Whole(), "Reject nothing while there are fewer calls in the window."),
+        on=Option(ERRORS, "Which errors mean that the service did not accept a call."),
+        name=NAMED,
+    ),
 )
-
 
 # ---------------------------------------------------------------- layers and pipelines
 
 LAYERS = Tagged(
-    {
-        **GATES.tables,
-        "timeout": Table(
-            Timeout,
-            "A time limit for each call of the layers inside it.",
-            {
-                "seconds": Option(SPAN, "How long a call may take.", needed=True),
-                "worker": Option(Unlimited(Nested(WORKER)), WORKER.about),
-            },
-        ),
-        "hedge": Table(
-            Hedge,
-            "Repeat a slow call beside the first; the first acceptable outcome wins.",
-            {
-                "delay": Option(
-                    WAIT, "How long a call may take before an extra call starts; measured unless given."
-                ),
-                "max_extra_load": Option(
-                    Unlimited(Number(1e-6)), "How many extra calls there may be, as a share of all."
-                ),
-                "hedges": Option(Whole(1), "How many extra calls one call may lead to."),
-                "on": Option(ErrorNames(), "Errors that do not end the race."),
-                "budget": Option(Unlimited(BudgetValue()), "The budget from which each extra call takes."),
-                "name": NAMED,
-            },
-            in_code=("until", "different"),
-        ),
-        "retry": RETRY,
-    }
+    **GATES.tables,
+    timeout=Table(
+        Timeout,
+        "A time limit for each call of the layers inside it.",
+        seconds=Option(SPAN, "How long a call may take.", needed=True),
+        worker=WORKER_OPTION,
+    ),
+    hedge=Table(
+        Hedge,
+        "Repeat a slow call beside the first; the first acceptable outcome wins.",
+        *("until", "different"),
+        delay=Option(WAIT, "How long a call may take before an extra call starts; measured unless given."),
+        max_extra_load=Option(LOAD, "How many extra calls there may be, as a share of all."),
+        hedges=Option(Whole(1), "How many extra calls one call may lead to."),
+        on=Option(ERRORS, "Errors that do not end the race."),
+        budget=Option(Unlimited(BudgetValue()), "The budget from which each extra call takes."),
+        name=NAMED,
+    ),
+    retry=RETRY,
 )
 
 
@@ -351,7 +236,7 @@ LAYERS = Tagged(
 class LayersValue(Value):
     """A list of layers, outermost first: each a name such as ``gates.db`` or a table with a ``type``."""
 
-    def read(self, value: object, place: DocPath) -> DeferredList:
+    def parse(self, value: object, place: DocPath) -> tuple[object, ...]:
         wanted = "a list such as ['gates.db', 'policies.payments', { type = 'timeout', seconds = 2 }]"
         items = place.items(value, wanted)
         layers = tuple(self._one(item, place.under(str(index))) for index, item in enumerate(items))
@@ -361,7 +246,7 @@ class LayersValue(Value):
                     f"{layer.section}.{layer.name} is in it twice: each call would pass through it twice, or "
                     "wait for itself"
                 )
-        return DeferredList(layers)
+        return layers
 
     def write(self, value: object, place: DocPath) -> object:
         layers = place.items(value, "layers")
@@ -374,15 +259,16 @@ class LayersValue(Value):
         name = {"type": "string", "pattern": "^(gates|policies)\\."}
         return {"type": "array", "items": {"anyOf": [name, {"$ref": "#/$defs/layer"}]}}
 
-    def _one(self, value: object, place: DocPath) -> Deferred:
+    def _one(self, value: object, place: DocPath) -> Blueprint | Reference:
         if not isinstance(value, str):
-            return LAYERS.read(value, place)
+            policy = place.table(value).get("type") == "retry"
+            return LAYERS.read(value, place, place.sections.get("defaults", {}) if policy else {})
         section, _, name = value.partition(".")
         if section == "pipelines":
             raise place.error(f"{short_repr(value)}: a pipeline holds no other one; write its layers here")
         if section not in ("gates", "policies"):
             raise place.error(f"{short_repr(value)}: write 'gates.' or 'policies.' and a name, or a table")
-        return known(name, section, place)
+        return refer(name, section, place)
 
 
 def _pipeline(layers: tuple[Layer, ...]) -> Pipeline:
@@ -392,5 +278,5 @@ def _pipeline(layers: tuple[Layer, ...]) -> Pipeline:
 PIPELINE = Table(
     _pipeline,
     "Layers in order, outermost first.",
-    {"layers": Option(LayersValue(), "The layers, outermost first.", needed=True)},
+    layers=Option(LayersValue(), "The layers, outermost first.", needed=True),
 )

@@ -25,26 +25,20 @@ __all__ = ["BUILT_IN", "ErrorNames", "register"]
 
 
 OURS = ("AttemptTimeout", "BulkheadFull", "CircuitOpen", "RateLimited", "Rejected")
+EXCEPTIONS = {
+    name: kind
+    for name, kind in vars(builtins).items()
+    if isinstance(kind, type) and issubclass(kind, BaseException) and not name.startswith("_")
+}
 BUILT_IN: Mapping[str, object] = MappingProxyType(
     {
-        **{
-            name: kind
-            for name, kind in vars(builtins).items()
-            if isinstance(kind, type) and issubclass(kind, Exception) and not name.startswith("_")
-        },
+        **{name: kind for name, kind in EXCEPTIONS.items() if issubclass(kind, Exception)},
         **{name: getattr(errors, name) for name in OURS},
         "transient": transient,
     }
 )
-NEVER = {  # rejected in every document, because they must reach the caller
-    "CancelledError",
-    "Cancelled",
-    *(
-        name
-        for name, kind in vars(builtins).items()
-        if isinstance(kind, type) and issubclass(kind, BaseException) and name not in BUILT_IN
-    ),
-}
+# Rejected in every document, because they must reach the caller.
+NEVER = {"CancelledError", "Cancelled", *(EXCEPTIONS.keys() - BUILT_IN.keys())}
 
 _lock = ForkSafeLock()
 _registered: Mapping[str, object] = MappingProxyType({})
@@ -80,7 +74,7 @@ def register(name: str, on: On) -> None:
 class ErrorNames(Value):
     """One name, or a list of names, of the exceptions and rules to retry or to count."""
 
-    def read(self, value: object, place: DocPath) -> object:
+    def parse(self, value: object, place: DocPath) -> object:
         if isinstance(value, str):
             return _found(value, place)
         names = place.items(value, "a name, or a list of names, such as ['transient', 'ConnectionError']")

@@ -1,8 +1,9 @@
 """Tables: a constructor, and the name and value type of each option that a document can pass to it.
 
-Documents, environment variables and the JSON Schema all use these tables, so each option is declared once. An
-object may refer to others by name: then reading returns a `Deferred`, which builds the object when the others
-exist. The tables themselves are in `catalogue`.
+Parsing, writing, comparing and the JSON Schema all use these tables, so each option is declared once. Parsing
+a table creates a `Blueprint`: the values for the constructor. Two blueprints are equal if they describe equal
+objects, so a reload finds out what has changed without creating an object. The tables themselves are in
+`catalogue`.
 
 A table can be part of another one: as a value (`Nested`), as one of several types (`Tagged`), or by name
 (`Reference`).
@@ -11,75 +12,49 @@ A table can be part of another one: as a value (`Nested`), as one of several typ
 from __future__ import annotations
 
 import inspect
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple
 
-from redouble.config._document_path import DocPath, as_table, nearest, short_repr
+from redouble.config._document_path import DocPath, nearest, short_repr
 from redouble.config._options.values import Choice, Value
 
-__all__ = [
-    "Blueprint",
-    "Deferred",
-    "DeferredList",
-    "Found",
-    "Nested",
-    "Option",
-    "Reference",
-    "Table",
-    "Tagged",
-    "defaults",
-    "known",
-]
+__all__ = ["Blueprint", "Nested", "Option", "Reference", "Table", "Tagged", "defaults", "refer"]
 
 
-Found: TypeAlias = Mapping[tuple[str, str], object]
-
-NOTHING: Found = MappingProxyType({})
+NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
-class Deferred(ABC):
-    """An object that was read, but is built only when all objects that it refers to exist."""
-
-    @abstractmethod
-    def build(self, found: Found) -> object:
-        """Build the object, or look it up in ``found``: the named objects, by section and name."""
-
-
-@dataclass(frozen=True)
-class Reference(Deferred):
+class Reference(NamedTuple):
     """A reference by name to an object in a section of the document."""
 
     section: str
     name: str
 
-    def build(self, found: Found) -> object:
-        return found[self.section, self.name]
-
 
 @dataclass(frozen=True)
-class DeferredList(Deferred):
-    """Several deferred objects, built as a tuple in the same order."""
+class Blueprint:
+    """The values that a table has for its constructor; equal ones describe equal objects.
 
-    parts: tuple[Deferred, ...]
-
-    def build(self, found: Found) -> object:
-        return tuple(part.build(found) for part in self.parts)
-
-
-@dataclass(frozen=True)
-class Blueprint(Deferred):
-    """The values read from a table; each `build()` builds a new object."""
+    A value may be a `Reference`, or the blueprint of an inline object; the builder resolves them.
+    complete: the values, and the defaults of absent options.
+    own: the values as written in the table itself, and not inherited.
+    """
 
     table: Table
-    values: Mapping[str, object]
-    place: DocPath
+    complete: Mapping[str, object]
+    values: Mapping[str, object] = field(compare=False)
+    own: Mapping[str, object] = field(compare=False)
+    place: DocPath = field(compare=False)
 
-    def build(self, found: Found) -> object:
-        return self.table.build(self.values, self.place, found)
+    def build(self, arguments: Mapping[str, object]) -> Any:
+        """Call the constructor; raise its errors as errors of the document."""
+        try:
+            return self.table.make(**arguments)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise self.place.constructor_error(error, self.own) from error
 
 
 @dataclass(frozen=True)
@@ -91,74 +66,48 @@ class Option:
     needed: bool = False
 
 
-@dataclass(frozen=True, eq=False)
 class Table:
-    """A constructor and its options. ``in_code``: the options that only code can set."""
+    """A constructor and its options. ``in_code``: the names of options that only code can set."""
 
-    make: Callable[..., object]
-    about: str
-    options: Mapping[str, Option]
-    in_code: tuple[str, ...] = ()
+    def __init__(self, make: Callable[..., Any], about: str, /, *in_code: str, **options: Option) -> None:
+        self.make, self.about, self.in_code, self.options = make, about, in_code, options
 
-    def read(self, value: object, place: DocPath, but: Collection[str] = ()) -> dict[str, object]:
-        """Parse and validate the options of a table; keys in ``but`` are allowed and left to the caller."""
-        table, values = place.table(value), dict[str, object]()
-        for key, item in table.items():
-            option = self.options.get(key)
-            if option is not None:
+    def read(
+        self, value: object, place: DocPath, usual: Mapping[str, object] = NOTHING, *, tagged: bool = False
+    ) -> Blueprint:
+        """Parse and validate a table; ``usual``: what it inherits; ``tagged``: it may have a ``type``."""
+        own, values = place.table(value), dict[str, object]()
+        for key, item in {**usual, **own}.items():
+            if option := self.options.get(key):
                 values[key] = option.kind.read(item, place.under(key))
             elif key in self.in_code:
                 raise place.under(key).error(f"{short_repr(item)}: this can only be set in code")
-            elif key not in but:
-                raise place.unknown_key(key, item, (*self.options, *but))
+            elif not (tagged and key == "type"):
+                raise place.unknown_key(key, item, (*self.options, *(["type"] if tagged else [])))
         for key, option in self.options.items():
             if option.needed and key not in values:
                 raise place.under(key).error(f"missing: {option.about[0].lower()}{option.about[1:]}")
-        return values
-
-    def build(
-        self,
-        values: Mapping[str, object],
-        place: DocPath,
-        found: Found = NOTHING,
-        own: Collection[str] | None = None,
-    ) -> Any:
-        """Call the constructor; raise its errors as errors of the document.
-
-        own: the keys that an error may be attributed to; None for all keys of ``values``.
-        """
-        arguments = {
-            key: value.build(found) if isinstance(value, Deferred) else value for key, value in values.items()
-        }
-        try:
-            return self.make(**arguments)
-        except (TypeError, ValueError, ArithmeticError) as error:
-            raise place.constructor_error(error, arguments if own is None else own) from error
+        return Blueprint(self, {**defaults(self.make), **values}, values, own, place)
 
     def write(self, thing: object, place: DocPath) -> dict[str, object]:
-        """Return the options that differ from their defaults, as a document holds them."""
+        """Return the options of an object that differ from their defaults, as a document holds them."""
         usual, written = defaults(self.make), dict[str, object]()
         settings: object = getattr(thing, "settings", thing)  # a policy or a pipeline has its options itself
-        for key in self.in_code:
+        for key in (*self.in_code, *self.options):
             value: object = getattr(settings, key)
-            if value is not usual[key] and value != usual[key]:
+            if key in usual and (value is usual[key] or value == usual[key]):
+                continue
+            if key in self.in_code:
                 raise place.under(key).error(
                     f"{short_repr(value)} cannot be written to a document: set {key} in code"
                 )
-        for key, option in self.options.items():
-            value = getattr(settings, key)
-            if key not in usual or (value is not usual[key] and value != usual[key]):
-                written[key] = option.kind.write(value, place.under(key))
+            written[key] = self.options[key].kind.write(value, place.under(key))
         return written
-
-    def kinds(self) -> dict[str, Value]:
-        """Return the value type of every option."""
-        return {key: option.kind for key, option in self.options.items()}
 
     def without(self, key: str) -> Table:
         """Return a copy of this table without one option."""
         options = {name: option for name, option in self.options.items() if name != key}
-        return Table(self.make, self.about, options, self.in_code)
+        return Table(self.make, self.about, *self.in_code, **options)
 
     def schema(self, tag: str | None = None, *, tagged: bool = True) -> dict[str, object]:
         """Return the JSON Schema; ``tag``: the value of ``type``, which is required only if ``tagged``."""
@@ -188,8 +137,9 @@ class Nested(Value):
 
     table: Table
 
-    def read(self, value: object, place: DocPath) -> object:
-        return self.table.build(self.table.read(value, place), place)
+    def parse(self, value: object, place: DocPath) -> object:
+        blueprint = self.table.read(value, place)
+        return blueprint.build(blueprint.values)
 
     def write(self, value: object, place: DocPath) -> object:
         return self.table.write(value, place)
@@ -197,58 +147,39 @@ class Nested(Value):
     def schema(self) -> dict[str, object]:
         return {key: part for key, part in self.table.schema().items() if key != "description"}
 
-    def keys(self) -> Mapping[str, Value]:
-        return self.table.kinds()
 
-
-@dataclass(frozen=True)
 class Tagged:
     """Several tables, selected by the key ``type``; ``usual``: the type of a table without that key."""
 
-    tables: Mapping[str, Table]
-    usual: str | None = None
+    def __init__(self, usual: str | None = None, /, **tables: Table) -> None:
+        self.usual, self.tables = usual, tables
 
-    def read(self, value: object, place: DocPath, **more: object) -> Blueprint:
-        """Parse and validate a table of any of the types; ``more``: values of options that it omits."""
-        given = place.table(value)
-        tag = given.get("type", self.usual)
+    def read(self, value: object, place: DocPath, inherited: Mapping[str, object] = NOTHING) -> Blueprint:
+        """Parse and validate a table of any of the types; ``inherited``: options that it may omit."""
+        tag = place.table(value).get("type", self.usual)
         if tag is None:
             raise place.under("type").error(f"missing: write one of {', '.join(self.tables)}")
-        table = self.tables[self._types().read(tag, place.under("type"))]
-        return Blueprint(table, {**more, **table.read(given, place, but=("type",))}, place)
+        table = self.tables[Choice(*self.tables).read(tag, place.under("type"))]
+        return table.read(value, place, inherited, tagged=True)
 
     def write(self, thing: object, place: DocPath) -> dict[str, object]:
         """Return an object as a table with its ``type``."""
         for tag, table in self.tables.items():
             if type(thing) is table.make:
                 return {"type": tag, **table.write(thing, place)}
-        names = ", ".join(cast("type", table.make).__name__ for table in self.tables.values())
+        names = ", ".join(table.make.__name__ for table in self.tables.values())
         raise place.error(
             f"{short_repr(thing)} cannot be written to a document: write one of {names}, or set it in code"
         )
-
-    def keys(self, value: object) -> dict[str, Value]:
-        """Return the value types of the keys of a table, which depend on its ``type``."""
-        tag = (as_table(value) or {}).get("type", self.usual)
-        table = self.tables.get(tag) if isinstance(tag, str) else None
-        return {"type": self._types(), **({} if table is None else table.kinds())}
-
-    def every(self) -> dict[str, Value]:
-        """Return the value types of the keys of all tables together."""
-        kinds = {key: kind for table in self.tables.values() for key, kind in table.kinds().items()}
-        return {"type": self._types(), **kinds}
 
     def schema(self) -> dict[str, object]:
         """Return a JSON Schema that accepts any of the tables."""
         return {"anyOf": [table.schema(tag, tagged=tag != self.usual) for tag, table in self.tables.items()]}
 
-    def _types(self) -> Choice:
-        return Choice(tuple(self.tables))
 
-
-def known(name: str, section: str, place: DocPath) -> Reference:
+def refer(name: str, section: str, place: DocPath) -> Reference:
     """Return a reference to a name in a section; raise if the section does not have it."""
-    names = place.known.get(section, ())
+    names = place.sections.get(section, ())
     if name not in names:
         hint = nearest(name, names) if names else f"the document has no [{section}]"
         raise place.error(f"{short_repr(name)} is not in [{section}]; {hint}")

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from math import inf, isfinite
-from types import MappingProxyType
-from typing import Final, cast
+from typing import Any, Final
 
 from redouble.config._document_path import DocPath, nearest, rewrite, short_repr
 from redouble.errors import ConfigError
@@ -30,6 +28,7 @@ __all__ = [
     "Text",
     "Unlimited",
     "Value",
+    "VariableText",
     "Whole",
     "number_of",
     "plain",
@@ -39,18 +38,28 @@ __all__ = [
 UNLIMITED: Final = "unlimited"
 
 
+class VariableText(str):
+    """The text of an environment variable as a value of a document: the type of the option converts it."""
+
+    __slots__ = ()
+
+
 class Value(ABC):
     """The type of an option's value."""
 
-    @abstractmethod
-    def read(self, value: object, place: DocPath) -> object:
+    def read(self, value: object, place: DocPath) -> Any:
         """Validate a value of a document and return the argument for the constructor."""
+        return self.parse(self.text(value) if isinstance(value, VariableText) else value, place)
+
+    @abstractmethod
+    def parse(self, value: object, place: DocPath) -> object:
+        """Read a value that does not come from an environment variable."""
 
     def text(self, text: str) -> object:
         """Convert the text of an environment variable to the value that a document would hold."""
         return text.strip()
 
-    def write(self, value: object, place: DocPath) -> object:  # noqa: ARG002  for overrides that raise
+    def write(self, value: Any, place: DocPath) -> object:  # noqa: ARG002  for overrides that raise
         """Convert an attribute of an object to the value that a document would hold."""
         return value
 
@@ -58,20 +67,12 @@ class Value(ABC):
     def schema(self) -> dict[str, object]:
         """Return the JSON Schema of the value."""
 
-    def keys(self) -> Mapping[str, Value]:
-        """Return the keys of the value and their types, if the value may be a table."""
-        return MappingProxyType({})
-
-    def other(self) -> Value | None:
-        """Return the type of all other keys of the value, or None if it may have no others."""
-        return None
-
 
 @dataclass(frozen=True)
 class Flag(Value):
     """A boolean."""
 
-    def read(self, value: object, place: DocPath) -> bool:
+    def parse(self, value: object, place: DocPath) -> bool:
         if not isinstance(value, bool):
             raise place.error(f"{short_repr(value)}: write true or false")
         return value
@@ -88,7 +89,7 @@ class Flag(Value):
 class Text(Value):
     """Any text."""
 
-    def read(self, value: object, place: DocPath) -> str:
+    def parse(self, value: object, place: DocPath) -> str:
         if not isinstance(value, str):
             raise place.error(f"{short_repr(value)}: write a text, in quotes")
         return value
@@ -100,13 +101,13 @@ class Text(Value):
 TEXT = Text()
 
 
-@dataclass(frozen=True)
 class Choice(Value):
     """One of a fixed set of words."""
 
-    words: tuple[str, ...]
+    def __init__(self, *words: str) -> None:
+        self.words = words
 
-    def read(self, value: object, place: DocPath) -> str:
+    def parse(self, value: object, place: DocPath) -> str:
         if not isinstance(value, str):
             raise place.error(f"{short_repr(value)}: write one of {', '.join(self.words)}, in quotes")
         if value not in self.words:
@@ -123,13 +124,13 @@ class Unlimited(Value):
 
     of: Value
 
-    def read(self, value: object, place: DocPath) -> object:
+    def parse(self, value: object, place: DocPath) -> object:
         if value is None or value == UNLIMITED:
             return None
         try:
             return self.of.read(value, place)
         except ConfigError as error:
-            if error.path == place.path and ": write" in str(error):
+            if error.path == place.origin and ": write" in str(error):
                 rewrite(error, end=f", or {UNLIMITED!r}")
             raise
 
@@ -142,12 +143,6 @@ class Unlimited(Value):
     def schema(self) -> dict[str, object]:
         return {"anyOf": [{"const": UNLIMITED}, self.of.schema()]}
 
-    def keys(self) -> Mapping[str, Value]:
-        return self.of.keys()
-
-    def other(self) -> Value | None:
-        return self.of.other()
-
 
 @dataclass(frozen=True)
 class Listed(Value):
@@ -156,7 +151,7 @@ class Listed(Value):
     of: Value
     least: int = 1
 
-    def read(self, value: object, place: DocPath) -> tuple[object, ...]:
+    def parse(self, value: object, place: DocPath) -> tuple[object, ...]:
         items = place.items(value, "a list, in square brackets")
         if len(items) < self.least:
             raise place.error("the list is empty: leave it out, or write something into it")
@@ -178,7 +173,7 @@ class Labels(Value):
 
     of: Value = TEXT
 
-    def read(self, value: object, place: DocPath) -> dict[str, object]:
+    def parse(self, value: object, place: DocPath) -> dict[str, object]:
         wanted = 'a table of texts, such as { team = "payments" }'
         table = place.table(value, wanted)
         return {key: self.of.read(item, place.under(key)) for key, item in table.items()}
@@ -188,9 +183,6 @@ class Labels(Value):
 
     def schema(self) -> dict[str, object]:
         return {"type": "object", "additionalProperties": self.of.schema()}
-
-    def other(self) -> Value:
-        return self.of
 
 
 EXACT = 2**53  # up to here a float represents every integer exactly
@@ -223,52 +215,40 @@ class DurationValue(Value):
 
     zero: bool = True
 
-    def read(self, value: object, place: DocPath) -> float:
-        if isinstance(value, str):
-            return self._span(value, place)
-        if isinstance(value, timedelta):
-            value = value.total_seconds()
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self._wrong(value, place)
-        try:
-            seconds = float(value)
-        except OverflowError:
-            raise self._wrong(value, place) from None
-        if not isfinite(seconds) or seconds < 0:
-            raise self._wrong(value, place)
-        if not seconds and not self.zero:
+    def parse(self, value: object, place: DocPath) -> float:
+        seconds = self._seconds(value)
+        if seconds is None or not isfinite(seconds) or seconds < 0:
+            raise place.error(
+                f"{short_repr(value)} is no duration: write seconds as a number, 0 or more, or a text with "
+                "one unit of us, ms, s, m, h, d, such as '250ms', '30s' or '1.5h'"
+            )
+        if not (seconds or self.zero or isinstance(value, str)):
             raise place.error(
                 f"{value}: with a limit of 0 seconds nothing could run; write {UNLIMITED!r} for no limit, "
                 "or '0s' if that is what you mean"
             )
         return seconds
 
+    def _seconds(self, value: object) -> float | None:
+        if isinstance(value, str) and (match := SPAN.fullmatch(value)):
+            number, unit = match.groups()
+            return float(number) * LONGER[unit] if unit in LONGER else float(number + POWERS[unit])
+        if isinstance(value, timedelta):
+            return value.total_seconds()
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            with suppress(OverflowError):
+                return float(value)
+        return None
+
     def text(self, text: str) -> object:
         return number_of(text)
 
-    def write(self, value: object, place: DocPath) -> object:  # noqa: ARG002
-        seconds = cast("float", value)
-        return "0s" if not seconds and not self.zero else plain(seconds)
+    def write(self, value: float, place: DocPath) -> object:  # noqa: ARG002
+        return "0s" if not value and not self.zero else plain(value)
 
     def schema(self) -> dict[str, object]:
         low = "minimum" if self.zero else "exclusiveMinimum"
         return {"anyOf": [{"type": "number", low: 0}, {"type": "string", "pattern": PATTERN}]}
-
-    def _span(self, text: str, place: DocPath) -> float:
-        match = SPAN.fullmatch(text)
-        if match is None:
-            raise self._wrong(text, place)
-        number, unit = match.groups()
-        seconds = float(number) * LONGER[unit] if unit in LONGER else float(number + POWERS[unit])
-        if not isfinite(seconds):
-            raise self._wrong(text, place)
-        return seconds
-
-    def _wrong(self, value: object, place: DocPath) -> ConfigError:
-        return place.error(
-            f"{short_repr(value)} is no duration: write seconds as a number, 0 or more, or a text with one "
-            "unit of us, ms, s, m, h, d, such as '250ms', '30s' or '1.5h'"
-        )
 
 
 @dataclass(frozen=True)
@@ -279,7 +259,7 @@ class Whole(Value):
     fix: str = ""
     high: float = 1e300  # Python refuses to convert integers of thousands of digits to text
 
-    def read(self, value: object, place: DocPath) -> int:
+    def parse(self, value: object, place: DocPath) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not self.low <= value <= self.high:
             wanted = self.fix or f"write a whole number, {self.low} or more"
             raise place.error(f"{short_repr(value)}: {wanted}")
@@ -299,7 +279,7 @@ class Number(Value):
     low: float = 0
     high: float = inf
 
-    def read(self, value: object, place: DocPath) -> float:
+    def parse(self, value: object, place: DocPath) -> float:
         if not isinstance(value, bool) and isinstance(value, int | float):
             with suppress(OverflowError):
                 number = float(value)
@@ -311,8 +291,8 @@ class Number(Value):
     def text(self, text: str) -> object:
         return number_of(text)
 
-    def write(self, value: object, place: DocPath) -> object:  # noqa: ARG002
-        return plain(cast("float", value))
+    def write(self, value: float, place: DocPath) -> object:  # noqa: ARG002
+        return plain(value)
 
     def schema(self) -> dict[str, object]:
         most = {} if self.high == inf else {"maximum": self.high}

@@ -1,0 +1,161 @@
+"""Creating the objects of a document, and keeping the objects of the previous configuration that stay.
+
+An object stays if its blueprint is equal to the previous one and all objects that it refers to stay. A budget
+or a gate whose values have changed stays too, with its state, if it can adopt the new values: a reload
+reconfigures it. Nothing is activated here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from operator import is_
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias, cast
+
+from redouble._internal.public import public
+from redouble._layers.retry.retry import Retry
+from redouble._telemetry.registry import unregister
+from redouble.config._config import Config
+from redouble.config._document import SECTIONS, in_file, parse, read_document
+from redouble.config._document_path import DocPath
+from redouble.config._options.catalogue import RETRY
+from redouble.config._options.option_table import Blueprint, Reference
+
+__all__ = ["Builder", "BuiltConfig", "from_file", "from_mapping", "policy"]
+
+
+# The section and the name of a table of the document, the type of an object in that table, its own name, and
+# None for each object before it of which all that is equal.
+Key: TypeAlias = tuple[object, ...]
+
+
+class BuiltObject(NamedTuple):
+    """An object, the blueprint that it was built from, and the objects that the blueprint refers to."""
+
+    thing: Any
+    blueprint: Blueprint
+    parts: list[object]
+
+
+class BuiltConfig(NamedTuple):
+    """A configuration, and what differs from the previous one.
+
+    objects: all its objects, also those that are defined inline.
+    reconfigured: pairs of a kept object and one whose settings it will adopt.
+    removed: the objects of the previous configuration that this one does not have.
+    changed: the sorted paths that were added, changed or removed.
+    """
+
+    config: Config
+    objects: Mapping[Key, BuiltObject]
+    reconfigured: list[tuple[Any, Any]]
+    removed: list[object]
+    changed: tuple[str, ...]
+
+
+class Builder:
+    """The construction of one configuration, which reuses the objects of a previous one."""
+
+    def __init__(self, previous: BuiltConfig | None = None) -> None:
+        self._previous: Mapping[Key, BuiltObject] = {} if previous is None else previous.objects
+        self._objects: dict[Key, BuiltObject] = {}
+        self._named: dict[Reference, Any] = {}
+        self._changed: set[Key] = set()
+        self._reconfigured: list[tuple[Any, Any]] = []
+
+    def build(self, blueprints: Mapping[Reference, Blueprint]) -> BuiltConfig:
+        """Return the configuration; raise `ConfigError` if a constructor rejects its values."""
+        sections: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS[1:]}
+        for reference, blueprint in blueprints.items():
+            thing = self.build_one(blueprint, reference)
+            self._named[reference] = sections[reference.section][reference.name] = thing
+        config = Config(**{section: MappingProxyType(named) for section, named in sections.items()})
+        changed = self._changed | (self._previous.keys() - self._objects.keys())
+        paths = {DocPath((str(section), str(name))).path for section, name, *_ in changed}
+        removed = _others(self._previous, self._objects)
+        return BuiltConfig(config, self._objects, self._reconfigured, removed, tuple(sorted(paths)))
+
+    def build_one(self, blueprint: Blueprint, owner: tuple[str, ...] = ()) -> Any:
+        """Return the object for a blueprint: a kept one, or a new one."""
+        parts: list[object] = []
+        arguments = {key: self._resolve(value, owner, parts) for key, value in blueprint.values.items()}
+        key: Key = (*owner, blueprint.table, arguments.get("name"))
+        while key in self._objects:
+            key = (*key, None)
+        old = self._previous.get(key)
+        if old is not None and old.blueprint == blueprint and all(map(is_, old.parts, parts)):
+            self._objects[key] = old
+            return old.thing
+        thing = blueprint.build(arguments)
+        self._changed.add(key)
+        self._objects[key] = BuiltObject(thing, blueprint, parts)
+        if old is not None and old.thing.can_reconfigure(thing):
+            unregister(thing)  # it only carries settings
+            self._reconfigured.append((old.thing, thing))
+            self._objects[key] = BuiltObject(old.thing, blueprint, parts)
+        return self._objects[key].thing
+
+    def _resolve(self, value: object, owner: tuple[str, ...], parts: list[object]) -> object:
+        """Return the object for a reference or a blueprint inside a value, and add it to ``parts``."""
+        if isinstance(value, Reference | Blueprint):
+            thing = self._named[value] if isinstance(value, Reference) else self.build_one(value, owner)
+            parts.append(thing)
+            return thing
+        if isinstance(value, tuple):
+            items = cast("tuple[object, ...]", value)
+            return tuple(self._resolve(item, owner, parts) for item in items)
+        return value
+
+    def discard(self) -> None:
+        """Remove the new objects from the statistics."""
+        for thing in _others(self._objects, self._previous):
+            unregister(thing)
+
+
+def _others(objects: Mapping[Key, BuiltObject], kept: Mapping[Key, BuiltObject]) -> list[object]:
+    """Return those of the objects that are not among the kept ones."""
+    ids = {id(built.thing) for built in kept.values()}
+    return [built.thing for built in objects.values() if id(built.thing) not in ids]
+
+
+@public("redouble.config")
+def from_mapping(document: Mapping[str, object], *, environ: Mapping[str, str] | None = None) -> Config:
+    """Build new objects for everything that a document describes.
+
+    >>> from redouble.config import from_mapping
+    >>> config = from_mapping({"policies": {"payments": {"attempts": 5, "timeout": "10s"}}})
+    >>> config.policies["payments"].timeout
+    10.0
+
+    environ: variables that override the document, such as ``os.environ``:
+        ``REDOUBLE_POLICIES__PAYMENTS__ATTEMPTS=5``.
+    """
+    return Builder().build(parse(document, environ)).config
+
+
+@public("redouble.config")
+def from_file(
+    path: str | os.PathLike[str] | None = None, *, environ: Mapping[str, str] | None = None
+) -> Config:
+    """Build new objects for everything that a TOML file describes.
+
+    path: a TOML file; of a file called ``pyproject.toml``, the table ``[tool.redouble]`` is read. None reads
+        ``redouble.toml`` in the working directory, or else ``pyproject.toml`` there if it has that table.
+    environ: variables that override the file, such as ``os.environ``.
+    """
+    document, file = read_document(path)
+    with in_file(file):
+        return from_mapping(document, environ=environ)
+
+
+@public("redouble.config")
+def policy(mapping: Mapping[str, object]) -> Retry:
+    """Build one policy from its table.
+
+    >>> from redouble.config import policy
+    >>> policy({"on": "ConnectionError", "attempts": 5, "give_up_after": "10s"})
+    Retry(on=ConnectionError, attempts=5, give_up_after=10.0)
+    """
+    retry: Retry = Builder().build_one(RETRY.read(mapping, DocPath()))
+    return retry
