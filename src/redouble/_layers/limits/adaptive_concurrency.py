@@ -15,8 +15,8 @@ from typing import Any, Literal, NoReturn, ParamSpec, TypeVar, get_args
 from redouble._failures.transient import transient
 from redouble._failures.verdict import FailureFilter, Kind, On
 from redouble._internal.codegen import Template, compile_wrapper
-from redouble._internal.locks import ForkSafe
 from redouble._internal.public import public
+from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.validation import Duration, instance, integer, methods
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits, WorstCase
@@ -110,7 +110,7 @@ class AdaptiveConcurrencySettings:
 
 
 @public("redouble")
-class AdaptiveConcurrency(ForkSafe, Gate):
+class AdaptiveConcurrency(ReentrancySafe, Gate):
     """A limit on concurrent calls: as many as the service answers without queueing them.
 
     Calls beyond the limit raise `BulkheadFull` at once. The limit depends on latency: it grows while calls
@@ -235,23 +235,21 @@ class AdaptiveConcurrency(ForkSafe, Gate):
             in_flight.skip = 0 if concurrent > in_flight.half else in_flight.timing_interval
             window.collect(now - started, concurrent, now)
         else:
-            self._record(max(0.0, now - started), concurrent, now, dropped=False)
+            self._run_exclusively(self._record, max(0.0, now - started), concurrent, now, False)
 
     def _record_failure(self, error: BaseException | None, now: float | None = None) -> None:
         if self._overload_errors.is_failure(error):
-            self._record(None, self._in_flight.count, SYSTEM.now() if now is None else now, dropped=True)
+            now = SYSTEM.now() if now is None else now
+            self._run_exclusively(self._record, None, self._in_flight.count, now, True)
 
-    def _record(self, seconds: float | None, concurrent: int, now: float, *, dropped: bool) -> None:
+    def _record(self, seconds: float | None, concurrent: int, now: float, dropped: bool) -> None:
         in_flight, window = self._in_flight, self._window
         in_flight.skip = 0 if concurrent > in_flight.half else in_flight.timing_interval
-        if self._owned_by_this_thread():
-            return  # this is a signal handler that interrupted the recording of another call
-        with self._lock:
-            calls = window.record(seconds, concurrent, now, dropped=dropped)
-            if calls:
-                interval = in_flight.timing_interval * calls // TIMED_PER_WINDOW
-                in_flight.timing_interval = max(1, min(MAX_TIMING_INTERVAL, interval))
-                in_flight.set_limit(window.limit)
+        calls = window.record(seconds, concurrent, now, dropped=dropped)
+        if calls:
+            interval = in_flight.timing_interval * calls // TIMED_PER_WINDOW
+            in_flight.timing_interval = max(1, min(MAX_TIMING_INTERVAL, interval))
+            in_flight.set_limit(window.limit)
 
     def _reject(self) -> NoReturn:
         limit = self._in_flight.limit

@@ -106,7 +106,7 @@ class AdaptiveRate(WaitingGate):
         )
 
     def _advance_window(self) -> None:
-        self._wait_queue.query_pacer(self._bucket.meter.advance)
+        self._wait_queue.update_pacer(self._bucket.meter.advance, SYSTEM.now())
 
     def _rejection(self, why: str, wait: float) -> RateLimited:
         gate = "the adaptive rate" if self.name is None else f"the adaptive rate {self.name}"

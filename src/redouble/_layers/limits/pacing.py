@@ -109,8 +109,6 @@ class GcraPacer:
         )
         if self._spread_interval:
             self.not_before = min(max(self.not_before, now) + self._spread_interval, self._spread_until)
-        if self.fast_arrival_time != inf:  # a finaliser ended the last wait in the middle of this
-            self.fast_arrival_time = self.arrival_time
 
     def pause(self, seconds: float, now: float) -> None:
         """Hold back all calls for this many seconds."""
@@ -131,13 +129,9 @@ class GcraPacer:
         """Change the interval and the burst; the used part of the burst stays used."""
         self.close_fast_path()
         self._expire_hints(now)
-        # No call from here on, as in rule 2.
-        used = (self.arrival_time - now + self.slack) / self.interval
-        used = 0.0 if used < 0 else burst if used > burst else used  # noqa: FURB136
+        used = min(max((self.arrival_time - now + self.slack) / self.interval, 0.0), burst)
         self.interval, self.slack = interval, interval * (burst - 1)
         self.arrival_time = now - self.slack + used * interval
-        if self.fast_arrival_time != inf:  # a signal handler ran in the middle of this
-            self.fast_arrival_time = self.arrival_time
 
     def _expire_hints(self, now: float) -> None:
         """Forget hints that have expired, and times that were read from another clock."""

@@ -11,10 +11,9 @@ Rule 3: acquiring and releasing take no lock. `try_acquire()` adds its lease bef
         queue after it discarded its lease, and `enqueue()` checks for a free slot after it joined the queue:
         in every order, one of them observes the other. An admitted waiter is removed from the queue only
         after its lease was added.
-Rule 4: the queue is changed under a re-entrant lock, because a finaliser or a signal handler may run at any
-        time on the thread that holds it. A re-entrant call only sets a flag, which makes the outer one admit
-        again. Waiters are not woken under the lock, since that may need the lock of an event loop.
-        Waking twice does no harm.
+Rule 4: the queue is changed by exclusive operations (`ReentrancySafe`), because a finaliser or a signal
+        handler may run at any time. Waiters are not woken under the lock, since that may need the lock of an
+        event loop. Waking twice does no harm.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from collections.abc import Callable
 from math import inf
 from typing import NoReturn, TypeAlias
 
-from redouble._internal.locks import ForkSafe
+from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.validation import format_seconds
 from redouble._runtime.backend import backend, cancel_after, in_event_loop
 from redouble._runtime.clock import virtual
@@ -45,7 +44,7 @@ class Lease:
     released = False
 
 
-class Slots(ForkSafe):
+class Slots(ReentrancySafe):
     """A fixed number of slots and the FIFO queue of waiters."""
 
     def __init__(self, limit: int) -> None:
@@ -54,7 +53,6 @@ class Slots(ForkSafe):
         self.leases: set[Lease] = set()
         self.queue: OrderedDict[Lease, Wake] = OrderedDict()
         self.to_wake: OrderedDict[Lease, Wake] = OrderedDict()  # admitted, and not yet woken
-        self._admitting = self._admit_again = False
 
     def try_acquire(self, lease: Lease) -> bool:
         """Add the lease and return True if it is admitted.
@@ -82,44 +80,39 @@ class Slots(ForkSafe):
         if self._owned_by_this_thread():
             return False  # called by a signal handler or finaliser during an admission: none is possible now
         try:
-            with self._lock:
-                self.queue[lease] = wake
-                self._admit_under_lock()
-                accepted = lease in self.leases or len(self.queue) <= max_waiting
-                if not accepted:
-                    self.queue.pop(lease, None)
+            accepted = self._run_exclusively(self._enqueue, lease, wake, max_waiting)
         finally:
             self._wake_admitted()
+        return bool(accepted)
+
+    def _enqueue(self, lease: Lease, wake: Wake, max_waiting: float) -> bool:
+        self.queue[lease] = wake
+        self._admit()
+        accepted = lease in self.leases or len(self.queue) <= max_waiting
+        if not accepted:
+            self.queue.pop(lease, None)
         return accepted
 
     def stop_waiting(self, lease: Lease) -> bool:
         """Leave the queue; return True if the lease was admitted."""
-        with self._lock:
-            if not self._admitting:
-                self.queue.pop(lease, None)
-            return lease in self.leases
+        self._run_exclusively(self.queue.pop, lease, None)
+        return lease in self.leases
 
     def admit_waiters(self) -> None:
         """Admit waiters in order while there are free slots, and wake them."""
         try:
-            with self._lock:
-                self._admit_under_lock()
+            self._run_exclusively(self._admit)
         finally:
             self._wake_admitted()
 
-    def _admit_under_lock(self) -> None:
-        self._admit_again = True
-        while self._admit_again and not self._admitting:
-            self._admitting, self._admit_again, complete = True, False, False
-            try:
+    def _admit(self) -> None:
+        complete = False
+        try:
+            self._admit_while_free()
+            complete = True
+        finally:
+            if not complete:  # interrupted, and there may be no later call that admits
                 self._admit_while_free()
-                complete = True
-            finally:
-                try:
-                    if not complete:  # interrupted, and there may be no later call that admits
-                        self._admit_while_free()
-                finally:
-                    self._admitting = False
 
     def _admit_while_free(self) -> None:
         leases, queue = self.leases, self.queue
@@ -153,21 +146,21 @@ class Slots(ForkSafe):
                 continue
             if wake() is False:
                 self.leases.discard(lease)
-                with self._lock:
-                    self._admit_under_lock()
+                self._run_exclusively(self._admit)
             self.to_wake.pop(lease, None)
 
     def counts(self) -> tuple[int, int]:
         """Return the numbers of admitted and of waiting calls."""
-        with self._lock:
-            return min(len(self.leases), self.limit), len(self.queue)
+        return min(len(self.leases), self.limit), len(self.queue)
+
+    def _after_deferred(self) -> None:
+        self._wake_admitted()
 
     def _after_fork(self) -> None:
         super()._after_fork()
         self.leases.clear()  # those calls run in the parent
         self.queue.clear()
         self.to_wake.clear()
-        self._admitting = False
 
 
 class WaitableSlots(Slots):
@@ -179,8 +172,7 @@ class WaitableSlots(Slots):
 
     def reconfigure(self, limit: int, wait: float | None, max_waiting: int | None) -> None:
         """Change the limits; admitted calls keep their slots, and waiters keep their position."""
-        with self._lock:
-            self.limit, self._wait, self._max_waiting = limit, wait, max_waiting
+        self.limit, self._wait, self._max_waiting = limit, wait, max_waiting
         self.admit_waiters()
 
     def enter(self, lease: Lease) -> None:
