@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import random as chance
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any, ParamSpec, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from redouble._failures.verdict import FailureFilter, On
 from redouble._internal.codegen import Template, compile_wrapper
@@ -33,7 +33,6 @@ from redouble.errors import CircuitOpen
 __all__ = ["CircuitBreaker"]
 
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 GUARDED = Template(
@@ -118,10 +117,6 @@ class CircuitBreaker(ReentrancySafe, Gate):
         self._follow_circuit()
 
     @property
-    def _kept_by_wrapper(self) -> bool:
-        return True
-
-    @property
     def state(self) -> State:
         """``closed``, ``open``, ``half_open`` or ``isolated``: as the next call would find it."""
         return self._circuit.state(self.clock.now())
@@ -181,15 +176,9 @@ class CircuitBreaker(ReentrancySafe, Gate):
         finally:  # the call is over even if a rule raises
             self._change(self._circuit.ended, ticket, bad, now, type(error).__name__)
 
-    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
-        """Return ``fn`` behind the breaker."""
-        return self._guarded(fn, is_async=False) if self._not_overridden else super().around(fn)
-
-    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Return ``fn`` behind the breaker, for a coroutine function."""
-        return self._guarded(fn, is_async=True) if self._not_overridden else super().around_async(fn)
-
-    def _guarded(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
+    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any] | None:
+        if not self._not_overridden:
+            return None
         exception = task_error if is_async else sys.exception
         return compile_wrapper(
             fn, GUARDED, is_async=is_async, breaker=self, now=self.clock.now, exception=exception

@@ -1,20 +1,21 @@
 """AdaptiveConcurrency: a limit on concurrent calls that adapts to latency.
 
-The calls in flight are counted without a lock: between reading and writing the count there must be no call,
-because another thread or a signal handler could run there.
+A wrapper counts the calls in flight without a lock, if there is a GIL: between reading and writing the count
+there must be no call, because another thread or a signal handler could run there.
 """
 
 from __future__ import annotations
 
 import random as chance
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, ParamSpec, TypeVar, get_args
+from typing import Any, Literal, NoReturn, get_args
 
 from redouble._failures.transient import transient
 from redouble._failures.verdict import FailureFilter, Kind, On
 from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.gil import gil
 from redouble._internal.public import public
 from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.validation import Duration, instance, integer, methods
@@ -50,9 +51,6 @@ class InFlight:
         self.limit, self.half = limit, (limit - 1) // 2
 
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 By = Literal["gradient", "vegas", "aimd"]
 
 TIMED_PER_WINDOW = 16  # calls that are timed in a window while few are in flight: they cannot raise the limit
@@ -84,6 +82,29 @@ LIMIT_WRAPPER = Template(
             redouble_record_failure(redouble_exception())
 {check}    return redouble_result
 """,
+)
+
+
+# Without a GIL.
+LOCKED_LIMIT_WRAPPER = LIMIT_WRAPPER.derive(
+    "adaptive concurrency",
+    (
+        """\
+    if redouble_in_flight.count >= redouble_in_flight.limit:
+        redouble_reject()
+    redouble_in_flight.count += 1
+""",
+        """\
+    with redouble_gate._lock:
+        if redouble_in_flight.count >= redouble_in_flight.limit:
+            redouble_reject()
+        redouble_in_flight.count += 1
+""",
+    ),
+    (
+        "        redouble_in_flight.count -= 1\n",
+        "        with redouble_gate._lock:\n            redouble_in_flight.count -= 1\n",
+    ),
 )
 
 
@@ -176,10 +197,6 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
         self._now = fast_reader(SYSTEM, aio=False)
 
     @property
-    def _kept_by_wrapper(self) -> bool:
-        return True
-
-    @property
     def limit(self) -> int:
         """The current maximum number of concurrent calls."""
         return self._in_flight.limit
@@ -187,15 +204,17 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
     def admit(self, now: float, /) -> tuple[InFlight, float, int]:
         """Admit a call, or raise `BulkheadFull`."""
         in_flight = self._in_flight
-        if in_flight.count >= in_flight.limit:
-            self._reject()
-        in_flight.count += 1
-        return in_flight, now, in_flight.count
+        with self._lock:  # there is no call in this block, except one that raises
+            if in_flight.count >= in_flight.limit:
+                self._reject()
+            in_flight.count += 1
+            return in_flight, now, in_flight.count
 
     def ended(self, ticket: tuple[InFlight, float, int], error: BaseException | None, now: float, /) -> None:
         """Record how a call ended."""
         in_flight, started, concurrent = ticket
-        in_flight.count -= 1
+        with self._lock:
+            in_flight.count -= 1
         if error is None:
             self._record_success(started, concurrent, now)
         else:
@@ -206,18 +225,10 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
         in_flight = self._in_flight
         return {"limit": in_flight.limit, "in_use": in_flight.count}
 
-    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
-        """Return ``fn`` behind the limit."""
-        return self._compile(fn, is_async=False)
-
-    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Return ``fn`` behind the limit, for a coroutine function."""
-        return self._compile(fn, is_async=True)
-
     def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
         return compile_wrapper(
             fn,
-            LIMIT_WRAPPER,
+            LIMIT_WRAPPER if gil.enabled else LOCKED_LIMIT_WRAPPER,
             is_async=is_async,
             gate=self,
             reject=self._reject,
@@ -231,7 +242,7 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
         if now is None:
             now = SYSTEM.now() if ambient.active else self._now()
         in_flight, window = self._in_flight, self._window
-        if window.since <= now < window.end and started <= now:
+        if window.since <= now < window.end and started <= now and gil.enabled:
             in_flight.skip = 0 if concurrent > in_flight.half else in_flight.timing_interval
             window.collect(now - started, concurrent, now)
         else:

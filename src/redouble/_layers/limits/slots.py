@@ -6,11 +6,12 @@ Rule 1: every admitted call has a `Lease` in ``leases``. The lease is created be
         whether its lease was released.
 Rule 2: every waiter is in ``queue``, in every colour, and is admitted in order. A new call never overtakes
         the queue.
-Rule 3: acquiring and releasing take no lock. `try_acquire()` adds its lease before it checks the queue and
-        then the count, so of two concurrent callers at least one observes both leases. `release()` checks the
-        queue after it discarded its lease, and `enqueue()` checks for a free slot after it joined the queue:
-        in every order, one of them observes the other. An admitted waiter is removed from the queue only
-        after its lease was added.
+Rule 3: if there is a GIL, acquiring and releasing take no lock. `try_acquire()` adds its lease before it
+        checks the queue and then the count, so of two concurrent callers at least one observes both leases.
+        `release()` checks the queue after it discarded its lease, and `enqueue()` checks for a free slot
+        after it joined the queue: in every order, one of them observes the other. An admitted waiter is
+        removed from the queue only after its lease was added. Without a GIL, a lease is added and discarded
+        under the lock, because another thread could observe these steps in another order.
 Rule 4: the queue is changed by exclusive operations (`ReentrancySafe`), because a finaliser or a signal
         handler may run at any time. Waiters are not woken under the lock, since that may need the lock of an
         event loop. Waking twice does no harm.
@@ -23,6 +24,7 @@ from collections.abc import Callable
 from math import inf
 from typing import NoReturn, TypeAlias
 
+from redouble._internal.gil import gil
 from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.validation import format_seconds
 from redouble._runtime.backend import backend, cancel_after, in_event_loop
@@ -59,14 +61,28 @@ class Slots(ReentrancySafe):
 
         If it is not, the lease stays in ``leases``, above the limit: `enqueue()` or `release()` discards it.
         """
-        self.leases.add(lease)
+        self.add(lease)
         return not self.queue and len(self.leases) <= self.limit
+
+    def add(self, lease: Lease) -> None:
+        """Add a lease."""
+        if gil.enabled:
+            self.leases.add(lease)
+        else:
+            self._run_now(self.leases.add, lease)
+
+    def discard(self, lease: Lease) -> None:
+        """Discard a lease."""
+        if gil.enabled:
+            self.leases.discard(lease)
+        else:
+            self._run_now(self.leases.discard, lease)
 
     def release(self, lease: Lease) -> None:
         """Release the slot and admit the next waiter; safe for a lease that was never admitted."""
         lease.released = True
         try:
-            self.leases.discard(lease)
+            self.discard(lease)
         finally:
             if self.queue or self.to_wake:
                 self.admit_waiters()
@@ -76,7 +92,7 @@ class Slots(ReentrancySafe):
 
         Return False if there is no slot and ``max_waiting`` calls wait already.
         """
-        self.leases.discard(lease)
+        self.discard(lease)
         if self._owned_by_this_thread():
             return False  # called by a signal handler or finaliser during an admission: none is possible now
         try:
@@ -139,15 +155,19 @@ class Slots(ReentrancySafe):
 
     def _wake_each(self) -> None:
         """Wake the admitted waiters; the slot of a waiter that no longer exists goes to the next one."""
-        while self.to_wake:
-            try:
-                lease, wake = next(iter(self.to_wake.items()))
-            except (StopIteration, RuntimeError):  # another thread wakes them too
-                continue
+        # In a re-entrant call the operation further up this stack wakes them, when it has ended.
+        while not self._owned_by_this_thread():
+            admitted = self._run_now(self._first_to_wake)
+            if admitted is None:
+                return
+            lease, wake = admitted
             if wake() is False:
-                self.leases.discard(lease)
+                self.discard(lease)
                 self._run_exclusively(self._admit)
-            self.to_wake.pop(lease, None)
+            self._run_now(self.to_wake.pop, lease, None)
+
+    def _first_to_wake(self) -> tuple[Lease, Wake] | None:
+        return next(iter(self.to_wake.items()), None)
 
     def counts(self) -> tuple[int, int]:
         """Return the numbers of admitted and of waiting calls."""

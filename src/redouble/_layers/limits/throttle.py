@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random as chance
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import floor
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from redouble._failures.verdict import FailureFilter, On
 from redouble._internal.public import public
@@ -24,9 +24,6 @@ from redouble.errors import Rejected
 
 __all__ = ["Throttle"]
 
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 MIN_WINDOW = 0.001  # second
 
@@ -131,10 +128,6 @@ class Throttle(ReentrancySafe, Gate):
         self.register("limits")
         self._requests = RequestWindow(seconds)
 
-    @property
-    def _kept_by_wrapper(self) -> bool:
-        return True
-
     def admit(self, now: float, /) -> None:
         """Admit a call, or raise `Rejected`."""
         # A call by a signal handler that interrupted the counting of another call is admitted.
@@ -172,13 +165,9 @@ class Throttle(ReentrancySafe, Gate):
         requests, accepts = self._requests.requests.total, self._requests.accepts.total
         return {"share": self._rejected_share(), "requests": requests, "accepts": accepts}
 
-    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
-        """Return ``fn`` behind the throttle."""
-        return compile_counting_wrapper(self, self._requests, self._requests, fn, self._enter, is_async=False)
-
-    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Return ``fn`` behind the throttle, for a coroutine function."""
-        return compile_counting_wrapper(self, self._requests, self._requests, fn, self._aenter, is_async=True)
+    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
+        window, enter = self._requests, self._aenter if is_async else self._enter
+        return compile_counting_wrapper(self, self, window, window, fn, enter, is_async=is_async)
 
     def _enter(self) -> None:
         self.admit(SYSTEM.now())

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -188,7 +187,7 @@ class WaitQueue(ReentrancySafe):
 
     def _skip_unresponsive_head(self, now: float) -> bool:
         """Remove the head by rule 3 and return True, if it has had `HEAD_GRACE` seconds to react."""
-        head = self._head()
+        head = self._first()
         if self._slow_head[0] is not head or now < self._slow_head[1]:
             self._slow_head = (head, now)
         if now - self._slow_head[1] < HEAD_GRACE - CLOCK_TOLERANCE:
@@ -199,7 +198,7 @@ class WaitQueue(ReentrancySafe):
     def _enqueue(self, waiter: Waiter, wake: Callable[[], object]) -> int:
         """Join the queue, at its head if the waiter was skipped; return the number of waiters ahead."""
         queue = self._queue
-        queued, head = waiter in queue, self._head()
+        queued, head = waiter in queue, self._first()
         queue[waiter] = wake
         if not queued and waiter.queued_before:
             queue.move_to_end(waiter, last=False)
@@ -240,9 +239,10 @@ class WaitQueue(ReentrancySafe):
         return now + limit
 
     def _head(self) -> Waiter | None:
-        while True:
-            with suppress(RuntimeError):  # a finaliser removed a waiter in between
-                return next(iter(self._queue), None)
+        return self._run_now(self._first)
+
+    def _first(self) -> Waiter | None:
+        return next(iter(self._queue), None)
 
     def _wake_head(self) -> None:
         """Wake the head; a waiter that no longer exists is removed. In a re-entrant call do it afterwards."""
@@ -257,10 +257,6 @@ class WaitingGate(SharedByIdentity, Gate):
     """A gate whose calls wait for a permit in a `WaitQueue`."""
 
     _wait_queue: WaitQueue
-
-    @property
-    def _kept_by_wrapper(self) -> bool:
-        return True
 
     @property
     def wait(self) -> float | None:

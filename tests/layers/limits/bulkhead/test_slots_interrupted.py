@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import ItemsView
 from functools import partial
 from math import inf
 
 import pytest
 
-from redouble._layers.limits.slots import Lease, Slots, Wake
+from redouble._layers.limits.slots import Lease, Slots
 
 
 class Interrupting(set[Lease]):
@@ -59,27 +57,6 @@ def test_an_interrupted_waker_is_called_again() -> None:
         slots.release(first)
     assert wakes == [1, 1]
     assert not slots.to_wake
-
-
-def test_a_change_by_another_thread_while_waking_is_tolerated() -> None:
-    class Changing(OrderedDict[Lease, Wake]):
-        """Fails at its first iteration, as if another thread had changed it."""
-
-        iterations = 0
-
-        def items(self) -> ItemsView[Lease, Wake]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
-            self.iterations += 1
-            if self.iterations == 1:
-                raise RuntimeError("OrderedDict mutated during iteration")
-            return super().items()
-
-    slots, first = full()
-    waiting, woken = Lease(), list[int]()
-    slots.try_acquire(waiting)
-    slots.enqueue(waiting, lambda: woken.append(1), inf)
-    slots.to_wake = Changing()
-    slots.release(first)
-    assert woken == [1]
 
 
 def test_a_re_entrant_call_changes_the_queue_afterwards() -> None:
