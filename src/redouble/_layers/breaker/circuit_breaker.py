@@ -16,12 +16,21 @@ from typing import Any, Self, TypeVar, cast
 
 from redouble._failures.verdict import FailureFilter, On
 from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.gil import gil
 from redouble._internal.public import public
 from redouble._internal.reentrancy import ReentrancySafe, SerialQueue
-from redouble._internal.validation import Duration, format_seconds
+from redouble._internal.validation import Duration
 from redouble._layers.analysis import Traits, WorstCase
-from redouble._layers.breaker.circuit import Circuit, Rejection, State, StateChange, StateEpoch, Ticket
-from redouble._layers.breaker.notifications import dispatch
+from redouble._layers.breaker.circuit import (
+    ROUNDING,
+    Circuit,
+    Rejection,
+    State,
+    StateChange,
+    StateEpoch,
+    Ticket,
+)
+from redouble._layers.breaker.notifications import RejectionMessage, dispatch, new_message
 from redouble._layers.breaker.settings import CircuitBreakerSettings, validated
 from redouble._layers.gate import Gate, task_error
 from redouble._layers.layer import Layer
@@ -153,6 +162,14 @@ class CircuitBreaker(ReentrancySafe, Gate):
         epoch = self._closed_epoch
         if epoch is not None:
             return epoch
+        circuit = self._circuit
+        left = circuit.epoch.until - now
+        # An open circuit rejects most calls here, without an operation of the circuit. There is no call
+        # between looking at the circuit and counting the rejection; the first one is published.
+        is_open = circuit.rejected and circuit.epoch.state == "open" and gil.enabled
+        if is_open and ROUNDING < left <= self.settings.cooldown:
+            circuit.rejected += 1
+            raise self._rejected("open", left, circuit.last_failure)
         admitted: Ticket | Rejection
         if self._owned_by_this_thread():  # a signal handler or finaliser runs in the middle of a change
             epoch = self._circuit.epoch
@@ -160,9 +177,14 @@ class CircuitBreaker(ReentrancySafe, Gate):
         else:
             admitted = self._change(self._admit, now)
         if isinstance(admitted, Rejection):
-            error = CircuitOpen(self._status(admitted), retry_after=admitted.retry_after)
-            raise emit_rejected(error, "circuit_breaker", self.name)
+            raise self._rejected(*admitted)
         return admitted
+
+    def _rejected(self, state: State, retry_after: float | None, last_failure: str) -> CircuitOpen:
+        message: Any = new_message(RejectionMessage, (self.name, state, retry_after, last_failure))
+        error = CircuitOpen.__new__(CircuitOpen, message)  # without the calls of `__init__`
+        error.retry_after = retry_after
+        return emit_rejected(error, "circuit_breaker", self.name)
 
     def _admit(self, now: float) -> Ticket | Rejection:
         ticket = self._circuit.admit(now)
@@ -255,19 +277,7 @@ class CircuitBreaker(ReentrancySafe, Gate):
             self._notifications.add(self._dispatch, circuit.changes.popleft())
 
     def _dispatch(self, change: StateChange) -> None:
-        status = self._status(Rejection(change.state, change.retry_after, self._circuit.last_failure))
-        dispatch(change, self._display_name(), status, self.settings.on_change)
-
-    def _display_name(self) -> str:
-        return self.name or "the circuit breaker"
-
-    def _status(self, rejection: Rejection) -> str:
-        if rejection.state == "isolated":
-            return f"{self._display_name()} is isolated, until close() is called"
-        if rejection.state == "half_open":
-            return f"{self._display_name()} is half open, and probes are testing whether the service is back"
-        left = format_seconds(rejection.retry_after or 0)
-        return f"{self._display_name()} is open after {rejection.last_failure}, for another {left}"
+        dispatch(change, self.name, self._circuit.last_failure, self.settings.on_change)
 
     def _after_fork(self) -> None:
         super()._after_fork()
