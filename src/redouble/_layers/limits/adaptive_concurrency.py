@@ -63,47 +63,52 @@ LIMIT_WRAPPER = Template(
     """\
 {async_}def limited({parameters}):
     redouble_in_flight = redouble_gate._in_flight
-    if redouble_in_flight.count >= redouble_in_flight.limit:
+    redouble_concurrent = redouble_in_flight.count
+    if redouble_concurrent >= redouble_in_flight.limit:
         redouble_reject()
-    redouble_in_flight.count += 1
-    redouble_start, redouble_good = None, False
+    redouble_in_flight.count = redouble_concurrent + 1
+    redouble_start = None
     try:
         redouble_in_flight.skip -= 1
         if redouble_in_flight.skip <= 0:
-            redouble_concurrent = redouble_in_flight.count
             redouble_start = redouble_system() if redouble_ambient else redouble_now()
         redouble_result = {await_}redouble_fn({arguments})
-        redouble_good = True
-    finally:
+    except redouble_BaseException:
         redouble_in_flight.count -= 1
-        if redouble_start is not None and redouble_good:
-            redouble_record_success(redouble_start, redouble_concurrent)
-        elif not redouble_good:
-            redouble_record_failure(redouble_exception())
+        redouble_record_failure(redouble_exception())
+        raise
+    redouble_in_flight.count -= 1
+    if redouble_start is not None:
+        redouble_record_success(redouble_start, redouble_concurrent + 1)
 {check}    return redouble_result
 """,
 )
-
 
 # Without a GIL.
 LOCKED_LIMIT_WRAPPER = LIMIT_WRAPPER.derive(
     "adaptive concurrency",
     (
         """\
-    if redouble_in_flight.count >= redouble_in_flight.limit:
+    redouble_concurrent = redouble_in_flight.count
+    if redouble_concurrent >= redouble_in_flight.limit:
         redouble_reject()
-    redouble_in_flight.count += 1
+    redouble_in_flight.count = redouble_concurrent + 1
 """,
         """\
     with redouble_gate._lock:
-        if redouble_in_flight.count >= redouble_in_flight.limit:
+        redouble_concurrent = redouble_in_flight.count
+        if redouble_concurrent >= redouble_in_flight.limit:
             redouble_reject()
-        redouble_in_flight.count += 1
+        redouble_in_flight.count = redouble_concurrent + 1
 """,
     ),
     (
-        "        redouble_in_flight.count -= 1\n",
-        "        with redouble_gate._lock:\n            redouble_in_flight.count -= 1\n",
+        "BaseException:\n        redouble_in_flight.count -= 1\n",
+        "BaseException:\n        with redouble_gate._lock:\n            redouble_in_flight.count -= 1\n",
+    ),
+    (
+        "        raise\n    redouble_in_flight.count -= 1\n",
+        "        raise\n    with redouble_gate._lock:\n        redouble_in_flight.count -= 1\n",
     ),
 )
 
@@ -231,6 +236,7 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
             LIMIT_WRAPPER if gil.enabled else LOCKED_LIMIT_WRAPPER,
             is_async=is_async,
             gate=self,
+            BaseException=BaseException,
             reject=self._reject,
             record_success=self._record_success,
             record_failure=self._record_failure,
