@@ -135,6 +135,10 @@ def test_aws_cubic_mixed_go_variant() -> None:
         pytest.param(
             Vegas(), 20, [(1, 20), (1, 20), (1, 5)], [20, 26, 26], id="limit.failsafe_go_stabilization"
         ),
+        # The limit falls by a step (Netflix can be told to halve it, and to smooth that).
+        pytest.param(
+            Vegas(), 100, [(10, 100), (20, 100), (20, 100)], [100, 98, 97], id="limit.vegas.halving"
+        ),
         # A shorter latency becomes the minimum at once (Envoy measures it later: 214).
         pytest.param(Gradient(), 100, [(10, 1), (1, 100)], [100, 136], id="limit.envoy_gradient.shorter"),
     ],

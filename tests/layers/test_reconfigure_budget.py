@@ -100,10 +100,14 @@ def test_a_change_that_interrupts_counting_is_applied_after_it() -> None:
     """A signal handler may do so."""
 
     class Interrupted(RetryBudget):
-        def _apply_pending(self) -> None:
-            self.reconfigure(RetryBudget(0.5, 0, 10))
-            assert self.ratio == 0.1
-            super()._apply_pending()
+        interrupted = False
+
+        def _count_pending(self) -> None:
+            if not self.interrupted:
+                self.interrupted = True
+                self.reconfigure(RetryBudget(0.5, 0, 10))
+                assert self.ratio == 0.1
+            super()._count_pending()
 
     budget = Interrupted(0.1, 0, 10)
     credited(budget, 0.0, 100)

@@ -11,17 +11,25 @@ from contextlib import suppress
 from itertools import count
 from math import inf
 from types import FrameType
-from typing import Any
 
 import pytest
 
 from redouble import Bulkhead, Kind, RateLimit, RetryBudget, TokenBucket, errors
 from redouble._engine import retry_budget, token_bucket
-from redouble._internal import sliding_counter
+from redouble._internal import reentrancy, sliding_counter
 from redouble._layers.limits import bulkhead, pacing, rate_limit, slots, wait_queue
-from redouble._layers.limits.pacing import GcraPacer
 
-MODULES = (retry_budget, sliding_counter, token_bucket, rate_limit, pacing, wait_queue, bulkhead, slots)
+MODULES = (
+    reentrancy,
+    retry_budget,
+    sliding_counter,
+    token_bucket,
+    rate_limit,
+    pacing,
+    wait_queue,
+    bulkhead,
+    slots,
+)
 FILES = {module.__file__ for module in MODULES} | {"<redouble rate limit>"}
 
 
@@ -150,17 +158,3 @@ def test_interrupted_operations_neither_lose_nor_create_permits(
             break
         used.reconfigure()
         assert used.left() == 20, point
-
-
-def test_a_fast_path_that_is_opened_during_reconfigure_is_updated() -> None:
-    class Interrupted(GcraPacer):
-        __slots__ = ()
-
-        def _expire_hints(self, now: float) -> None:
-            super()._expire_hints(now)
-            self.open_fast_path()
-
-    pacer: Any = Interrupted(10, 1)
-    pacer.take(5.0)
-    pacer.reconfigure(20, 1, 5.0)
-    assert pacer.fast_arrival_time == pacer.arrival_time == 25.0

@@ -48,7 +48,7 @@ def breaks(wrapper: Callable[..., Any], attribute: str, looks: int = 1, refusal:
 
 COUNTERS = [
     (RateLimit(10), "fast_arrival_time", 1, ""),
-    (AdaptiveConcurrency(), "count", 2, "redouble_reject"),
+    (AdaptiveConcurrency(), "count", 1, "redouble_reject"),
     (AdaptiveRate(), "count", 1, ""),
     (Throttle(), "count", 1, ""),
 ]

@@ -17,8 +17,8 @@ from typing import Any, Literal
 from redouble._engine.budget_protocol import BudgetTraits, Grant
 from redouble._failures.verdict import Kind
 from redouble._internal.bounded_cache import BoundedCache
-from redouble._internal.locks import ForkSafe
 from redouble._internal.public import public
+from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.sliding_counter import SLICES, SlidingCounter
 from redouble._internal.validation import Duration, instance, number, positive_seconds
 from redouble._runtime.clock import SYSTEM
@@ -53,7 +53,7 @@ class RetryBudgetSettings:
 
 
 @public("redouble")
-class RetryBudget(ForkSafe):
+class RetryBudget(ReentrancySafe):
     """A retry budget that grants a share of the recent successful calls, and a few retries in any case.
 
     At any time, at most ``ceil(credits * ratio) + floor(per_second * window)`` retries were granted in the
@@ -101,15 +101,12 @@ class RetryBudget(ForkSafe):
         self._credits, self._grants = SlidingCounter(SLICES), SlidingCounter(SLICES + 1)
         self._grants.latest = LONG_AGO  # on a clock below zero, 0 would make the first grant look late
         self._pending_credits: list[float] = []  # the time of each credit that is not yet counted
-        self._pending_refunds: list[Grant] = []
-        self._updating = False
         self._now: float | None = None  # the time of the last use
         self._index = 0  # the current slice
         self._slice_from = self._slice_until = 0.0  # times well inside it; near its edges `_slice` decides
         self._limit = self._minimum
         self._grant = DatedGrant(1.0)
         self._grant.slice_index, self._grant.window = 0, seconds
-        self._pending_settings: RetryBudget | None = None  # the budget whose settings to copy
 
     @property
     def ratio(self) -> float:
@@ -137,15 +134,11 @@ class RetryBudget(ForkSafe):
     def spend(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> Grant | None:  # noqa: ARG002
         """Grant one retry, or return None. The time is that of the system clock unless given."""
         now = SYSTEM.now() if now is None else now
-        with self._lock:  # few calls of helpers: this method is benchmarked
-            if self._updating:
-                return None  # re-entrant: a signal handler or the garbage collector runs inside `_advance`
-            if (
-                self._pending_credits
-                or self._pending_refunds
-                or not self._slice_from < now < self._slice_until
-            ):
-                self._advance(now)
+        if self._owned_by_this_thread():
+            return None  # re-entrant: a signal handler or the garbage collector runs inside `_advance`
+        if self._pending_credits or not self._slice_from < now < self._slice_until:
+            self._run_exclusively(self._advance, now)
+        with self._lock:  # no call in this block, so nothing is deferred
             grants = self._grants
             if grants.total >= self._limit:
                 return None
@@ -160,24 +153,19 @@ class RetryBudget(ForkSafe):
 
     def refund(self, grant: Grant, now: float | None = None, /) -> None:
         """Take back a grant whose retry never started."""
-        self._pending_refunds.append(grant)
-        with self._lock:
-            self._advance(SYSTEM.now() if now is None else now)
+        self._run_exclusively(self._refund, grant, SYSTEM.now() if now is None else now)
 
     def snapshot(self, now: float | None = None, /) -> Mapping[str, float]:
         """Return how many retries are ``available``, and why: as of its last use, or of ``now``."""
-        with self._lock:
-            self._advance(None)
-            now = self._now if now is None else now
-            index = self._index if now is None else self._slice(now)
-            earning, granted = self._credits.count_at(index), self._grants.count_at(index)
-            most = self._limit_for(earning)
-            return {
-                "available": max(0, most - granted),
-                "limit": most,
-                "granted": granted,
-                "credits": earning,
-            }
+        self._run_exclusively(self._advance, None)
+        return self._run_now(self._snapshot, now)
+
+    def _snapshot(self, now: float | None) -> Mapping[str, float]:
+        now = self._now if now is None else now
+        index = self._index if now is None else self._slice(now)
+        earning, granted = self._credits.count_at(index), self._grants.count_at(index)
+        most = self._limit_for(earning)
+        return {"available": max(0, most - granted), "limit": most, "granted": granted, "credits": earning}
 
     def can_reconfigure(self, other: RetryBudget, /) -> bool:
         """Return True unless ``credit`` differs: functions that are decorated already cannot change it."""
@@ -189,11 +177,10 @@ class RetryBudget(ForkSafe):
         Another window has other slices: credits are dated to the beginning of their old slice, grants to its
         end. So the limit is never exceeded, but an earlier grant can no longer be refunded.
         """
-        self._pending_settings = other
-        with self._lock:
-            self._advance(None)
+        self._run_exclusively(self._take_over, other)
 
     def _take_over(self, other: RetryBudget) -> None:
+        self._count_pending()
         old_window, window = self.settings.window, other.settings.window
         self.settings = replace(other.settings, name=self.name)
         self._credited_by, self.traits = other._credited_by, other.traits
@@ -210,35 +197,23 @@ class RetryBudget(ForkSafe):
             self._credits.rescale(old_window, window)
             self._grants.rescale(old_window, window, late=True, last=now if inside else None)
             self._index = LONG_AGO  # so that `_enter_slice` enters a new slice
+        self._advance(None)
 
     def _record_credit(self, now: float | None) -> None:
-        # Every successful call runs this, so it only appends; `_apply_pending` counts.
+        # Every successful call runs this, so it only appends; `_count_pending` counts.
         now = SYSTEM.now() if now is None else now
         pending = self._pending_credits
         pending.append(now)
         if len(pending) >= MAX_PENDING:
-            with self._lock:
-                self._advance(now)
+            self._run_exclusively(self._advance, now)
 
     def _advance(self, now: float | None) -> None:
-        """Apply pending changes and drop what has expired at ``now``, or else at the last use."""
-        if self._updating:
-            return  # re-entrant: the running call further up the stack, or the next one, applies the change
-        self._updating = True
-        try:
-            if self._pending_credits or self._pending_refunds:
-                self._apply_pending()
-            if self._pending_settings is not None:
-                other, self._pending_settings = self._pending_settings, None
-                self._take_over(other)
-            self._now = now = self._now if now is None else now
-            if now is not None:
-                self._enter_slice(self._slice(now))
-            self._limit = self._limit_for(self._credits.total)
-        finally:
-            self._updating = False
-        if self._pending_settings is not None:  # set by a signal handler meanwhile
-            self._advance(now)
+        """Count pending credits and drop what has expired at ``now``, or else at the last use."""
+        self._count_pending()
+        self._now = now = self._now if now is None else now
+        if now is not None:
+            self._enter_slice(self._slice(now))
+        self._limit = self._limit_for(self._credits.total)
 
     def _enter_slice(self, index: int) -> None:
         """Move the counters to this slice, and make its grant, if it is a new one."""
@@ -252,39 +227,38 @@ class RetryBudget(ForkSafe):
             width = window / SLICES
             self._slice_from, self._slice_until = (index + 0.01) * width, (index + 0.99) * width
 
-    def _apply_pending(self) -> None:
-        """Count the pending credits, each at its own time, and the pending refunds."""
+    def _count_pending(self) -> None:
+        """Count the pending credits, each at its own time."""
         pending = self._pending_credits
         batch = pending[:]
         del pending[: len(batch)]  # and no more: other threads append meanwhile
         if not isfinite(sum(batch)):  # a broken clock returned NaN or infinity
             batch = [now for now in batch if isfinite(now)]
-        if batch:
-            earned, first, last = self._credits, min(batch), max(batch)
-            if self._now is None or not self._now - self.settings.window < last <= self._now:
-                self._now = last  # time has passed, or another clock is used
-            if self._slice_from < first and last < self._slice_until and earned.latest == self._index:
-                earned.counts[earned.position] += len(batch)
-                earned.total += len(batch)
-            else:
-                earned.advance(self._slice(last))
-                for now in batch:
-                    earned.add(1, self._slice(now))
+        if not batch:
+            return
+        earned, first, last = self._credits, min(batch), max(batch)
+        if self._now is None or not self._now - self.settings.window < last <= self._now:
+            self._now = last  # time has passed, or another clock is used
+        if self._slice_from < first and last < self._slice_until and earned.latest == self._index:
+            earned.counts[earned.position] += len(batch)
+            earned.total += len(batch)
+        else:
+            earned.advance(self._slice(last))
+            for now in batch:
+                earned.add(1, self._slice(now))
+
+    def _refund(self, grant: Grant, now: float) -> None:
+        self._count_pending()
         window = self.settings.window
-        while self._pending_refunds:
-            grant = self._pending_refunds.pop()
-            if getattr(grant, "window", window) == window:
-                self._grants.add(-1, getattr(grant, "slice_index", self._index))
+        if getattr(grant, "window", window) == window:
+            self._grants.add(-1, getattr(grant, "slice_index", self._index))
+        self._advance(now)
 
     def _limit_for(self, earning: int) -> int:
         return -(-earning * self._ratio_numerator // self._ratio_denominator) + self._minimum
 
     def _slice(self, now: float) -> int:
         return int(now * SLICES // self.settings.window)
-
-    def _after_fork(self) -> None:
-        super()._after_fork()
-        self._updating = False
 
     def __repr__(self) -> str:
         named = "" if self.name is None else f", name={self.name!r}"

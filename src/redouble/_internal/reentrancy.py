@@ -66,10 +66,14 @@ class ReentrancySafe(ForkSafe):
                     if self._deferred:  # else another thread has run it
                         operation, args = self._deferred.popleft()
                         operation(*args)
+                self._after_deferred()
             complete = True
         finally:
             if not complete:
                 self._run_deferred()
+
+    def _after_deferred(self) -> None:
+        """Do what has to follow a deferred operation without the lock, such as waking a waiter."""
 
     def _after_fork(self) -> None:
         super()._after_fork()

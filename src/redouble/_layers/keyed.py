@@ -14,6 +14,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 from redouble._drivers.stream_function import StreamFunction
 from redouble._internal.callables import display_name, lazy_kind
 from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.gil import gil
 from redouble._internal.locks import SharedByIdentity
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, instance, integer
@@ -161,7 +162,7 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
             KEYED,
             is_async=is_async,
             key_of=self._key,
-            table=self._table.entries,
+            table=self._table.entries if gil.enabled else {},  # without a GIL every lookup takes the lock
             touch=self._table.entries.move_to_end,
             wrappers=cache,
             find=self._find,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
+from typing import Any
 
 import pytest
 
-from redouble._layers.breaker.circuit import StateChange
-from redouble._layers.breaker.notifications import dispatch
+from redouble._layers.breaker.circuit import State, StateChange
+from redouble._layers.breaker.notifications import RejectionMessage, dispatch
+from redouble.errors import CircuitOpen
 from redouble.types import Event
 
 
@@ -34,3 +37,22 @@ def test_the_event_of_a_change(state_change: StateChange, what: str) -> None:
     assert {event.error, event.value, event.verdict, event.kind, event.delay, event.reason} == {None}
     assert pickle.loads(pickle.dumps(event)) == event
     assert f"what='{what}'" in repr(event)
+
+
+@pytest.mark.parametrize(
+    ("state", "retry_after", "text"),
+    [
+        ("isolated", None, "payments is isolated, until close() is called"),
+        ("half_open", None, "payments is half open, and probes are testing whether the service is back"),
+        ("open", 2.5, "payments is open after OSError, for another 2.5 s"),
+    ],
+)
+def test_the_text_of_a_rejection_is_made_when_it_is_read(
+    state: State, retry_after: float | None, text: str
+) -> None:
+    message: Any = RejectionMessage("payments", state, retry_after, "OSError")
+    error = CircuitOpen(message, retry_after=retry_after)
+    assert (str(error), repr(error)) == (text, f"CircuitOpen({text!r})")
+    assert str(copy.copy(error)) == text
+    sent = pickle.loads(pickle.dumps(error))
+    assert (sent.args, sent.retry_after) == ((text,), retry_after)

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from redouble._internal.sliding_counter import SLICES, SlidingCounter
 from redouble._layers.breaker.settings import CircuitBreakerSettings
 
-__all__ = ["Circuit", "Rejection", "State", "StateChange", "StateEpoch", "Ticket", "TrackedCall"]
+__all__ = ["ROUNDING", "Circuit", "Rejection", "State", "StateChange", "StateEpoch", "Ticket", "TrackedCall"]
 
 
 State: TypeAlias = Literal["closed", "open", "half_open", "isolated"]

@@ -9,19 +9,28 @@ from __future__ import annotations
 
 import random as chance
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any, ParamSpec, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from redouble._failures.verdict import FailureFilter, On
 from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.gil import gil
 from redouble._internal.public import public
 from redouble._internal.reentrancy import ReentrancySafe, SerialQueue
-from redouble._internal.validation import Duration, format_seconds
+from redouble._internal.validation import Duration
 from redouble._layers.analysis import Traits, WorstCase
-from redouble._layers.breaker.circuit import Circuit, Rejection, State, StateChange, StateEpoch, Ticket
-from redouble._layers.breaker.notifications import dispatch
+from redouble._layers.breaker.circuit import (
+    ROUNDING,
+    Circuit,
+    Rejection,
+    State,
+    StateChange,
+    StateEpoch,
+    Ticket,
+)
+from redouble._layers.breaker.notifications import RejectionMessage, dispatch, new_message
 from redouble._layers.breaker.settings import CircuitBreakerSettings, validated
 from redouble._layers.gate import Gate, task_error
 from redouble._layers.layer import Layer
@@ -33,7 +42,6 @@ from redouble.errors import CircuitOpen
 __all__ = ["CircuitBreaker"]
 
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 GUARDED = Template(
@@ -118,10 +126,6 @@ class CircuitBreaker(ReentrancySafe, Gate):
         self._follow_circuit()
 
     @property
-    def _kept_by_wrapper(self) -> bool:
-        return True
-
-    @property
     def state(self) -> State:
         """``closed``, ``open``, ``half_open`` or ``isolated``: as the next call would find it."""
         return self._circuit.state(self.clock.now())
@@ -158,6 +162,14 @@ class CircuitBreaker(ReentrancySafe, Gate):
         epoch = self._closed_epoch
         if epoch is not None:
             return epoch
+        circuit = self._circuit
+        left = circuit.epoch.until - now
+        # An open circuit rejects most calls here, without an operation of the circuit. There is no call
+        # between looking at the circuit and counting the rejection; the first one is published.
+        is_open = circuit.rejected and circuit.epoch.state == "open" and gil.enabled
+        if is_open and ROUNDING < left <= self.settings.cooldown:
+            circuit.rejected += 1
+            raise self._rejected("open", left, circuit.last_failure)
         admitted: Ticket | Rejection
         if self._owned_by_this_thread():  # a signal handler or finaliser runs in the middle of a change
             epoch = self._circuit.epoch
@@ -165,9 +177,14 @@ class CircuitBreaker(ReentrancySafe, Gate):
         else:
             admitted = self._change(self._admit, now)
         if isinstance(admitted, Rejection):
-            error = CircuitOpen(self._status(admitted), retry_after=admitted.retry_after)
-            raise emit_rejected(error, "circuit_breaker", self.name)
+            raise self._rejected(*admitted)
         return admitted
+
+    def _rejected(self, state: State, retry_after: float | None, last_failure: str) -> CircuitOpen:
+        message: Any = new_message(RejectionMessage, (self.name, state, retry_after, last_failure))
+        error = CircuitOpen.__new__(CircuitOpen, message)  # without the calls of `__init__`
+        error.retry_after = retry_after
+        return emit_rejected(error, "circuit_breaker", self.name)
 
     def _admit(self, now: float) -> Ticket | Rejection:
         ticket = self._circuit.admit(now)
@@ -181,15 +198,9 @@ class CircuitBreaker(ReentrancySafe, Gate):
         finally:  # the call is over even if a rule raises
             self._change(self._circuit.ended, ticket, bad, now, type(error).__name__)
 
-    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
-        """Return ``fn`` behind the breaker."""
-        return self._guarded(fn, is_async=False) if self._not_overridden else super().around(fn)
-
-    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Return ``fn`` behind the breaker, for a coroutine function."""
-        return self._guarded(fn, is_async=True) if self._not_overridden else super().around_async(fn)
-
-    def _guarded(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
+    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any] | None:
+        if not self._not_overridden:
+            return None
         exception = task_error if is_async else sys.exception
         return compile_wrapper(
             fn, GUARDED, is_async=is_async, breaker=self, now=self.clock.now, exception=exception
@@ -266,19 +277,7 @@ class CircuitBreaker(ReentrancySafe, Gate):
             self._notifications.add(self._dispatch, circuit.changes.popleft())
 
     def _dispatch(self, change: StateChange) -> None:
-        status = self._status(Rejection(change.state, change.retry_after, self._circuit.last_failure))
-        dispatch(change, self._display_name(), status, self.settings.on_change)
-
-    def _display_name(self) -> str:
-        return self.name or "the circuit breaker"
-
-    def _status(self, rejection: Rejection) -> str:
-        if rejection.state == "isolated":
-            return f"{self._display_name()} is isolated, until close() is called"
-        if rejection.state == "half_open":
-            return f"{self._display_name()} is half open, and probes are testing whether the service is back"
-        left = format_seconds(rejection.retry_after or 0)
-        return f"{self._display_name()} is open after {rejection.last_failure}, for another {left}"
+        dispatch(change, self.name, self._circuit.last_failure, self.settings.on_change)
 
     def _after_fork(self) -> None:
         super()._after_fork()

@@ -121,8 +121,15 @@ class HedgeControl(ForkSafe):
 
     def outcome(self, race: Race, /) -> Any:
         """Return the result of a decided race, or raise its error; count a win of an extra call."""
-        self._won += race.winner not in (None, 1)
+        won = race.winner not in (None, 1)
+        with self._lock:
+            self._won += won
         return race.outcome()
+
+    def record(self, seconds: float, now: float) -> None:
+        """Record the latency of a call, under the lock."""
+        with self._lock:
+            self.latencies.record(seconds, now)
 
     def snapshot(self) -> Mapping[str, float | None]:
         """Return the statistics."""

@@ -14,6 +14,7 @@ from redouble._engine.budget_protocol import Budget
 from redouble._failures.verdict import FailureFilter, On, Until, check_until
 from redouble._internal.callables import callable_kind, display_name
 from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.gil import gil
 from redouble._internal.locks import SharedByIdentity
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, instance, integer, methods, number
@@ -62,6 +63,14 @@ async def hedged({parameters}):
     return redouble_result
 """,
 )
+
+
+# Without a GIL.
+LOCK_COUNT = (
+    "    redouble_quota.calls += 1\n",
+    "    with redouble_control._lock:\n        redouble_quota.calls += 1\n",
+)
+LOCKED_FIXED, LOCKED_MEASURED = FIXED.derive("hedge", LOCK_COUNT), MEASURED.derive("hedge", LOCK_COUNT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,15 +169,16 @@ class Hedge(SharedByIdentity, Layer):
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` hedged, for a coroutine function."""
+        fixed, measured = (FIXED, MEASURED) if gil.enabled else (LOCKED_FIXED, LOCKED_MEASURED)
         return compile_wrapper(
             fn,
-            MEASURED if self.settings.delay is None else FIXED,
+            measured if self.settings.delay is None else fixed,
             is_async=True,
             control=self._control,
             quota=self._control.quota,
             delay=self.settings.delay,
             latencies=self._control.latencies,
-            record=self._control.latencies.record,
+            record=self._control.latencies.record if gil.enabled else self._control.record,
             layer=self,  # for `policy_of`
             **WRAPPER_CLOCK,
             run_race=run_race,

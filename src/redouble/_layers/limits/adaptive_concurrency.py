@@ -1,22 +1,23 @@
 """AdaptiveConcurrency: a limit on concurrent calls that adapts to latency.
 
-The calls in flight are counted without a lock: between reading and writing the count there must be no call,
-because another thread or a signal handler could run there.
+A wrapper counts the calls in flight without a lock, if there is a GIL: between reading and writing the count
+there must be no call, because another thread or a signal handler could run there.
 """
 
 from __future__ import annotations
 
 import random as chance
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, ParamSpec, TypeVar, get_args
+from typing import Any, Literal, NoReturn, get_args
 
 from redouble._failures.transient import transient
 from redouble._failures.verdict import FailureFilter, Kind, On
 from redouble._internal.codegen import Template, compile_wrapper
-from redouble._internal.locks import ForkSafe
+from redouble._internal.gil import gil
 from redouble._internal.public import public
+from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.validation import Duration, instance, integer, methods
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits, WorstCase
@@ -50,9 +51,6 @@ class InFlight:
         self.limit, self.half = limit, (limit - 1) // 2
 
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 By = Literal["gradient", "vegas", "aimd"]
 
 TIMED_PER_WINDOW = 16  # calls that are timed in a window while few are in flight: they cannot raise the limit
@@ -65,25 +63,53 @@ LIMIT_WRAPPER = Template(
     """\
 {async_}def limited({parameters}):
     redouble_in_flight = redouble_gate._in_flight
-    if redouble_in_flight.count >= redouble_in_flight.limit:
+    redouble_concurrent = redouble_in_flight.count
+    if redouble_concurrent >= redouble_in_flight.limit:
         redouble_reject()
-    redouble_in_flight.count += 1
-    redouble_start, redouble_good = None, False
+    redouble_in_flight.count = redouble_concurrent + 1
+    redouble_start = None
     try:
         redouble_in_flight.skip -= 1
         if redouble_in_flight.skip <= 0:
-            redouble_concurrent = redouble_in_flight.count
             redouble_start = redouble_system() if redouble_ambient else redouble_now()
         redouble_result = {await_}redouble_fn({arguments})
-        redouble_good = True
-    finally:
+    except redouble_BaseException:
         redouble_in_flight.count -= 1
-        if redouble_start is not None and redouble_good:
-            redouble_record_success(redouble_start, redouble_concurrent)
-        elif not redouble_good:
-            redouble_record_failure(redouble_exception())
+        redouble_record_failure(redouble_exception())
+        raise
+    redouble_in_flight.count -= 1
+    if redouble_start is not None:
+        redouble_record_success(redouble_start, redouble_concurrent + 1)
 {check}    return redouble_result
 """,
+)
+
+# Without a GIL.
+LOCKED_LIMIT_WRAPPER = LIMIT_WRAPPER.derive(
+    "adaptive concurrency",
+    (
+        """\
+    redouble_concurrent = redouble_in_flight.count
+    if redouble_concurrent >= redouble_in_flight.limit:
+        redouble_reject()
+    redouble_in_flight.count = redouble_concurrent + 1
+""",
+        """\
+    with redouble_gate._lock:
+        redouble_concurrent = redouble_in_flight.count
+        if redouble_concurrent >= redouble_in_flight.limit:
+            redouble_reject()
+        redouble_in_flight.count = redouble_concurrent + 1
+""",
+    ),
+    (
+        "BaseException:\n        redouble_in_flight.count -= 1\n",
+        "BaseException:\n        with redouble_gate._lock:\n            redouble_in_flight.count -= 1\n",
+    ),
+    (
+        "        raise\n    redouble_in_flight.count -= 1\n",
+        "        raise\n    with redouble_gate._lock:\n        redouble_in_flight.count -= 1\n",
+    ),
 )
 
 
@@ -110,7 +136,7 @@ class AdaptiveConcurrencySettings:
 
 
 @public("redouble")
-class AdaptiveConcurrency(ForkSafe, Gate):
+class AdaptiveConcurrency(ReentrancySafe, Gate):
     """A limit on concurrent calls: as many as the service answers without queueing them.
 
     Calls beyond the limit raise `BulkheadFull` at once. The limit depends on latency: it grows while calls
@@ -176,10 +202,6 @@ class AdaptiveConcurrency(ForkSafe, Gate):
         self._now = fast_reader(SYSTEM, aio=False)
 
     @property
-    def _kept_by_wrapper(self) -> bool:
-        return True
-
-    @property
     def limit(self) -> int:
         """The current maximum number of concurrent calls."""
         return self._in_flight.limit
@@ -187,15 +209,17 @@ class AdaptiveConcurrency(ForkSafe, Gate):
     def admit(self, now: float, /) -> tuple[InFlight, float, int]:
         """Admit a call, or raise `BulkheadFull`."""
         in_flight = self._in_flight
-        if in_flight.count >= in_flight.limit:
-            self._reject()
-        in_flight.count += 1
-        return in_flight, now, in_flight.count
+        with self._lock:  # there is no call in this block, except one that raises
+            if in_flight.count >= in_flight.limit:
+                self._reject()
+            in_flight.count += 1
+            return in_flight, now, in_flight.count
 
     def ended(self, ticket: tuple[InFlight, float, int], error: BaseException | None, now: float, /) -> None:
         """Record how a call ended."""
         in_flight, started, concurrent = ticket
-        in_flight.count -= 1
+        with self._lock:
+            in_flight.count -= 1
         if error is None:
             self._record_success(started, concurrent, now)
         else:
@@ -206,20 +230,13 @@ class AdaptiveConcurrency(ForkSafe, Gate):
         in_flight = self._in_flight
         return {"limit": in_flight.limit, "in_use": in_flight.count}
 
-    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
-        """Return ``fn`` behind the limit."""
-        return self._compile(fn, is_async=False)
-
-    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Return ``fn`` behind the limit, for a coroutine function."""
-        return self._compile(fn, is_async=True)
-
     def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
         return compile_wrapper(
             fn,
-            LIMIT_WRAPPER,
+            LIMIT_WRAPPER if gil.enabled else LOCKED_LIMIT_WRAPPER,
             is_async=is_async,
             gate=self,
+            BaseException=BaseException,
             reject=self._reject,
             record_success=self._record_success,
             record_failure=self._record_failure,
@@ -231,27 +248,25 @@ class AdaptiveConcurrency(ForkSafe, Gate):
         if now is None:
             now = SYSTEM.now() if ambient.active else self._now()
         in_flight, window = self._in_flight, self._window
-        if window.since <= now < window.end and started <= now:
+        if window.since <= now < window.end and started <= now and gil.enabled:
             in_flight.skip = 0 if concurrent > in_flight.half else in_flight.timing_interval
             window.collect(now - started, concurrent, now)
         else:
-            self._record(max(0.0, now - started), concurrent, now, dropped=False)
+            self._run_exclusively(self._record, max(0.0, now - started), concurrent, now, False)
 
     def _record_failure(self, error: BaseException | None, now: float | None = None) -> None:
         if self._overload_errors.is_failure(error):
-            self._record(None, self._in_flight.count, SYSTEM.now() if now is None else now, dropped=True)
+            now = SYSTEM.now() if now is None else now
+            self._run_exclusively(self._record, None, self._in_flight.count, now, True)
 
-    def _record(self, seconds: float | None, concurrent: int, now: float, *, dropped: bool) -> None:
+    def _record(self, seconds: float | None, concurrent: int, now: float, dropped: bool) -> None:
         in_flight, window = self._in_flight, self._window
         in_flight.skip = 0 if concurrent > in_flight.half else in_flight.timing_interval
-        if self._owned_by_this_thread():
-            return  # this is a signal handler that interrupted the recording of another call
-        with self._lock:
-            calls = window.record(seconds, concurrent, now, dropped=dropped)
-            if calls:
-                interval = in_flight.timing_interval * calls // TIMED_PER_WINDOW
-                in_flight.timing_interval = max(1, min(MAX_TIMING_INTERVAL, interval))
-                in_flight.set_limit(window.limit)
+        calls = window.record(seconds, concurrent, now, dropped=dropped)
+        if calls:
+            interval = in_flight.timing_interval * calls // TIMED_PER_WINDOW
+            in_flight.timing_interval = max(1, min(MAX_TIMING_INTERVAL, interval))
+            in_flight.set_limit(window.limit)
 
     def _reject(self) -> NoReturn:
         limit = self._in_flight.limit

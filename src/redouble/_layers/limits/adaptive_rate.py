@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from redouble._failures.transient import transient
 from redouble._failures.verdict import FailureFilter, Kind, On
@@ -21,9 +21,6 @@ from redouble.errors import RateLimited, Rejected
 
 __all__ = ["AdaptiveRate", "throttling"]
 
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 THROTTLED = Kind.throttled
 
@@ -91,22 +88,13 @@ class AdaptiveRate(WaitingGate):
         rate = bucket.rate if bucket.limiting else None
         return {"rate": rate, "measured": bucket.meter.rate, "queued": len(self._wait_queue)}
 
-    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
-        """Return ``fn`` behind the gate."""
-        bucket = self._bucket
-        return compile_counting_wrapper(
-            self, bucket, bucket.meter, fn, self._wait_queue.enter, is_async=False
-        )
-
-    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Return ``fn`` behind the gate, for a coroutine function."""
-        bucket = self._bucket
-        return compile_counting_wrapper(
-            self, bucket, bucket.meter, fn, self._wait_queue.aenter, is_async=True
-        )
+    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
+        bucket, queue = self._bucket, self._wait_queue
+        enter = queue.aenter if is_async else queue.enter
+        return compile_counting_wrapper(self, queue, bucket, bucket.meter, fn, enter, is_async=is_async)
 
     def _advance_window(self) -> None:
-        self._wait_queue.query_pacer(self._bucket.meter.advance)
+        self._wait_queue.update_pacer(self._bucket.meter.advance, SYSTEM.now())
 
     def _rejection(self, why: str, wait: float) -> RateLimited:
         gate = "the adaptive rate" if self.name is None else f"the adaptive rate {self.name}"

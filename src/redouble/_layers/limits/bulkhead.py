@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.gil import gil
 from redouble._internal.locks import SharedByIdentity
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, instance, integer
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Bulkhead"]
 
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 SLOT_WRAPPER = Template(
     "bulkhead",
@@ -90,10 +88,6 @@ class Bulkhead(SharedByIdentity, Gate):
         self._slots = WaitableSlots(limit, wait, queue, name)
 
     @property
-    def _kept_by_wrapper(self) -> bool:
-        return True
-
-    @property
     def limit(self) -> int:
         """The maximum number of concurrent calls."""
         return self.settings.limit
@@ -124,19 +118,9 @@ class Bulkhead(SharedByIdentity, Gate):
         in_use, queued = self._slots.counts()
         return {"limit": self.limit, "in_use": in_use, "queued": queued}
 
-    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
-        """Return ``fn`` behind the bulkhead."""
-        wrapper = self._compile(fn, self._slots.enter, is_async=False)
-        return wrapper if self._default_admission else super().around(fn)
-
-    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Return ``fn`` behind the bulkhead, for a coroutine function."""
-        wrapper = self._compile(fn, self._slots.aenter, is_async=True)
-        return wrapper if self._default_admission else super().around_async(fn)
-
-    def _compile(
-        self, fn: Callable[..., Any], wait: Callable[[Lease], object], *, is_async: bool
-    ) -> Callable[..., Any]:
+    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any] | None:
+        if not self._default_admission:
+            return None
         slots = self._slots
         return compile_wrapper(  # `Slots.try_acquire()` and `release()`, inlined
             fn,
@@ -146,12 +130,12 @@ class Bulkhead(SharedByIdentity, Gate):
             len=len,
             slots=slots,
             leases=slots.leases,
-            add=slots.leases.add,
-            discard=slots.leases.discard,
+            add=slots.leases.add if gil.enabled else slots.add,
+            discard=slots.leases.discard if gil.enabled else slots.discard,
             queue=slots.queue,
             to_wake=slots.to_wake,
             admit_waiters=slots.admit_waiters,
-            wait=wait,
+            wait=slots.aenter if is_async else slots.enter,
             bulkhead=self,  # for `policy_of`
         )
 

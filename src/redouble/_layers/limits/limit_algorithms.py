@@ -9,13 +9,14 @@ Rule 2: a dropped call lowers the limit at once, however few calls were in fligh
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import ceil, floor, inf, log10, sqrt
 from typing import Protocol
 
 __all__ = ["Aimd", "Gradient", "LimitAlgorithm", "Sample", "Vegas"]
 
 
+BUFFER = 0.25  # of the shortest latency: the queue that a gradient allows for
+DECREASE = 0.9  # the share of the limit that is left after a dropped call
 NOISE = 0.001  # second: shorter times are noise of the scheduler and of coarse clocks
 
 
@@ -46,19 +47,18 @@ class Gradient:
     It allows for a short queue.
     """
 
-    def __init__(self, buffer: float = 0.25) -> None:
-        self._buffer = buffer
+    def __init__(self) -> None:
         self.shortest = inf
 
     def next(self, limit: float, sample: Sample, /) -> float:
         """Return the next limit."""
         if sample.dropped:
-            return limit * 0.9
+            return limit * DECREASE
         rtt = max(sample.rtt, NOISE)
         self.shortest = min(self.shortest, rtt)
         if sample.in_flight * 2 < limit:
             return limit
-        gradient = min(2.0, max(0.5, self.shortest * (1 + self._buffer) / rtt))
+        gradient = min(2.0, max(0.5, self.shortest * (1 + BUFFER) / rtt))
         return floor(limit * gradient + sqrt(limit * gradient))
 
     def forget(self) -> None:
@@ -69,34 +69,23 @@ class Gradient:
 class Vegas:
     """An algorithm that keeps the estimated number of queued calls between two bounds, as Netflix does."""
 
-    def __init__(
-        self,
-        alpha: float | None = None,
-        beta: float | None = None,
-        smoothing: float = 1.0,
-        decrease: Callable[[float], float] | None = None,
-    ) -> None:
-        self._alpha, self._beta, self._smoothing = alpha, beta, smoothing
-        self._decrease = decrease
+    def __init__(self) -> None:
         self.shortest = inf
 
     def next(self, limit: float, sample: Sample, /) -> float:
         """Return the next limit."""
         step = max(1, int(log10(limit)))
-        alpha = 3 * step if self._alpha is None else self._alpha
-        beta = 6 * step if self._beta is None else self._beta
+        few, many = 3 * step, 6 * step  # queued calls: raise the limit below, lower it above
         rtt = max(sample.rtt, NOISE)
         if rtt < self.shortest and not sample.dropped:
             self.shortest = rtt
             return limit
         waiting = 0 if sample.dropped else ceil(limit * (1 - self.shortest / rtt))
-        if sample.dropped or (waiting > beta and sample.in_flight * 2 >= limit):
-            new = limit - step if self._decrease is None else self._decrease(limit)
-        elif sample.in_flight * 2 < limit or waiting >= alpha:
+        if sample.dropped or (waiting > many and sample.in_flight * 2 >= limit):
+            return limit - step
+        if sample.in_flight * 2 < limit or waiting >= few:
             return limit
-        else:
-            new = limit + (beta if waiting <= step else step)
-        return (1 - self._smoothing) * limit + self._smoothing * new
+        return limit + (many if waiting <= step else step)
 
     def forget(self) -> None:
         """Forget the shortest latency."""
@@ -106,13 +95,13 @@ class Vegas:
 class Aimd:
     """Additive increase, multiplicative decrease, as in TCP: plus one, or minus a tenth after a failure."""
 
-    def __init__(self, slow: float = 5.0, backoff: float = 0.9) -> None:
-        self._slow, self._backoff = slow, backoff
+    def __init__(self, slow: float) -> None:
+        self._slow = slow
 
     def next(self, limit: float, sample: Sample, /) -> float:
         """Return the next limit."""
         if sample.dropped or sample.rtt > self._slow:
-            return int(limit * self._backoff)
+            return int(limit * DECREASE)
         return limit + 1 if sample.in_flight * 2 >= limit else limit
 
     def forget(self) -> None:

@@ -9,7 +9,7 @@ Rule 1: ``arrival_time`` is the theoretical arrival time: the moment from which 
 Rule 2: while the fast path is open, ``fast_arrival_time`` is that moment, and the wrapper of a call takes its
         permit with three attribute accesses: between reading and writing there is no call and no loop, so
         that no other thread and no signal handler can run in between. While the fast path is closed,
-        ``fast_arrival_time`` is infinity, and ``arrival_time`` is valid.
+        ``fast_arrival_time`` is infinity, and ``arrival_time`` is valid. Without a GIL it is always closed.
 Rule 3: the server's hints about its own limits are kept apart, as ``not_before``: no call passes before that
         moment either. So hints can slow calls down, and never speed them up.
 """
@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from math import ceil, floor, inf
 from typing import Protocol
+
+from redouble._internal.gil import gil
 
 __all__ = ["CLOCK_JUMP", "CLOCK_TOLERANCE", "GcraPacer", "Pacer"]
 
@@ -62,7 +64,8 @@ class GcraPacer:
 
     def __init__(self, interval: float, burst: int) -> None:
         self.interval, self.slack = interval, interval * (burst - 1)
-        self.arrival_time = self.fast_arrival_time = -inf  # hints never change these
+        self.arrival_time = -inf  # hints never change these
+        self.fast_arrival_time = -inf if gil.enabled else inf
         self.not_before, self._hinted_at = -inf, inf
         # From `not_before` to `_spread_until`, calls are `_spread_interval` seconds apart.
         self._spread_interval, self._spread_until = 0.0, -inf
@@ -75,7 +78,7 @@ class GcraPacer:
 
     def open_fast_path(self) -> None:
         """Let calls whose permit is available pass without asking the pacer, unless a hint is in force."""
-        if self.fast_arrival_time == inf and self.not_before == -inf:
+        if self.fast_arrival_time == inf and self.not_before == -inf and gil.enabled:
             self.fast_arrival_time = self.arrival_time
 
     def due(self, now: float, ahead: int = 0) -> float:
@@ -109,8 +112,6 @@ class GcraPacer:
         )
         if self._spread_interval:
             self.not_before = min(max(self.not_before, now) + self._spread_interval, self._spread_until)
-        if self.fast_arrival_time != inf:  # a finaliser ended the last wait in the middle of this
-            self.fast_arrival_time = self.arrival_time
 
     def pause(self, seconds: float, now: float) -> None:
         """Hold back all calls for this many seconds."""
@@ -131,13 +132,9 @@ class GcraPacer:
         """Change the interval and the burst; the used part of the burst stays used."""
         self.close_fast_path()
         self._expire_hints(now)
-        # No call from here on, as in rule 2.
-        used = (self.arrival_time - now + self.slack) / self.interval
-        used = 0.0 if used < 0 else burst if used > burst else used  # noqa: FURB136
+        used = min(max((self.arrival_time - now + self.slack) / self.interval, 0.0), burst)
         self.interval, self.slack = interval, interval * (burst - 1)
         self.arrival_time = now - self.slack + used * interval
-        if self.fast_arrival_time != inf:  # a signal handler ran in the middle of this
-            self.fast_arrival_time = self.arrival_time
 
     def _expire_hints(self, now: float) -> None:
         """Forget hints that have expired, and times that were read from another clock."""

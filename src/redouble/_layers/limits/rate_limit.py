@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Self
 
 from redouble._failures.retry_after import quota, response_hint
 from redouble._internal.codegen import Template, compile_wrapper
@@ -20,9 +20,6 @@ from redouble.errors import RateLimited
 
 __all__ = ["RateLimit"]
 
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 MAX_PAUSE = 3600.0  # seconds: a server that asks for more is mistaken, or hostile
 MAX_CALLS = 10**9  # the largest rate, and the largest burst
@@ -180,24 +177,14 @@ class RateLimit(WaitingGate):
         available = self._wait_queue.query_pacer(self._pacer.available)
         return {"available": available, "queued": len(self._wait_queue), "retry_after": wait}
 
-    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
-        """Return ``fn`` behind the limit."""
-        return self._compile(fn, self._wait_queue.enter, is_async=False)
-
-    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Return ``fn`` behind the limit, for a coroutine function."""
-        return self._compile(fn, self._wait_queue.aenter, is_async=True)
-
-    def _compile(
-        self, fn: Callable[..., Any], wait: Callable[[], object], *, is_async: bool
-    ) -> Callable[..., Any]:
+    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
         return compile_wrapper(
             fn,
             FOLLOWING if self.settings.following else PACED,
             is_async=is_async,
             **WRAPPER_CLOCK,
             pacer=self._pacer,
-            wait=wait,
+            wait=self._wait_queue.aenter if is_async else self._wait_queue.enter,
             follow=self._follow,
             limit=self,  # for `policy_of`
         )

@@ -12,6 +12,8 @@ from math import inf
 from typing import Any, Protocol
 
 from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.gil import gil
+from redouble._internal.reentrancy import ReentrancySafe
 from redouble._layers.gate import task_error
 from redouble._runtime.clock import WRAPPER_CLOCK
 
@@ -75,6 +77,16 @@ COUNTING_WRAPPER = Template(
 )
 
 
+# Without a GIL.
+LOCKED_COUNTING_WRAPPER = COUNTING_WRAPPER.derive(
+    "gate",
+    (
+        "            redouble_counter.count += 1\n",
+        "            with redouble_owner._lock:\n                redouble_counter.count += 1\n",
+    ),
+)
+
+
 class CountingGate(Protocol):
     """A gate that counts calls."""
 
@@ -95,6 +107,7 @@ class CounterState(Protocol):
 
 def compile_counting_wrapper(
     gate: CountingGate,
+    owner: ReentrancySafe,
     state: CounterState,
     counter: SampledCounter,
     fn: Callable[..., Any],
@@ -102,11 +115,12 @@ def compile_counting_wrapper(
     *,
     is_async: bool,
 ) -> Callable[..., Any]:
-    """Return ``fn`` behind the gate, with its own signature."""
+    """Return ``fn`` behind the gate, with its own signature; ``owner`` has the lock of the counter."""
     return compile_wrapper(
         fn,
-        COUNTING_WRAPPER,
+        COUNTING_WRAPPER if gil.enabled else LOCKED_COUNTING_WRAPPER,
         is_async=is_async,
+        owner=owner,
         state=state,
         counter=counter,
         enter=enter,

@@ -6,15 +6,15 @@ Rule 1: every admitted call has a `Lease` in ``leases``. The lease is created be
         whether its lease was released.
 Rule 2: every waiter is in ``queue``, in every colour, and is admitted in order. A new call never overtakes
         the queue.
-Rule 3: acquiring and releasing take no lock. `try_acquire()` adds its lease before it checks the queue and
-        then the count, so of two concurrent callers at least one observes both leases. `release()` checks the
-        queue after it discarded its lease, and `enqueue()` checks for a free slot after it joined the queue:
-        in every order, one of them observes the other. An admitted waiter is removed from the queue only
-        after its lease was added.
-Rule 4: the queue is changed under a re-entrant lock, because a finaliser or a signal handler may run at any
-        time on the thread that holds it. A re-entrant call only sets a flag, which makes the outer one admit
-        again. Waiters are not woken under the lock, since that may need the lock of an event loop.
-        Waking twice does no harm.
+Rule 3: if there is a GIL, acquiring and releasing take no lock. `try_acquire()` adds its lease before it
+        checks the queue and then the count, so of two concurrent callers at least one observes both leases.
+        `release()` checks the queue after it discarded its lease, and `enqueue()` checks for a free slot
+        after it joined the queue: in every order, one of them observes the other. An admitted waiter is
+        removed from the queue only after its lease was added. Without a GIL, a lease is added and discarded
+        under the lock, because another thread could observe these steps in another order.
+Rule 4: the queue is changed by exclusive operations (`ReentrancySafe`), because a finaliser or a signal
+        handler may run at any time. Waiters are not woken under the lock, since that may need the lock of an
+        event loop. Waking twice does no harm.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from collections.abc import Callable
 from math import inf
 from typing import NoReturn, TypeAlias
 
-from redouble._internal.locks import ForkSafe
+from redouble._internal.gil import gil
+from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.validation import format_seconds
 from redouble._runtime.backend import backend, cancel_after, in_event_loop
 from redouble._runtime.clock import virtual
@@ -45,7 +46,7 @@ class Lease:
     released = False
 
 
-class Slots(ForkSafe):
+class Slots(ReentrancySafe):
     """A fixed number of slots and the FIFO queue of waiters."""
 
     def __init__(self, limit: int) -> None:
@@ -54,21 +55,34 @@ class Slots(ForkSafe):
         self.leases: set[Lease] = set()
         self.queue: OrderedDict[Lease, Wake] = OrderedDict()
         self.to_wake: OrderedDict[Lease, Wake] = OrderedDict()  # admitted, and not yet woken
-        self._admitting = self._admit_again = False
 
     def try_acquire(self, lease: Lease) -> bool:
         """Add the lease and return True if it is admitted.
 
         If it is not, the lease stays in ``leases``, above the limit: `enqueue()` or `release()` discards it.
         """
-        self.leases.add(lease)
+        self.add(lease)
         return not self.queue and len(self.leases) <= self.limit
+
+    def add(self, lease: Lease) -> None:
+        """Add a lease."""
+        if gil.enabled:
+            self.leases.add(lease)
+        else:
+            self._run_now(self.leases.add, lease)
+
+    def discard(self, lease: Lease) -> None:
+        """Discard a lease."""
+        if gil.enabled:
+            self.leases.discard(lease)
+        else:
+            self._run_now(self.leases.discard, lease)
 
     def release(self, lease: Lease) -> None:
         """Release the slot and admit the next waiter; safe for a lease that was never admitted."""
         lease.released = True
         try:
-            self.leases.discard(lease)
+            self.discard(lease)
         finally:
             if self.queue or self.to_wake:
                 self.admit_waiters()
@@ -78,48 +92,43 @@ class Slots(ForkSafe):
 
         Return False if there is no slot and ``max_waiting`` calls wait already.
         """
-        self.leases.discard(lease)
+        self.discard(lease)
         if self._owned_by_this_thread():
             return False  # called by a signal handler or finaliser during an admission: none is possible now
         try:
-            with self._lock:
-                self.queue[lease] = wake
-                self._admit_under_lock()
-                accepted = lease in self.leases or len(self.queue) <= max_waiting
-                if not accepted:
-                    self.queue.pop(lease, None)
+            accepted = self._run_exclusively(self._enqueue, lease, wake, max_waiting)
         finally:
             self._wake_admitted()
+        return bool(accepted)
+
+    def _enqueue(self, lease: Lease, wake: Wake, max_waiting: float) -> bool:
+        self.queue[lease] = wake
+        self._admit()
+        accepted = lease in self.leases or len(self.queue) <= max_waiting
+        if not accepted:
+            self.queue.pop(lease, None)
         return accepted
 
     def stop_waiting(self, lease: Lease) -> bool:
         """Leave the queue; return True if the lease was admitted."""
-        with self._lock:
-            if not self._admitting:
-                self.queue.pop(lease, None)
-            return lease in self.leases
+        self._run_exclusively(self.queue.pop, lease, None)
+        return lease in self.leases
 
     def admit_waiters(self) -> None:
         """Admit waiters in order while there are free slots, and wake them."""
         try:
-            with self._lock:
-                self._admit_under_lock()
+            self._run_exclusively(self._admit)
         finally:
             self._wake_admitted()
 
-    def _admit_under_lock(self) -> None:
-        self._admit_again = True
-        while self._admit_again and not self._admitting:
-            self._admitting, self._admit_again, complete = True, False, False
-            try:
+    def _admit(self) -> None:
+        complete = False
+        try:
+            self._admit_while_free()
+            complete = True
+        finally:
+            if not complete:  # interrupted, and there may be no later call that admits
                 self._admit_while_free()
-                complete = True
-            finally:
-                try:
-                    if not complete:  # interrupted, and there may be no later call that admits
-                        self._admit_while_free()
-                finally:
-                    self._admitting = False
 
     def _admit_while_free(self) -> None:
         leases, queue = self.leases, self.queue
@@ -146,28 +155,32 @@ class Slots(ForkSafe):
 
     def _wake_each(self) -> None:
         """Wake the admitted waiters; the slot of a waiter that no longer exists goes to the next one."""
-        while self.to_wake:
-            try:
-                lease, wake = next(iter(self.to_wake.items()))
-            except (StopIteration, RuntimeError):  # another thread wakes them too
-                continue
+        # In a re-entrant call the operation further up this stack wakes them, when it has ended.
+        while not self._owned_by_this_thread():
+            admitted = self._run_now(self._first_to_wake)
+            if admitted is None:
+                return
+            lease, wake = admitted
             if wake() is False:
-                self.leases.discard(lease)
-                with self._lock:
-                    self._admit_under_lock()
-            self.to_wake.pop(lease, None)
+                self.discard(lease)
+                self._run_exclusively(self._admit)
+            self._run_now(self.to_wake.pop, lease, None)
+
+    def _first_to_wake(self) -> tuple[Lease, Wake] | None:
+        return next(iter(self.to_wake.items()), None)
 
     def counts(self) -> tuple[int, int]:
         """Return the numbers of admitted and of waiting calls."""
-        with self._lock:
-            return min(len(self.leases), self.limit), len(self.queue)
+        return min(len(self.leases), self.limit), len(self.queue)
+
+    def _after_deferred(self) -> None:
+        self._wake_admitted()
 
     def _after_fork(self) -> None:
         super()._after_fork()
         self.leases.clear()  # those calls run in the parent
         self.queue.clear()
         self.to_wake.clear()
-        self._admitting = False
 
 
 class WaitableSlots(Slots):
@@ -179,8 +192,7 @@ class WaitableSlots(Slots):
 
     def reconfigure(self, limit: int, wait: float | None, max_waiting: int | None) -> None:
         """Change the limits; admitted calls keep their slots, and waiters keep their position."""
-        with self._lock:
-            self.limit, self._wait, self._max_waiting = limit, wait, max_waiting
+        self.limit, self._wait, self._max_waiting = limit, wait, max_waiting
         self.admit_waiters()
 
     def enter(self, lease: Lease) -> None:

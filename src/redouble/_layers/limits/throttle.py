@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random as chance
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import floor
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from redouble._failures.verdict import FailureFilter, On
-from redouble._internal.locks import ForkSafe
 from redouble._internal.public import public
+from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.sliding_counter import SLICES, SlidingCounter
 from redouble._internal.validation import Duration, format_seconds, instance, integer, methods, number
 from redouble._internal.validation import seconds as checked
@@ -24,9 +24,6 @@ from redouble.errors import Rejected
 
 __all__ = ["Throttle"]
 
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 MIN_WINDOW = 0.001  # second
 
@@ -59,7 +56,7 @@ class RequestWindow(SampledCounter):
         self.begin_slice(in_slice, self.requests.latest * self.width, (self.requests.latest + 1) * self.width)
         self.limiting = self.requests.total > self.accepts.total
 
-    def add(self, now: float, *, accepted: bool) -> None:
+    def add(self, now: float, accepted: bool) -> None:
         """Count a call."""
         self.advance(now)
         self._add(1, int(accepted))
@@ -84,7 +81,7 @@ class ThrottleSettings:
 
 
 @public("redouble")
-class Throttle(ForkSafe, Gate):
+class Throttle(ReentrancySafe, Gate):
     """A client-side throttle: rejects as many calls as the service would, before they cost anything.
 
     Of the calls in the last ``window`` seconds, a share of ``(requests - k * accepts) / (requests + 1)`` is
@@ -131,51 +128,46 @@ class Throttle(ForkSafe, Gate):
         self.register("limits")
         self._requests = RequestWindow(seconds)
 
-    @property
-    def _kept_by_wrapper(self) -> bool:
-        return True
-
     def admit(self, now: float, /) -> None:
         """Admit a call, or raise `Rejected`."""
-        window = self._requests
-        if not window.limiting:
+        # A call by a signal handler that interrupted the counting of another call is admitted.
+        if not self._requests.limiting or self._owned_by_this_thread():
             return
         draw = self.settings.random.random()  # outside the lock, because it may be the user's code
-        with self._lock:
-            window.advance(now)
-            share = self._rejected_share()
-            rejected = draw < share
-            if rejected:
-                window.add(now, accepted=False)
-        if rejected:
+        share = self._run_exclusively(self._share_if_rejected, draw, now)
+        if share:
             throttle = "the throttle" if self.name is None else f"the throttle {self.name}"
             calls = f"{share:.0%} of the calls are"
             message = f"{throttle} is on: {calls} rejected here, because the service accepts too few"
             raise emit_rejected(Rejected(message), "throttle", self.name)
 
+    def _share_if_rejected(self, draw: float, now: float) -> float:
+        """Count the call and return the share of rejected calls, if the draw is below it; else return 0."""
+        self._requests.advance(now)
+        share = self._rejected_share()
+        if draw >= share:
+            return 0.0
+        self._requests.add(now, False)
+        return share
+
     def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
         """Record how a call ended."""
         bad = self._failures.is_failure(error)
-        # A call by a signal handler that interrupted the counting of another call is not counted.
-        if bad is not None and not self._owned_by_this_thread():
-            with self._lock:
-                self._requests.add(now, accepted=not bad)
+        if bad is not None:
+            self._run_exclusively(self._requests.add, now, not bad)
 
     def snapshot(self) -> Mapping[str, float]:
         """Return the ``share`` of calls that is rejected, and the numbers of ``requests`` and ``accepts``."""
-        with self._lock:
-            window = self._requests
-            window.advance(SYSTEM.now())
-            requests, accepts = window.requests.total, window.accepts.total
-            return {"share": self._rejected_share(), "requests": requests, "accepts": accepts}
+        self._advance_window()
+        return self._run_now(self._snapshot)
 
-    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
-        """Return ``fn`` behind the throttle."""
-        return compile_counting_wrapper(self, self._requests, self._requests, fn, self._enter, is_async=False)
+    def _snapshot(self) -> Mapping[str, float]:
+        requests, accepts = self._requests.requests.total, self._requests.accepts.total
+        return {"share": self._rejected_share(), "requests": requests, "accepts": accepts}
 
-    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Return ``fn`` behind the throttle, for a coroutine function."""
-        return compile_counting_wrapper(self, self._requests, self._requests, fn, self._aenter, is_async=True)
+    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
+        window, enter = self._requests, self._aenter if is_async else self._enter
+        return compile_counting_wrapper(self, self, window, window, fn, enter, is_async=is_async)
 
     def _enter(self) -> None:
         self.admit(SYSTEM.now())
@@ -184,8 +176,7 @@ class Throttle(ForkSafe, Gate):
         self.admit(SYSTEM.now())
 
     def _advance_window(self) -> None:
-        with self._lock:
-            self._requests.advance(SYSTEM.now())
+        self._run_exclusively(self._requests.advance, SYSTEM.now())
 
     def _rejected_share(self) -> float:
         requests, accepts = self._requests.requests.total, self._requests.accepts.total

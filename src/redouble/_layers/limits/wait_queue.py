@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redouble._internal.locks import ForkSafe, SharedByIdentity
+from redouble._internal.locks import SharedByIdentity
+from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.validation import format_seconds
 from redouble._layers.gate import Admission, Gate, problem_outside_retry
 from redouble._layers.layer import Layer
@@ -47,7 +48,7 @@ class Waiter:
     queued_before = False
 
 
-class WaitQueue(ForkSafe):
+class WaitQueue(ReentrancySafe):
     """The calls that wait for a permit, first come first served, each for up to ``wait`` seconds."""
 
     def __init__(
@@ -116,18 +117,24 @@ class WaitQueue(ForkSafe):
 
     def update_pacer(self, change: Callable[..., Any], *args: Any) -> None:
         """Call ``change`` under the lock, and wake the head, whose turn may come earlier now."""
-        with self._lock:
-            change(*args)
-            self._reopen_if_empty()
+        self._run_exclusively(self._update, change, *args)
         self._wake_head()
+
+    def _update(self, change: Callable[..., Any], *args: Any) -> None:
+        change(*args)
+        self._reopen_if_empty()
 
     def query_pacer(self, query: Callable[[float], T]) -> T:
         """Return the result of ``query`` at the current time, called under the lock."""
-        with self._lock:
-            self._pacer.close_fast_path()
-            result = query(SYSTEM.now())
+        reentrant = self._owned_by_this_thread()
+        return self._run_now(partial(self._query, query, reentrant=reentrant))
+
+    def _query(self, query: Callable[[float], T], *, reentrant: bool) -> T:
+        self._pacer.close_fast_path()
+        result = query(SYSTEM.now())
+        if not reentrant:  # else the outer operation opens it again
             self._reopen_if_empty()
-            return result
+        return result
 
     # ------------------------------------------------------------------------ under the lock
 
@@ -137,41 +144,50 @@ class WaitQueue(ForkSafe):
             raise self._rejection(
                 "and a signal handler cannot use it while this thread is inside it", HEAD_GRACE
             )
-        with self._lock:
-            now = SYSTEM.now() if now is None else now  # read under the lock, or it could be outdated
-            self._pacer.close_fast_path()
-            if self._queue and not self._pacer.due(now):
-                self._skip_unresponsive_head(now)
-            wait = self._pacer.due(now, len(self._queue))
-            if not wait:
-                self._pacer.take(now)
-            self._reopen_if_empty()
-            return wait
+        return self._run_exclusively(self._take_or_due, now) or 0.0
+
+    def _take_or_due(self, now: float | None) -> float:
+        now = SYSTEM.now() if now is None else now  # read under the lock, or it could be outdated
+        self._pacer.close_fast_path()
+        if self._queue and not self._pacer.due(now):
+            self._skip_unresponsive_head(now)
+        wait = self._pacer.due(now, len(self._queue))
+        if not wait:
+            self._pacer.take(now)
+        self._reopen_if_empty()
+        return wait
 
     def _try_acquire_in_turn(self, waiter: Waiter, wake: Callable[[], object], until: float) -> float | None:
         """Take a permit and return None, or return the seconds to wait for one; raise after ``until``."""
-        with self._lock:
-            now, pacer = SYSTEM.now(), self._pacer
-            pacer.close_fast_path()
-            ahead = self._enqueue(waiter, wake)
-            wait = pacer.due(now)
-            if wait or not ahead:
-                self._slow_head = (None, now)
-            if not wait and (not ahead or self._skip_unresponsive_head(now)):
-                pacer.take(now)
-                return None
-            late = ahead and not wait
-            if ahead:
-                wait = HEAD_GRACE if late else max(pacer.due(now, ahead), ahead * WAKE_LATENCY) + HEAD_GRACE
+        result = self._run_exclusively(self._take_in_turn, waiter, wake)
+        if result is None:
+            return None
+        wait, now, late = result
         if late:
             self._wake_head()
         if now >= until:
             raise self._rejection("and no permit came free in time", wait)
         return min(wait, until - now)
 
+    def _take_in_turn(self, waiter: Waiter, wake: Callable[[], object]) -> tuple[float, float, bool] | None:
+        """Take a permit and return None; or the seconds to wait, the time, and True if the head is late."""
+        now, pacer = SYSTEM.now(), self._pacer
+        pacer.close_fast_path()
+        ahead = self._enqueue(waiter, wake)
+        wait = pacer.due(now)
+        if wait or not ahead:
+            self._slow_head = (None, now)
+        if not wait and (not ahead or self._skip_unresponsive_head(now)):
+            pacer.take(now)
+            return None
+        late = bool(ahead) and not wait
+        if ahead:
+            wait = HEAD_GRACE if late else max(pacer.due(now, ahead), ahead * WAKE_LATENCY) + HEAD_GRACE
+        return wait, now, late
+
     def _skip_unresponsive_head(self, now: float) -> bool:
         """Remove the head by rule 3 and return True, if it has had `HEAD_GRACE` seconds to react."""
-        head = self._head()
+        head = self._first()
         if self._slow_head[0] is not head or now < self._slow_head[1]:
             self._slow_head = (head, now)
         if now - self._slow_head[1] < HEAD_GRACE - CLOCK_TOLERANCE:
@@ -182,7 +198,7 @@ class WaitQueue(ForkSafe):
     def _enqueue(self, waiter: Waiter, wake: Callable[[], object]) -> int:
         """Join the queue, at its head if the waiter was skipped; return the number of waiters ahead."""
         queue = self._queue
-        queued, head = waiter in queue, self._head()
+        queued, head = waiter in queue, self._first()
         queue[waiter] = wake
         if not queued and waiter.queued_before:
             queue.move_to_end(waiter, last=False)
@@ -192,14 +208,14 @@ class WaitQueue(ForkSafe):
 
     def _dequeue(self, waiter: Waiter) -> None:
         """Leave the queue and wake the new head."""
-        with self._lock:
-            self._queue.pop(waiter, None)
-            self._reopen_if_empty()
-        self._wake_head()
+        self.update_pacer(self._queue.pop, waiter, None)
 
     def _reopen_if_empty(self) -> None:
         if not self._queue:
             self._pacer.open_fast_path()
+
+    def _after_deferred(self) -> None:
+        self._wake_head()
 
     def _after_fork(self) -> None:
         super()._after_fork()
@@ -223,29 +239,24 @@ class WaitQueue(ForkSafe):
         return now + limit
 
     def _head(self) -> Waiter | None:
-        while True:
-            with suppress(RuntimeError):  # a finaliser removed a waiter in between
-                return next(iter(self._queue), None)
+        return self._run_now(self._first)
+
+    def _first(self) -> Waiter | None:
+        return next(iter(self._queue), None)
 
     def _wake_head(self) -> None:
-        """Wake the head; a waiter that no longer exists is removed."""
-        while (head := self._head()) is not None:
+        """Wake the head; a waiter that no longer exists is removed. In a re-entrant call do it afterwards."""
+        while not self._owned_by_this_thread() and (head := self._head()) is not None:
             wake = self._queue.get(head)
             if wake is None or wake() is not False:
                 return
-            with self._lock:
-                self._queue.pop(head, None)
-                self._reopen_if_empty()
+            self._run_exclusively(self._update, self._queue.pop, head, None)
 
 
 class WaitingGate(SharedByIdentity, Gate):
     """A gate whose calls wait for a permit in a `WaitQueue`."""
 
     _wait_queue: WaitQueue
-
-    @property
-    def _kept_by_wrapper(self) -> bool:
-        return True
 
     @property
     def wait(self) -> float | None:

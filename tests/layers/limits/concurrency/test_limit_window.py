@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -82,7 +84,7 @@ def test_a_window_of_dropped_calls_has_a_latency_of_zero() -> None:
     assert algorithm.samples == [(20.0, 0.0, 3, True)]
 
 
-@pytest.mark.parametrize("algorithm", [Gradient(), Vegas(), Aimd()])
+@pytest.mark.parametrize("algorithm", [Gradient(), Vegas(), Aimd(5.0)])
 def test_dropped_calls_alone_lower_the_limit_to_the_least(algorithm: LimitAlgorithm) -> None:
     limit = windowed(algorithm, least=3)
     for second in range(1, 50):
@@ -90,7 +92,7 @@ def test_dropped_calls_alone_lower_the_limit_to_the_least(algorithm: LimitAlgori
     assert limit.limit == 3
 
 
-@pytest.mark.parametrize("algorithm", [Gradient(), Vegas(), Aimd()])
+@pytest.mark.parametrize("algorithm", [Gradient(), Vegas(), Aimd(5.0)])
 def test_a_dropped_call_in_the_first_window_lowers_the_limit(algorithm: LimitAlgorithm) -> None:
     limit = windowed(algorithm)
     calls(limit, 0.5, 20)
@@ -127,7 +129,7 @@ def test_a_fractional_limit_is_rounded_down() -> None:
 
 @settings(max_examples=50)
 @given(
-    st.sampled_from([Gradient, Vegas, Aimd]),
+    st.sampled_from([Gradient, Vegas, lambda: Aimd(5.0)]),
     st.integers(1, 10),
     st.lists(
         st.tuples(st.floats(0, 20), st.none() | st.floats(0, 100), st.integers(0, 60), st.booleans()),
@@ -135,7 +137,7 @@ def test_a_fractional_limit_is_rounded_down() -> None:
     ),
 )
 def test_it_never_leaves_its_bounds_nor_changes_twice_in_a_window(
-    make: type[Gradient | Vegas | Aimd],
+    make: Callable[[], LimitAlgorithm],
     least: int,
     seen: list[tuple[float, float | None, int, bool]],
 ) -> None:

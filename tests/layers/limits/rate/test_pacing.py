@@ -101,14 +101,6 @@ def test_closing_and_opening_the_fast_path_keeps_the_arrival_time() -> None:
     assert pacer.fast_arrival_time == 8.0
 
 
-def test_a_permit_taken_after_the_fast_path_was_opened_counts_there_too() -> None:
-    """A finaliser may end the last wait, and so open the fast path, just before another call passes."""
-    pacer = closed(1.0, 1)
-    pacer.open_fast_path()
-    pacer.take(5.0)
-    assert pacer.fast_arrival_time == pacer.arrival_time == 6.0
-
-
 def test_the_fast_path_stays_closed_while_a_quota_is_spread() -> None:
     pacer = GcraPacer(1.0, 1)
     pacer.spread(2, 20.0, 0.0)

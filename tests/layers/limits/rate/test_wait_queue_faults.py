@@ -208,6 +208,40 @@ def test_a_call_of_a_signal_handler_is_rejected_while_its_thread_holds_the_lock(
     queue.acquire_at(0.0)
 
 
+def test_what_a_finaliser_changes_in_the_middle_of_an_operation_is_deferred() -> None:
+    """A waiter whose task was collected leaves the queue afterwards, and the next one is woken."""
+    pacer, woken = Permits(), list[str]()
+    queue = queue_of(pacer)
+    first, second = Waiter(), Waiter()
+    queue._try_acquire_in_turn(first, lambda: woken.append("first"), inf)
+    queue._try_acquire_in_turn(second, lambda: woken.append("second"), inf)
+
+    def middle() -> None:
+        queue._dequeue(first)
+        queue.update_pacer(pacer.add, 1)
+        assert queue.query_pacer(lambda now: (len(queue), pacer.available)) == (2, 0)
+        assert pacer.fast_path_closed
+        assert not woken
+
+    queue._run_exclusively(middle)
+    assert (len(queue), pacer.available, set(woken)) == (1, 1, {"second"})
+    queue._dequeue(second)
+    assert not pacer.fast_path_closed
+
+
+def test_a_query_of_a_signal_handler_leaves_the_fast_path_closed() -> None:
+    """The operation that it interrupted opens the fast path again."""
+    pacer = Permits(1)
+    queue = queue_of(pacer)
+
+    def middle() -> None:
+        queue.query_pacer(lambda now: None)
+        assert pacer.fast_path_closed
+
+    queue.update_pacer(middle)
+    assert not pacer.fast_path_closed
+
+
 def test_the_pacer_is_queried_under_the_lock_and_with_the_fast_path_closed() -> None:
     pacer = Permits(3)
     queue = queue_of(pacer)

@@ -144,13 +144,17 @@ def test_a_retry_outside_gives_up(colour: str) -> None:
     assert (found.reason, found.attempts, service.calls) == ("attempts", 3, 0)
 
 
-def test_a_call_of_a_signal_handler_that_interrupts_counting_is_not_counted() -> None:
-    """The handler runs while its own thread holds the lock."""
-    throttle = Throttle()
-    with throttle._lock:
+def test_a_call_of_a_signal_handler_that_interrupts_counting_is_counted_afterwards() -> None:
+    """The handler runs while its own thread holds the lock: its call is admitted."""
+    throttle = Throttle(random=Draws(0.0))
+    with pytest.raises(Boom), throttle:
+        raise Boom
+    assert throttle._requests.limiting
+
+    def counting() -> None:
         with throttle:
             pass
-        assert throttle._requests.requests.total == 0
-    with throttle:
-        pass
-    assert throttle.snapshot()["requests"] == 1
+        assert throttle._requests.requests.total == 1
+
+    throttle._run_exclusively(counting)
+    assert throttle.snapshot()["requests"] == 2

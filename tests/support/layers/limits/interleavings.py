@@ -1,22 +1,24 @@
 """A model checker for `Slots`: simulated threads run a few programs in every interleaving.
 
-Every method of `Slots` is rewritten as a generator that yields wherever a thread may be preempted: at its
-start, and after each call, each test and each assignment. So a few programs can be run in all orders on
-simulated threads; an order that leads to a state seen before is not followed further. A ``loose`` program may
-continue in the middle of another program's step, on the same thread, like a finaliser.
+Every method of `Slots`, and of its base `ReentrancySafe`, is rewritten as a generator that yields wherever a
+thread may be preempted: at its start, and after each call, each test and each assignment. So a few programs
+can be run in all orders on simulated threads; an order that leads to a state seen before is not followed
+further. A ``loose`` program may continue in the middle of another program's step, on the same thread, like a
+finaliser.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cache
 from math import inf
-from types import CodeType, NoneType
+from types import CodeType, GeneratorType, MethodType, ModuleType, NoneType
 from typing import Any, Protocol, TypeAlias
 
+from redouble._internal import reentrancy
 from redouble._layers.limits import slots as slots_module
 
 __all__ = ["NamedLease", "Program", "Steps", "Wait", "World", "explore"]
@@ -25,7 +27,7 @@ Steps: TypeAlias = Generator[object, Any, Any]
 Program: TypeAlias = "Callable[[World, NamedLease], Steps]"
 
 
-SHARED = {"leases", "queue", "to_wake", "_admit_again", "_admitting"}  # other threads may change these
+SHARED = {"leases", "queue", "to_wake", "_deferred"}  # other threads may change these
 
 
 class StepTransformer(ast.NodeTransformer):
@@ -37,6 +39,10 @@ class StepTransformer(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
         fn = ast.unparse(node.func)
+        if fn == "self._owned_by_this_thread":
+            return node  # no other thread can change the answer
+        if fn == "operation":  # one of the methods, or a function
+            return ast.YieldFrom(ast.Call(ast.Name("stepwise", ast.Load()), [node], []))
         return ast.YieldFrom(node) if fn.removeprefix("self.") in self.methods else ast.Yield(node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
@@ -79,19 +85,37 @@ class StepTransformer(ast.NodeTransformer):
         return [taken, ast.Try(body=node.body, handlers=[], orelse=[], finalbody=[released])]
 
 
+def class_of(module: ModuleType, name: str) -> ast.ClassDef:
+    """Return the definition of a class."""
+    body = ast.parse(inspect.getsource(module)).body
+    return next(node for node in body if isinstance(node, ast.ClassDef) and node.name == name)
+
+
+def stepwise(result: object) -> Steps:
+    """Run the steps of a method that was rewritten; yield the result of any other function."""
+    if isinstance(result, Generator):
+        return (yield from result)
+    return (yield result)
+
+
 @cache
 def stepwise_namespace() -> dict[str, Any]:
     """Return the namespace of the slots module, with the methods of `Slots` rewritten as generators."""
-    tree = ast.parse(inspect.getsource(slots_module))
-    slots_class = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Slots")
+    slots_class = class_of(slots_module, "Slots")
+    base = class_of(reentrancy, "ReentrancySafe").body
+    slots_class.body[:0] = [
+        line
+        for line in base
+        if isinstance(line, ast.FunctionDef) and line.name not in ("__init__", "_after_fork")
+    ]
     lines = [line for line in slots_class.body if isinstance(line, ast.FunctionDef)]
     methods = {line.name for line in lines if not line.name.startswith("__")} - {"_after_fork", "counts"}
     for line in lines:
         if line.name in methods:
             StepTransformer(methods).visit(line)
             line.body[:0] = ast.parse("if True: yield" if line.name[0] != "_" else "if False: yield").body
-    tree.body = [slots_class]
-    scope: dict[str, Any] = {**vars(slots_module)}
+    tree = ast.Module([slots_class], [])
+    scope: dict[str, Any] = {**vars(slots_module), "stepwise": stepwise}
     exec(compile(ast.fix_missing_locations(tree), "<slots, step by step>", "exec"), scope)  # noqa: S102
     return scope
 
@@ -242,7 +266,7 @@ def path(program: tuple[Steps, object]) -> list[object]:
 
 
 PLAIN = {str, int, bool, float, NoneType, CodeType, NamedLease}
-ITERATED = {dict, OrderedDict, tuple, list}
+ITERATED = {dict, OrderedDict, tuple, list, deque}
 
 
 def fingerprint(thing: Any) -> object:
@@ -254,6 +278,8 @@ def fingerprint(thing: Any) -> object:
         return tuple(map(fingerprint, thing))
     if kind is set:
         return frozenset(thing)
+    if kind is MethodType or kind is GeneratorType:
+        return thing.__name__  # the position of a generator is part of the path
     if isinstance(thing, Iterator):
         try:
             return fingerprint(thing.__reduce__()[1][0])  # the items that are left
