@@ -87,14 +87,18 @@ class LimitLedger:
         """
         self.advance(self._slice)  # so that overdrawn amounts count as spent
         fits_from, missing = self._slice, self.taken + self.reserved + wanted - self.limit
-        lacks, exceeds = wanted > 0 < missing, wanted > self.limit
+        lacks, exceeds = wanted > 0 and missing > 0, wanted > self.limit
         never = lacks and (wanted > self.limit - self.reserved or not self._spent)
         if lacks and not never:
             windows, missing = divmod(missing - 1, self._spent)
             oldest = (self._slice + 1) % WINDOW_SLICES
             freed = [*accumulate(self.slices[oldest:] + self.slices[:oldest])]
             fits_from += windows * WINDOW_SLICES + bisect_right(freed, missing) + 1
-        why = f"{self._text(asked)} {'was' if asked == 1 else 'were'} asked for" if asked else "none is left"
+        why = (
+            f"{self._text(asked)} {'was' if asked == self._unit else 'were'} asked for"
+            if asked
+            else "none is left"
+        )
         spent, reserved, _, _, overdrawn = self._amounts()
         owed = f", {self._text(overdrawn)} overdrawn" if overdrawn else ""
         state = f"{self._text(spent)} are spent{owed} and {self._text(reserved)} reserved, and {why}"

@@ -55,6 +55,8 @@ class Hold(ref[object]):
     garbage-collected without settling; None: all that was reserved.
     """
 
+    __slots__ = ("cost", "if_abandoned", "requests", "tokens")
+
     tokens: int
     cost: int
     requests: int
@@ -69,8 +71,10 @@ class Reservation(SharedByIdentity):
     """
 
     def __init__(self, spend: Spend, if_abandoned: int | None) -> None:
-        self._spend = spend
-        self._hold = spend._open_hold(self, if_abandoned)
+        self._spend, self._hold = spend, Hold(self, spend._abandoned.append)
+        self._hold.tokens = self._hold.cost = self._hold.requests = 0
+        self._hold.if_abandoned = if_abandoned
+        spend._holds[self._hold] = None
 
     def commit(self, *, tokens: int | None = None, cost: Money | None = None) -> None:
         """Record what was really taken, or for None all that was reserved, and release the remainder.
@@ -216,13 +220,6 @@ class Spend(ForkSafe):
         return SpendRefused(shortage.message, what=shortage.resource, retry_after=wait)
 
     # ------------------------------------------------------------------------------------- amounts
-
-    def _open_hold(self, reservation: Reservation, if_abandoned: int | None) -> Hold:
-        hold = Hold(reservation, self._abandoned.append)
-        hold.tokens = hold.cost = hold.requests = 0
-        hold.if_abandoned = if_abandoned
-        self._holds[hold] = None
-        return hold
 
     def _add(self, hold: Hold, tokens: int, cost: int, requests: int = 0, least: int = 0) -> Shortage | None:
         """Add all of the amounts to a hold; or add none, and return the shortage of the limit to wait for.
