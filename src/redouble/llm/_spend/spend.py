@@ -191,14 +191,15 @@ class Spend(ForkSafe):
         return self._reserve(whole, units, check_amount("reserve", "requests", requests), 0)
 
     def _reserve(self, tokens: int, cost: int, requests: int, if_abandoned: int | None) -> Reservation:
-        reservation = Reservation(self, if_abandoned)
+        reservation, complete = Reservation(self, if_abandoned), False
         try:
             shortage = self._add(reservation._hold, tokens, cost, requests, LEAST)
-            if shortage is not None:
-                raise emit_rejected(self._refusal(shortage), "spend", self.name)
-        except BaseException:  # also if interrupted: the traceback would keep the reservation alive
-            reservation.release()
-            raise
+            complete = shortage is None
+        finally:
+            if not complete:  # also if interrupted: the traceback would keep the reservation alive
+                reservation.release()
+        if shortage is not None:
+            raise emit_rejected(self._refusal(shortage), "spend", self.name)
         return reservation
 
     def snapshot(self) -> Mapping[str, float]:
