@@ -70,9 +70,8 @@ class Account:
         An answer without a usage counts as the most it could take.
         """
         usage = reported_usage(self._usage, result)
-        self._answers = self._with_answer(
-            self._per_attempt if usage is None else (usage.total, self._cost_of(usage))
-        )
+        taken = self._per_attempt if usage is None else (usage.total, self._cost_of(usage))
+        self._answers = self._with_answer(taken)
 
     def _with_answer(self, taken: tuple[int, int]) -> tuple[int, int]:
         return self._answers[0] + taken[0], self._answers[1] + taken[1]

@@ -94,11 +94,8 @@ class LimitLedger:
             oldest = (self._slice + 1) % WINDOW_SLICES
             freed = [*accumulate(self.slices[oldest:] + self.slices[:oldest])]
             fits_from += windows * WINDOW_SLICES + bisect_right(freed, missing) + 1
-        why = (
-            f"{self._text(asked)} {'was' if asked == self._unit else 'were'} asked for"
-            if asked
-            else "none is left"
-        )
+        verb = "was" if asked == self._unit else "were"
+        why = f"{self._text(asked)} {verb} asked for" if asked else "none is left"
         spent, reserved, _, _, overdrawn = self._amounts()
         owed = f", {self._text(overdrawn)} overdrawn" if overdrawn else ""
         state = f"{self._text(spent)} are spent{owed} and {self._text(reserved)} reserved, and {why}"
@@ -120,10 +117,8 @@ class LimitLedger:
         """Return the amounts by their names."""
         name = self.resource
         names = name, f"{name}_reserved", f"{name}_left", f"{name}_limit", f"overdrawn_{name}"
-        amounts = self._amounts()
-        return dict(
-            zip(names, amounts if self._unit == 1 else [a / self._unit for a in amounts], strict=True)
-        )
+        amounts = self._amounts() if self._unit == 1 else [one / self._unit for one in self._amounts()]
+        return dict(zip(names, amounts, strict=True))
 
     def _amounts(self) -> tuple[int, ...]:
         """Return what is spent, reserved and left, the limit, and what is overdrawn."""
