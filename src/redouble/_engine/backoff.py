@@ -22,6 +22,9 @@ __all__ = ["Backoff", "reiterable"]
 
 LARGEST: Final = sys.float_info.max
 MAX_DELAYS: Final = 2**53  # more delays than any call needs, and still exact as a float
+# The number of arguments of a series or stage, if it is not 1.
+TWO: Final = ("linear", "exponential", "random", "decorrelated")
+ARGUMENTS: Final = dict.fromkeys(TWO, 2) | {"full_jitter": 0, "equal_jitter": 0}
 
 Step: TypeAlias = tuple[str, tuple[float, float]]
 Draw: TypeAlias = Callable[[], float]
@@ -134,7 +137,8 @@ class Backoff:
         """Iterate with your own random source: one draw per random stage, the series first."""
         stages, draw = self._shaping, random.random
         if self._source is not None:
-            delays: Iterator[float] = (_apply_stages(stages, _checked(delay), draw) for delay in self._source)
+            own, source = "a delay of your backoff", self._source
+            delays: Iterator[float] = (_apply_stages(stages, seconds(each, own), draw) for each in source)
         else:
             delays = _Delays(self._series, stages, draw)
         return delays if self._limit is None else itertools.islice(delays, self._limit)
@@ -187,15 +191,7 @@ def _make(
 
 
 def _format_args(name: str, args: tuple[float, float]) -> str:
-    count = {
-        "full_jitter": 0,
-        "equal_jitter": 0,
-        "linear": 2,
-        "exponential": 2,
-        "random": 2,
-        "decorrelated": 2,
-    }
-    return ", ".join(repr(arg).removesuffix(".0") for arg in args[: count.get(name, 1)])
+    return ", ".join(repr(arg).removesuffix(".0") for arg in args[: ARGUMENTS.get(name, 1)])
 
 
 class _Delays(Iterator[float]):
@@ -245,10 +241,6 @@ def _apply_stages(stages: tuple[Step, ...], delay: float, draw: Draw) -> float:
         else:  # jitter
             delay = min(delay * (1 + bound * (2 * draw() - 1)), LARGEST)
     return delay
-
-
-def _checked(delay: object) -> float:
-    return seconds(delay, "a delay of your backoff")
 
 
 def reiterable(delays: object, option: str) -> Iterable[float]:

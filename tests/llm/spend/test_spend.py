@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from redouble.llm import Reservation, Spend
+from redouble.llm import Price, Reservation, Spend, Usage
 from tests.support.llm.spends import refusal, tokens
 
 
@@ -134,6 +134,8 @@ def test_a_spend_is_never_copied_nor_pickled() -> None:
         (1, 0.1, 10),
         (0.3, 0.1, 3),
         (1, Fraction(1, 3), 3),
+        (2, Fraction(2, 97), 97),
+        (Decimal("1e-39"), Decimal("1e-40"), 10),
         (Decimal("0.07"), Decimal("0.01"), 7),
         (2.5, Decimal("0.25"), 10),
         (1e-6, 1e-7, 10),
@@ -147,6 +149,25 @@ def test_costs_are_exact(limit: Any, amount: Any, times: int) -> None:
         spend.reserve(cost=amount).commit()
     assert spend.snapshot()["cost_left"] == 0
     assert refusal(spend, cost=1e-9).what == "cost"
+
+
+def test_other_costs_are_rounded_up() -> None:
+    """The denominator is a prime above 100: 101 such amounts exceed the limit by less than 1e-78."""
+    spend = Spend(cost=1)
+    for _ in range(100):
+        spend.reserve(cost=Fraction(1, 101)).commit()
+    assert spend.snapshot()["cost"] == 100 / 101
+    assert "which is more" not in str(refusal(spend, cost=Fraction(1, 101)))
+    assert str(refusal(Spend(cost=0.5), cost=1)).endswith(
+        "1 was asked for, which is more than it ever allows"
+    )
+
+
+def test_the_cost_of_tokens_is_exact() -> None:
+    price = Price(input=0.075, output=1 / 3)
+    assert price.of(Usage(1, 0)) == Fraction(75, 10**9)
+    assert price.of(Usage(3, 5)) == (3 * Fraction("0.075") + 5 * Fraction(repr(1 / 3))) / 10**6
+    assert price == Price(input=0.075, output=1 / 3)
 
 
 def test_a_call_without_amounts_is_admitted_while_anything_is_left() -> None:

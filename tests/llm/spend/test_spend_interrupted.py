@@ -6,13 +6,15 @@ and each return inside it, one after the other.
 
 from __future__ import annotations
 
+import dis
 import gc
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 
 from redouble._internal import locks
-from redouble.llm import Reservation, Spend
+from redouble.llm import Reservation, Spend, SpendRefused
 from redouble.llm._spend import ledger, spend
 from tests.support.interruption import interrupted
 from tests.support.llm.spends import tokens
@@ -102,6 +104,40 @@ def test_a_reservation_settled_during_its_own_use_is_settled_once(outer: str, in
             break
     else:
         pytest.fail("there are more moments than that")
+
+
+@pytest.mark.parametrize("inner", ["commit", "release"])
+@pytest.mark.parametrize("per", [None, 60])
+def test_a_call_is_admitted_or_rejected_if_another_ends_meanwhile(inner: str, per: float | None) -> None:
+    for moment in range(MOMENTS):
+        spend = Spend(tokens=100, cost=1, requests=9, per=per, warn_at=None)
+        other, admitted = spend.reserve(tokens=100, cost=0.5), list[Reservation]()
+        with interrupted(MODULES, getattr(other, inner), moment) as came, suppress(SpendRefused):
+            admitted.append(spend.reserve(tokens=40))
+        spent = 100 if inner == "commit" and came else 0
+        reserved = 40 * len(admitted) or 100 * (not came)
+        assert tokens(spend) == (spent, reserved, 100 - spent - reserved, 0)
+        if not came:
+            break
+        assert moment or len(admitted) == (inner == "release")
+    else:
+        pytest.fail("there are more moments than that")
+
+
+ATOMIC = [Spend._add_to_hold, Spend._end_hold, ledger.LimitLedger._step]
+
+
+@pytest.mark.parametrize("function", ATOMIC)
+def test_amounts_change_without_a_call_a_loop_or_a_new_container(function: Callable[..., bool]) -> None:
+    """CPython runs other code only there: signal handlers, other threads and the garbage collector."""
+    steps = [(step.opname, step.argval) for step in dis.get_instructions(function)]
+    if ("RAISE_VARARGS", 1) in steps:  # an error that is raised before any change
+        raised = steps.index(("RAISE_VARARGS", 1))
+        created = next(place for place, step in enumerate(steps) if step[1] == "RuntimeError")
+        assert "STORE_ATTR" not in {name for name, _ in steps[:raised]}
+        del steps[created:raised]
+    breaks = ("CALL", "JUMP_BACKWARD", "SEND", "YIELD", "FOR_ITER", "BUILD")
+    assert [name for name, _ in steps if any(word in name for word in breaks)] == []
 
 
 def interrupt() -> None:

@@ -1,42 +1,66 @@
 """`Spend`: limits on tokens, cost and requests that many calls share. `Reservation`: one call's part of them.
 
 A call reserves the most it may take before it starts, all of it or nothing. Afterwards `Reservation.commit`
-records what it really took and releases the remainder. `SpendLedger` holds the amounts.
+records what it really took and releases the remainder.
+
+Rule 1: amounts change only in the functions marked as atomic, here and in `LimitLedger`. These have no call,
+        no loop and no new container. So neither a signal handler nor the garbage collector can run inside
+        them: an operation that interrupts another one finds all amounts before a change, or after it.
+        No other protection against re-entrant calls is needed. The lock excludes other threads.
+Rule 2: the clock is read under the lock. A time read before would be too old, and an amount would leave the
+        window too early.
+Rule 3: a reservation may be garbage-collected without settling. The callback of its weak reference is a
+        function written in C (`deque.append`), which nothing can interrupt and which needs no lock: it queues
+        the hold, and the next operation settles it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final, Self
+from math import inf
+from typing import Any, Self
+from weakref import ref
 
-from redouble._internal.locks import SharedByIdentity
+from redouble._internal.locks import ForkSafe, SharedByIdentity
 from redouble._internal.logger import log
 from redouble._internal.public import public
+from redouble._internal.sliding_counter import SLICES
 from redouble._internal.validation import Duration, format_seconds, instance, integer, number
 from redouble._internal.validation import seconds as checked
+from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.emit import emit_rejected
 from redouble._telemetry.registry import register
 from redouble.llm._errors import SpendRefused
-from redouble.llm._spend.ledger import (
-    ALREADY_SETTLED,
-    NOTHING,
-    Amount,
-    Amounts,
-    LedgerChange,
-    LedgerView,
-    LimitState,
-    SpendLedger,
-    Taken,
-)
-from redouble.llm._spend.usage import Money, exactly
+from redouble.llm._spend.ledger import LimitLedger, Shortage
+from redouble.llm._spend.usage import UNITS, Money, multiply
 
-__all__ = ["Reservation", "Spend", "check_amounts", "check_money"]
+__all__ = ["Reservation", "Spend"]
 
 
 MAX_MONEY = 10**15  # in any currency: more is a mistake
 AMOUNT = "0 or more: release() returns what was reserved"
+ALREADY_SETTLED = (
+    "this reservation is settled: commit() or release() was called before, or its `with` block is over. "
+    "Each call needs one of its own: spend.reserve(...)"
+)
+
+
+class Hold(ref[object]):
+    """A weak reference to a reservation, with its amounts.
+
+    ``if_abandoned``: the amount of each limit that counts as taken if the reservation is
+    garbage-collected without settling; None: all that was reserved.
+    """
+
+    __slots__ = ("cost", "if_abandoned", "requests", "tokens")
+
+    tokens: int
+    cost: int
+    requests: int
+    if_abandoned: int | None
 
 
 @public("redouble.llm")
@@ -46,11 +70,11 @@ class Reservation(SharedByIdentity):
     If its ``with`` block ends, or it is garbage-collected, without a `commit`, all of it is released.
     """
 
-    def __init__(
-        self, ledger: SpendLedger, log_change: Callable[[LedgerChange], None], taken_if_abandoned: Taken
-    ) -> None:
-        self._ledger, self._log_change = ledger, log_change
-        self._hold = ledger.open_hold(self, taken_if_abandoned)
+    def __init__(self, spend: Spend, if_abandoned: int | None) -> None:
+        self._spend, self._hold = spend, Hold(self, spend._abandoned.append)
+        self._hold.tokens = self._hold.cost = self._hold.requests = 0
+        self._hold.if_abandoned = if_abandoned
+        spend._holds[self._hold] = None
 
     def commit(self, *, tokens: int | None = None, cost: Money | None = None) -> None:
         """Record what was really taken, or for None all that was reserved, and release the remainder.
@@ -58,38 +82,19 @@ class Reservation(SharedByIdentity):
         Taking more than was reserved is no error, because it has been paid for. An amount that exceeds the
         limit is overdrawn: nothing can be reserved until it is made up for. The request always counts.
         """
-        if not self._commit(tokens, cost):
+        taken = None if tokens is None else check_amount("commit", "tokens", tokens)
+        paid = None if cost is None else check_amount("commit", "cost", cost)
+        if not self._spend._settle(self._hold, taken, paid):
             raise RuntimeError(ALREADY_SETTLED)
-
-    def _commit(self, tokens: int | None, cost: Money | None) -> bool:
-        """Commit the amounts; return False if the reservation was settled before."""
-        taken = check_amounts("commit", 0 if tokens is None else tokens, 0 if cost is None else cost, 0)
-        change = self._ledger.settle(
-            self._hold,
-            {
-                "tokens": None if tokens is None else taken["tokens"],
-                "cost": None if cost is None else taken["cost"],
-                "requests": None,
-            },
-        )
-        self._log_change(change)
-        return change.after is not None
 
     def more(self, *, tokens: int = 0, cost: Money = 0) -> bool:
         """Reserve more for a call that is in flight, all of it; or return False and change nothing."""
-        return self._reserve_more(check_amounts("more", tokens, cost, 0)) is None
-
-    def _reserve_more(self, amounts: Amounts) -> str | None:
-        """Reserve more and return None, or return the name of a limit that has too little left."""
-        change = self._ledger.reserve(self._hold, amounts, NOTHING)
-        self._log_change(change)
-        if change.after is not None:
-            return None
-        return next(resource for resource, state in change.before.items() if amounts[resource] > state.left)
+        amounts = check_amount("more", "tokens", tokens), check_amount("more", "cost", cost)
+        return self._spend._add(self._hold, *amounts) is None
 
     def release(self) -> None:
         """Release all of it: nothing was taken. No-op after a commit or another release."""
-        self._ledger.settle(self._hold, NOTHING)
+        self._spend._settle(self._hold, 0, 0, 0)
 
     def __enter__(self) -> Self:
         return self
@@ -98,34 +103,28 @@ class Reservation(SharedByIdentity):
         self.release()
 
 
-def check_amounts(by: str, tokens: object, cost: object, requests: object) -> Amounts:
-    """Validate the amounts given to the method ``by``, such as ``reserve``."""
-    return {
-        "tokens": integer(tokens, f"{by} tokens", 0, f"a whole number, {AMOUNT}"),
-        "cost": check_money(cost, f"{by} cost", AMOUNT),
-        "requests": integer(requests, f"{by} requests", 0, f"a whole number, {AMOUNT}"),
-    }
-
-
-def check_money(value: object, option: str, wanted: str) -> Fraction:
-    """Validate an amount of money and convert it exactly as it is written."""
+def check_amount(by: str, resource: str, value: Any, least: int = 0, wanted: str = AMOUNT) -> int:
+    """Validate an amount given to ``by``, such as ``reserve``; convert money to units."""
+    if type(value) is int and least <= value <= MAX_MONEY:  # the usual case
+        return value * UNITS if resource == "cost" else value
+    if resource != "cost":
+        return integer(value, f"{by} {resource}", least, f"a whole number, {wanted}")
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | Fraction):
-        raise TypeError(f"{option}={value!r}: write a number, {wanted}")
-    if (isinstance(value, Decimal) and value.is_nan()) or not 0 <= value <= MAX_MONEY:
-        raise ValueError(f"{option}={value!r}: write a number, {wanted}")
-    return exactly(value)
+        raise TypeError(f"{by} cost={value!r}: write a number, {wanted}")
+    valid = not (isinstance(value, Decimal) and value.is_nan()) and 0 <= value <= MAX_MONEY
+    units = multiply(value, UNITS) if valid else -1
+    if units < least:
+        raise ValueError(f"{by} cost={value!r}: write a number, {wanted}")
+    return units
 
 
 MIN_WINDOW = 0.001  # seconds
-# What must be left for a call that reserves 0 of a limit: such a call takes something too, so it is rejected
-# once nothing is left.
-LEAST: Final[Amounts] = {"tokens": 1, "cost": Fraction(1, 10**30), "requests": 0}
-
+LEAST = 1  # that must be left for a call that reserves no tokens or no cost: it takes something too
 LIMIT = "more than 0, or None for no limit"
 
 
 @public("redouble.llm")
-class Spend(SharedByIdentity):
+class Spend(ForkSafe):
     """Limits on the ``tokens``, the money (``cost``) and the ``requests`` of all calls together.
 
     >>> spend = Spend(tokens=1000, per=60)
@@ -153,16 +152,13 @@ class Spend(SharedByIdentity):
         warn_at: float | None = 0.8,
         name: str | None = None,
     ) -> None:
-        limits: dict[str, Amount] = {}
-        if tokens is not None:
-            limits["tokens"] = integer(tokens, "Spend tokens", 1, f"a whole number, {LIMIT}")
-        if cost is not None:
-            limits["cost"] = check_money(cost, "Spend cost", LIMIT)
-            if not limits["cost"]:
-                raise ValueError(f"Spend cost={cost!r}: write a number, {LIMIT}")
-        if requests is not None:
-            limits["requests"] = integer(requests, "Spend requests", 1, f"a whole number, {LIMIT}")
-        if not limits:
+        super().__init__()
+        self.tokens, self.cost, self.requests = tokens, cost, requests
+        limits = {
+            resource: None if limit is None else check_amount("Spend", resource, limit, 1, LIMIT)
+            for resource, limit in (("tokens", tokens), ("cost", cost), ("requests", requests))
+        }
+        if not any(limits.values()):
             raise ValueError("Spend() limits nothing: write tokens=, cost= or requests=, or more than one")
         self.per = None if per is None else checked(per, "Spend per")
         if self.per is not None and self.per < MIN_WINDOW:
@@ -172,13 +168,17 @@ class Spend(SharedByIdentity):
         instance(name, "Spend name", str | None, "a text, or None")
         self.name = name
         register(self, "limits")
-        self.tokens, self.cost, self.requests = tokens, cost, requests
-        warn_share = None if self.warn_at is None else exactly(self.warn_at)
-        states = {
-            resource: LimitState(limit, warn_share and warn_share * limit)
-            for resource, limit in limits.items()
-        }
-        self._ledger = SpendLedger(states, self.per)
+        suffix = "" if self.per is None else f" per {format_seconds(self.per)}"
+        suffix += "" if name is None else f", name={name!r}"
+        self._ledgers = [LimitLedger(*limit, suffix, self.warn_at) for limit in limits.items()]
+        self._limited = [ledger for ledger in self._ledgers if ledger.limit < inf]
+        self._holds = dict[Hold, None]()  # those not settled; a dict, because `del` of a key is no call
+        self._abandoned = deque[Hold]()  # holds whose reservation was collected
+        # Slices per second, as an exact fraction: an amount must not leave the window too early.
+        self._rate = (SLICES / Fraction(self.per or 1)).as_integer_ratio()
+        # The current slice, its distance from the clock's, and the times between which it is the current one.
+        self._slice = self._offset = 0
+        self._since, self._until = (-inf, inf) if self.per is None else (0.0, 0.0)
 
     def reserve(self, *, tokens: int = 0, cost: Money = 0, requests: int = 1) -> Reservation:
         """Reserve the most that a call takes, or raise `SpendRefused` and reserve nothing.
@@ -187,19 +187,19 @@ class Spend(SharedByIdentity):
         number of seconds until the call would fit if no other call is admitted before; it is None if waiting
         alone does not help: there is no window, the amount exceeds the limit, or too much is reserved.
         """
-        return self._reserve(check_amounts("reserve", tokens, cost, requests), NOTHING)
+        whole, units = check_amount("reserve", "tokens", tokens), check_amount("reserve", "cost", cost)
+        return self._reserve(whole, units, check_amount("reserve", "requests", requests), 0)
 
-    def _reserve(self, amounts: Amounts, taken_if_abandoned: Taken) -> Reservation:
-        reservation, reserved = Reservation(self._ledger, self._log_change, taken_if_abandoned), False
+    def _reserve(self, tokens: int, cost: int, requests: int, if_abandoned: int | None) -> Reservation:
+        reservation, complete = Reservation(self, if_abandoned), False
         try:
-            change = self._ledger.reserve(reservation._hold, amounts, LEAST)
-            if change.after is None:
-                raise emit_rejected(self._refusal(change.before, amounts), "spend", self.name)
-            self._log_change(change)
-            reserved = True
+            shortage = self._add(reservation._hold, tokens, cost, requests, LEAST)
+            complete = shortage is None
         finally:
-            if not reserved:  # also if interrupted: the traceback would keep the reservation alive
+            if not complete:  # also if interrupted: the traceback would keep the reservation alive
                 reservation.release()
+        if shortage is not None:
+            raise emit_rejected(self._refusal(shortage), "spend", self.name)
         return reservation
 
     def snapshot(self) -> Mapping[str, float]:
@@ -208,64 +208,124 @@ class Spend(SharedByIdentity):
         Beside it are ``tokens_reserved``, ``tokens_left``, ``tokens_limit`` and ``overdrawn_tokens``: the
         amount taken beyond the limit. Whatever leaves the window makes up for that first.
         """
-        snapshot: dict[str, float] = {}
-        for resource, state in self._ledger.view().items():
-            snapshot[resource] = _as_number(state.spent)
-            snapshot[f"{resource}_reserved"] = _as_number(state.reserved)
-            snapshot[f"{resource}_left"] = _as_number(state.left)
-            snapshot[f"{resource}_limit"] = _as_number(state.limit)
-            snapshot[f"overdrawn_{resource}"] = _as_number(state.overdrawn)
-        return snapshot
+        with self._lock:
+            self._update()
+            return {name: amount for ledger in self._limited for name, amount in ledger.snapshot().items()}
 
-    def _refusal(self, view: LedgerView, amounts: Amounts) -> SpendRefused:
-        """Return the error for the limit with the longest wait."""
-        shortages = list[tuple[bool, bool, float, str]]()
-        for resource, state in view.items():
-            amount = amounts[resource] or LEAST[resource]
-            if amount > state.left:
-                index = None if self.per is None else state.fits_from(amount)
-                wait = 0.0 if index is None else self._ledger.seconds_until(index)
-                shortages.append((amount > state.limit, index is None, wait, resource))
-        never, unknown, wait, resource = max(shortages)
-        state, amount = view[resource], amounts[resource]
-        wanted = f"{_text(amount)} {'was' if amount == 1 else 'were'} asked for" if amount else "none is left"
-        overdrawn = f", {_text(state.overdrawn)} overdrawn" if state.overdrawn else ""
-        why = f"{_text(state.spent)} are spent{overdrawn} and {_text(state.reserved)} reserved, and {wanted}"
-        why = f"{wanted}, which is more than it ever allows" if never else why
-        return SpendRefused(
-            f"{self._limit_name(resource, state)}: {why}",
-            what=resource,
-            retry_after=None if unknown else wait,
-        )
+    def _refusal(self, shortage: Shortage) -> SpendRefused:
+        """Return the error; a hundredth of a slice is added to the wait, so that the slice has begun."""
+        slices, seconds = self._rate
+        begins = (shortage.fits_from - self._offset + 0.01) * seconds / slices
+        never = shortage.never_fits or self.per is None
+        wait = None if never else max(0.0, begins - SYSTEM.now())
+        return SpendRefused(shortage.message, what=shortage.resource, retry_after=wait)
 
-    def _log_change(self, change: LedgerChange) -> None:
-        """Log limits that passed `warn_at` or were overdrawn.
+    # ------------------------------------------------------------------------------------- amounts
+
+    def _add(self, hold: Hold, tokens: int, cost: int, requests: int = 0, least: int = 0) -> Shortage | None:
+        """Add all of the amounts to a hold; or add none, and return the shortage of the limit to wait for.
+
+        Where an amount of tokens or cost is 0, ``least`` must be left.
+        """
+        shortage = None
+        with self._lock:
+            self._update()
+            if not self._add_to_hold(hold, tokens, cost, requests, least):
+                each = zip(self._ledgers, (tokens, cost, requests), (least, least, 0), strict=True)
+                shortage = max(
+                    one.shortage(asked, asked or low) for one, asked, low in each if one in self._limited
+                )
+        self._log_warnings()
+        return shortage
+
+    def _add_to_hold(self, hold: Hold, tokens: int, cost: int, requests: int, least: int) -> bool:
+        """Add all of the amounts, or return False. Atomic."""
+        of_tokens, of_cost, of_requests = self._ledgers
+        want_tokens, want_cost = tokens or least, cost or least
+        if hold not in self._holds:
+            raise RuntimeError(ALREADY_SETTLED)
+        if (
+            (want_tokens and of_tokens.taken + of_tokens.reserved + want_tokens > of_tokens.limit)
+            or (want_cost and of_cost.taken + of_cost.reserved + want_cost > of_cost.limit)
+            or (requests and of_requests.taken + of_requests.reserved + requests > of_requests.limit)
+        ):
+            return False
+        of_tokens.reserved += tokens
+        hold.tokens += tokens
+        of_cost.reserved += cost
+        hold.cost += cost
+        of_requests.reserved += requests
+        hold.requests += requests
+        return True
+
+    def _settle(self, hold: Hold, tokens: int | None, cost: int | None, requests: int | None = None) -> bool:
+        """End a hold and record what was taken, for None all that was reserved; False if it was ended."""
+        with self._lock:
+            self._advance()
+            settled = self._end_hold(hold, tokens, cost, requests)
+        self._log_warnings()
+        return settled
+
+    def _end_hold(self, hold: Hold, tokens: int | None, cost: int | None, requests: int | None) -> bool:
+        """End a hold, or return False if it was ended before. Atomic."""
+        of_tokens, of_cost, of_requests = self._ledgers
+        if hold not in self._holds:
+            return False
+        del self._holds[hold]
+        of_tokens.reserved -= hold.tokens
+        of_tokens.taken += hold.tokens if tokens is None else tokens
+        of_cost.reserved -= hold.cost
+        of_cost.taken += hold.cost if cost is None else cost
+        of_requests.reserved -= hold.requests
+        of_requests.taken += hold.requests if requests is None else requests
+        return True
+
+    def _update(self) -> None:
+        """Advance to the current time, and settle the holds whose reservations were garbage-collected."""
+        self._advance()
+        abandoned = self._abandoned
+        while abandoned:
+            hold = abandoned[0]
+            taken = hold.if_abandoned
+            self._end_hold(hold, taken, taken, taken)
+            if abandoned and abandoned[0] is hold:  # else a signal handler has settled it
+                del abandoned[0]
+
+    def _advance(self) -> None:
+        """Advance all limits to the current slice."""
+        latest, now = self._slice, SYSTEM.now()
+        if not self._since <= now < self._until:
+            (numerator, denominator), (slices, seconds) = now.as_integer_ratio(), self._rate
+            index = numerator * slices // (denominator * seconds)
+            if index + self._offset < latest:  # the clock went backwards: the time that passed counts as none
+                self._offset = latest - index
+            self._slice = index + self._offset
+            for ledger in self._limited:
+                ledger.advance(index + self._offset)
+            self._since, self._until = now, (index + 1) * seconds / slices
+
+    def _log_warnings(self) -> None:
+        """Log limits that passed `warn_at` or are overdrawn.
 
         Called without the lock, because a log handler may do anything.
         """
-        for resource, state in (change.after or {}).items():
-            if state.warned_in != change.before[resource].warned_in:
-                used, limit = _text(state.spent + state.reserved), _text(state.limit)
-                log("%s: %s of %s are spent or reserved", self._limit_name(resource, state), used, limit)
-            if state.overdraft_logged_in != change.before[resource].overdraft_logged_in:
-                shown = self._limit_name(resource, state)
-                log("%s: %s more were used than it allows", shown, _text(state.overdrawn))
+        for ledger in self._limited:
+            if ledger.taken + ledger.reserved >= ledger.log_from:
+                with self._lock:
+                    messages = [*ledger.messages()]
+                for message in messages:
+                    log(*message)
 
-    def _limit_name(self, resource: str, state: LimitState) -> str:
-        per = "" if self.per is None else f" per {format_seconds(self.per)}"
-        named = "" if self.name is None else f", name={self.name!r}"
-        return f"Spend({resource}={_text(state.limit)}{per}{named})"
+    def _after_fork(self) -> None:
+        """Release what the parent's calls have reserved: a child does not own it."""
+        super()._after_fork()
+        for hold in self._holds:
+            hold.tokens = hold.cost = hold.requests = 0
+        for ledger in self._ledgers:
+            ledger.reserved = 0
 
     def __repr__(self) -> str:
         options = {"tokens": self.tokens, "cost": self.cost, "requests": self.requests, "per": self.per}
         shown = [f"{option}={value}" for option, value in options.items() if value is not None]
         shown += [f"warn_at={self.warn_at}"] + ([] if self.name is None else [f"name={self.name!r}"])
         return f"Spend({', '.join(shown)})"
-
-
-def _as_number(amount: Amount) -> float:
-    return amount if isinstance(amount, int) else float(amount)
-
-
-def _text(amount: Amount) -> str:
-    return f"{amount}" if isinstance(amount, int) else f"{float(amount):.12g}"

@@ -1,19 +1,26 @@
-"""Usage, the tokens of one call, and Price, their cost."""
+"""Usage, the tokens of one call; Price, their cost; and the unit in which money is counted.
+
+Money is an integer number of units: an amount with up to 40 decimal places is exact (a price with up to 34),
+and so is a fraction with a denominator up to 100. Any other amount is rounded up to the next unit.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
+from math import lcm
 from typing import NamedTuple
 
 from redouble._internal.public import public
 from redouble._internal.validation import number
 
-__all__ = ["Money", "Price", "Usage", "exactly"]
+__all__ = ["UNITS", "Money", "Price", "Usage", "multiply"]
 
 
 Money = float | Decimal | Fraction
+UNITS = 10**40 * lcm(*range(1, 101))  # of one dollar, or of one of any other currency
 MILLION = 1_000_000
 
 
@@ -49,9 +56,17 @@ class Price:
 
     def of(self, usage: Usage) -> Fraction:
         """Return the exact cost of a usage."""
-        return (exactly(self.input) * usage.input + exactly(self.output) * usage.output) / MILLION
+        input_, output = self._rates
+        return Fraction(input_ * usage.input + output * usage.output, UNITS)
+
+    @cached_property
+    def _rates(self) -> tuple[int, int]:
+        """The units that one token of a prompt and one of an answer cost."""
+        return multiply(self.input, UNITS // MILLION), multiply(self.output, UNITS // MILLION)
 
 
-def exactly(amount: Money) -> Fraction:
-    """Convert an amount exactly as it is written: 0.1 becomes a tenth, and ten of them are one."""
-    return Fraction(repr(amount)) if isinstance(amount, float) else Fraction(amount)
+def multiply(amount: Money, factor: int) -> int:
+    """Multiply an amount exactly as it is written (0.1 is a tenth) by an integer, and round up."""
+    exact = Decimal(repr(amount)) if isinstance(amount, float) else amount
+    numerator, denominator = exact.as_integer_ratio()
+    return -(-numerator * factor // denominator)
