@@ -55,7 +55,7 @@ TWINS = [
     ("grpc/_attempt", "attempt_unary", "aattempt_unary"),
     ("grpc/_attempt", "attempt_stream", "aattempt_stream"),
     ("llm/_stream", "StreamOpener.open", "StreamOpener.aopen"),
-    ("llm/_call_factory", "attempt_function", "aattempt_function"),
+    ("llm/_sdks", "attempt_function", "aattempt_function"),
     ("llm/_model", "Model.around", "Model.around_async"),
 ]
 
@@ -86,6 +86,7 @@ FUNCTIONS = {
     "AsyncIterable": "Iterable",
     "AsyncIterator": "Iterator",
     "AsyncSource": "Source",
+    "AsyncStream": "BlockingStream",
     "StopAsyncIteration": "StopIteration",
 }
 METHODS = {
@@ -314,10 +315,9 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         ),
         *("_layers/limits/wait_queue.WaitQueue.aenter", "_layers/keyed_table.KeyedStreamOwner.aopen"),
         *(
-            f"llm/_stream.AsyncGuardedStream.{name}"
-            for name in ("__anext__", "_aopen_and_read", "_anext", "_close_cancelled", "aclose")
+            f"llm/_stream.AsyncStream.{name}"
+            for name in ("__anext__", "_open_and_read", "_close_cancelled", "aclose", "asend", "athrow")
         ),
-        *("llm/_stream.AsyncGuardedStream.asend", "llm/_stream.AsyncGuardedStream.athrow"),
         *(f"grpc/_aio_call.{name}" for name in ("run", "status_of")),
         *(
             f"grpc/_aio_call.{name}"
@@ -336,8 +336,7 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             for one in ("Unary", "Stream")
             for other in ("Unary", "Stream")
         ),
-        *("llm/_stream.GuardedItems.__anext__", "llm/_stream_adapters.AsyncEnteredManager.aclose"),
-        *("llm/_stream_adapters._aenter", "llm/_stream_adapters.asource_of"),
+        *("llm/_stream._raise_cut_short", "llm/_stream_adapters.asource_of"),
         "_layers/hedge/race.run_attempt",
         *(
             f"_layers/hedge/race_asyncio.{name}"

@@ -14,9 +14,10 @@ from math import inf
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from redouble import presets
-from redouble._clients.idempotency_key import Keys, as_idempotency
+from redouble._clients.idempotency_key import Idempotency, Keys, as_idempotency
 from redouble._drivers.stream_function import StreamFunction
 from redouble._engine.options import refuse_until
+from redouble._engine.report import STAMP, Report
 from redouble._engine.worker import Worker
 from redouble._failures.transient import transient
 from redouble._failures.verdict import as_rules
@@ -26,26 +27,24 @@ from redouble._internal.validation import Duration, instance, signature_mismatch
 from redouble._layers.analysis import Traits, WorstCase
 from redouble._layers.layer import Layer
 from redouble._layers.retry.retry import Openable, Retry
-from redouble.llm._call_factory import (
-    CallFactory,
-    CallScope,
-    aattempt_function,
-    attempt_function,
-    is_async,
-    open_function,
-    refuse_own_retries,
-    refuse_stream,
-    refuse_stream_result,
-)
-from redouble.llm._current_call import Call, RetryIf
+from redouble.errors import Reason
+from redouble.llm._call import Call, RetryIf, in_progress
+from redouble.llm._errors import SpendRefused
 from redouble.llm._protocols.base import Protocol
 from redouble.llm._protocols.detection import protocol_factory
+from redouble.llm._protocols.fields import usage_of
 from redouble.llm._rules import ModelRule, table
-from redouble.llm._spend.account import Reserve, check_token_amount, total_tokens
+from redouble.llm._sdks import ModelFunction, aattempt_function, attempt_function
+from redouble.llm._spend.account import (
+    Account,
+    Reserve,
+    amount_to_reserve,
+    check_token_amount,
+    total_tokens,
+)
 from redouble.llm._spend.spend import Spend
 from redouble.llm._spend.usage import Price, Usage
-from redouble.llm._stream import Answer
-from redouble.llm._stream_state import StreamState
+from redouble.llm._stream import Answer, StreamOpener
 from redouble.llm._timeouts import Timeouts, as_timeouts, limit_of
 
 __all__ = ["Model"]
@@ -103,7 +102,7 @@ class Model(Layer):
 
     _calls: Retry = field(init=False, repr=False, compare=False)
     _streams: Retry = field(init=False, repr=False, compare=False)
-    _call_factory: CallFactory = field(init=False, repr=False, compare=False)
+    _keys: Idempotency = field(init=False, repr=False, compare=False)
     _protocol_factory: Callable[[], Protocol] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -117,22 +116,14 @@ class Model(Layer):
         instance(policy, "Model policy", Retry, "a redouble.Retry, or None")
         check_thread_worker(policy.worker, "Model policy worker")
         timeouts = effective_timeouts(self.timeouts, policy)
-        spend = None if self.spend is None else (self.spend, self.reserve, self.price)
         derive = partial(derived_policy, policy, timeouts, self.provider, self.model, self.retry_if)
         calls, streams = derive(stream=False), derive(stream=True)
-        factory = CallFactory(
-            partial(Call, self.provider, self.model, timeouts),
-            as_idempotency(self.idempotency),
-            calls.labels,
-            spend,
-            self.usage,
-        )
         for name, value in {
             "timeouts": timeouts,
             "policy": policy,
             "_calls": calls if calls.worker is not None else replace(calls, worker=self.worker),
             "_streams": streams if streams.worker is not None else replace(streams, worker=self.worker),
-            "_call_factory": factory,
+            "_keys": as_idempotency(self.idempotency),
             "_protocol_factory": protocol_factory(self.protocol),
         }.items():
             object.__setattr__(self, name, value)
@@ -162,35 +153,57 @@ class Model(Layer):
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` wrapped so that each call is a call of this model."""
-        policy, factory, name = self._calls, self._call_factory, self._call_name(fn)
-        attempt = attempt_function(fn)
+        policy, function = self._calls, ModelFunction(fn)
+        function.refuse_own_retries()
+        attempt = attempt_function(function)
 
         def called(*args: P.args, **kwargs: P.kwargs) -> T:
-            refuse_stream(fn, kwargs)
-            with CallScope(factory.begin(name, args, kwargs, stream=False)):
-                return refuse_stream_result(fn, policy.call(attempt, *args, **kwargs))
+            function.refuse_stream(kwargs)
+            with in_progress(self._begin(function.name, args, kwargs, stream=False)):
+                answer: T = policy.call(attempt, *args, **kwargs)
+                return function.refuse_stream_result(answer)
 
         return called
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` wrapped so that each call is a call of this model."""
-        policy, factory, name = self._calls, self._call_factory, self._call_name(fn)
-        attempt = aattempt_function(fn)
+        policy, function = self._calls, ModelFunction(fn)
+        function.refuse_own_retries()
+        attempt = aattempt_function(function)
 
         async def called(*args: P.args, **kwargs: P.kwargs) -> T:
-            refuse_stream(fn, kwargs)
-            with CallScope(factory.begin(name, args, kwargs, stream=False)):
-                return refuse_stream_result(fn, await policy.call(attempt, *args, **kwargs))
+            function.refuse_stream(kwargs)
+            with in_progress(self._begin(function.name, args, kwargs, stream=False)):
+                answer: T = await policy.call(attempt, *args, **kwargs)
+                return function.refuse_stream_result(answer)
 
         return called
 
     def _around(self, fn: Any) -> Any:
         # The async methods of the SDKs are plain functions that return an awaitable.
-        return self.around_async(fn) if callable_kind(fn) == "plain" and is_async(fn) else super()._around(fn)
+        if callable_kind(fn) == "plain" and ModelFunction(fn).is_async():
+            return self.around_async(fn)
+        return super()._around(fn)
 
-    def _call_name(self, fn: Callable[..., Any]) -> str:
-        refuse_own_retries(fn)
-        return self._calls.name or display_name(fn)
+    def _begin(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, stream: bool) -> Call:
+        """Begin a call: issue its key, reserve its spend and start its time."""
+        key = self._keys.key() if self._keys.auto else None  # before reserving: it may fail
+        account = self._reserve(self._calls.name or name, args, kwargs)
+        headers = {} if key is None else {self._keys.header: key}
+        call = Call(self.provider, self.model, cast("Timeouts", self.timeouts), stream, key, headers)
+        object.__setattr__(call, "_account", account)
+        return call
+
+    def _reserve(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Account | None:
+        if self.spend is None:
+            return None
+        try:
+            most = amount_to_reserve(self.reserve, args, kwargs)
+            return Account(self.spend, self.price, most, self.usage or usage_of)
+        except SpendRefused as error:
+            labels = dict(self._calls.labels)
+            vars(error)[STAMP] = Report(Reason.stopped, 0, 0.0, 0.0, name=name, labels=labels)
+            raise
 
     # --------------------------------------------------------------------------- streams
 
@@ -213,10 +226,12 @@ class Model(Layer):
         if not callable(open):
             reject_uncallable(open, "stream")
         refuse_until(self._streams, f"{display_name(open)} has none")
-        name, factory = self._call_name(open), self._call_factory
-        state = StreamState(lambda: factory.begin(name, args, kwargs, stream=True), self._protocol_factory)
-        state.worker = self._streams.worker
-        return Answer(state, self._streams, name, partial(open_function(open), *args, **kwargs))
+        function = ModelFunction(open)
+        function.refuse_own_retries()
+        name = self._calls.name or function.name
+        begin = partial(self._begin, name, args, kwargs, stream=True)
+        opener = function.opener(args, kwargs)
+        return Answer(StreamOpener(self._streams, name, begin, opener, self._protocol_factory))
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         """Return a generator function whose streams are guarded."""
