@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from math import inf
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from redouble._telemetry.bound_fields import Value
 from redouble.llm._spend.account import Account
 from redouble.llm._timeouts import Timeouts, limit_of
 
-__all__ = ["CURRENT", "Call", "Context", "RetryIf", "current", "in_progress", "reset_current"]
+__all__ = ["CURRENT", "Call", "Context", "RetryIf", "current", "in_context"]
 
 
 @public("redouble.llm")
@@ -73,23 +73,17 @@ CURRENT: ContextVar[Call | None] = ContextVar("redouble_llm_call", default=None)
 
 
 @contextmanager
-def in_progress(call: Call) -> Generator[None]:
-    """Make this the current call until its answer has come; then settle its spend."""
-    before = CURRENT.set(call)
+def in_context(call: Call) -> Generator[None]:
+    """Make this the current call; settle its spend at the end, unless it is a stream."""
+    before = CURRENT.get()
+    CURRENT.set(call)
     try:
         yield
     finally:
-        if call._account is not None:
+        if call._account is not None and not call.stream:
             call._account.close()
-        reset_current(before)
-
-
-def reset_current(before: Token[Call | None]) -> None:
-    """Restore the current call, except in another context: an event loop that was closed may cause that."""
-    try:
-        CURRENT.reset(before)
-    except ValueError:
-        return
+        if CURRENT.get() is call:  # else the event loop was closed meanwhile, and this is another context
+            CURRENT.set(before)
 
 
 @public("redouble.llm")

@@ -28,10 +28,10 @@ from redouble._layers.analysis import Traits, WorstCase
 from redouble._layers.layer import Layer
 from redouble._layers.retry.retry import Openable, Retry
 from redouble.errors import Reason
-from redouble.llm._call import Call, RetryIf, in_progress
+from redouble.llm._call import Call, RetryIf, in_context
 from redouble.llm._errors import SpendRefused
 from redouble.llm._protocols.base import Protocol
-from redouble.llm._protocols.detection import protocol_factory
+from redouble.llm._protocols.builtin import protocol_factory
 from redouble.llm._protocols.fields import usage_of
 from redouble.llm._rules import ModelRule, table
 from redouble.llm._sdks import ModelFunction, aattempt_function, attempt_function
@@ -159,7 +159,7 @@ class Model(Layer):
 
         def called(*args: P.args, **kwargs: P.kwargs) -> T:
             function.refuse_stream(kwargs)
-            with in_progress(self._begin(function.name, args, kwargs, stream=False)):
+            with in_context(self._begin(function.name, args, kwargs, stream=False)):
                 answer: T = policy.call(attempt, *args, **kwargs)
                 return function.refuse_stream_result(answer)
 
@@ -173,7 +173,7 @@ class Model(Layer):
 
         async def called(*args: P.args, **kwargs: P.kwargs) -> T:
             function.refuse_stream(kwargs)
-            with in_progress(self._begin(function.name, args, kwargs, stream=False)):
+            with in_context(self._begin(function.name, args, kwargs, stream=False)):
                 answer: T = await policy.call(attempt, *args, **kwargs)
                 return function.refuse_stream_result(answer)
 

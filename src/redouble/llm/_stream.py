@@ -13,7 +13,7 @@ runs it with the driver of streams. `BlockingStream` and `AsyncStream` are a `Gu
 from __future__ import annotations
 
 from _thread import allocate_lock
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
@@ -37,7 +37,7 @@ from redouble._runtime.backend import CancelScope, backend
 from redouble._runtime.clock import SYSTEM, Clock, virtual
 from redouble._runtime.deadline import ACTIVE_DEADLINE, ActiveDeadline, cancelled, time_left
 from redouble.errors import AttemptTimeout, Limit
-from redouble.llm._call import CURRENT, Call, reset_current
+from redouble.llm._call import CURRENT, Call, in_context
 from redouble.llm._errors import CutShort, ErrorEvent
 from redouble.llm._protocols.base import Protocol
 from redouble.llm._rules import table
@@ -194,12 +194,12 @@ class BlockingStream(GuardedStream[T], Iterator[T]):
     def __next__(self) -> T:
         if self._pending_error is not None:
             self.raise_pending()
+        chunk: T = END
         try:
-            chunk: T = self._open_and_read() if self._source is None else self._read_next()
+            chunk = self._open_and_read() if self._source is None else self._read_next()
         except Exception as error:
             if not self.tolerates(error):
                 raise
-            chunk = END
         if chunk is END:
             self.end()
             raise StopIteration
@@ -317,10 +317,11 @@ class AsyncStream(GuardedStream[T], AsyncIterator[T]):
         if self._pending_error is not None:
             self.raise_pending()
         self.ag_running = was_cancelled = True
-        before = CURRENT.set(self._call)
+        before, chunk = CURRENT.get(), cast("T", END)
+        CURRENT.set(self._call)
         try:
             if self._source is None:
-                chunk: T = await self._open_and_read()
+                chunk = await self._open_and_read()
             else:
                 seconds = self.time_left()
                 if not seconds:
@@ -335,10 +336,10 @@ class AsyncStream(GuardedStream[T], AsyncIterator[T]):
             was_cancelled = False
             if not self.tolerates(error):
                 raise
-            chunk = END
         finally:
             self.ag_running = False
-            reset_current(before)
+            if CURRENT.get() is self._call:  # else the event loop was closed, and this is another context
+                CURRENT.set(before)
             if was_cancelled and self.count:
                 await self._close_cancelled()
         if chunk is END:
@@ -376,12 +377,8 @@ class AsyncStream(GuardedStream[T], AsyncIterator[T]):
             self.settle()
         finally:
             if self._source is not None:
-                before = CURRENT.set(self._call)
-                try:
-                    with self.closing():
-                        await self._source.aclose()
-                finally:
-                    reset_current(before)
+                with in_context(self._call), self.closing():
+                    await self._source.aclose()
 
     def may_wait(self) -> bool:
         """Return True if closing may have to wait."""
@@ -486,7 +483,7 @@ class GuardedItems(AsyncItems[T]):
         super().__init__(opener)
         self._opener = opener
 
-    def __anext__(self, *how: Any) -> Coroutine[Any, Any, T]:
+    def __anext__(self, *how: Any) -> Any:  # the coroutine of the base class, without another around it
         return _raise_cut_short() if self._opener.cancelled else super().__anext__(*how)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextvars import copy_context
+from types import coroutine
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ import pytest
 from redouble import Pipeline, Retry
 from redouble._drivers.opened_stream import END
 from redouble.llm import Call, ErrorEvent, Protocol, Timeouts, Usage, current
-from redouble.llm._call import in_progress
-from redouble.llm._stream import BlockingStream
+from redouble.llm._call import in_context
+from redouble.llm._stream import AsyncStream, BlockingStream
 from tests.support.llm.chunk_sources import SILENT, Feed, Words
 from tests.support.llm.guarded_streams import PLACES, StreamOutcome, in_place, model, play
 
@@ -143,12 +144,31 @@ def test_a_read_after_close_returns_the_end() -> None:
 
 
 def test_a_call_may_end_in_another_context() -> None:
-    """For example, a generator that is closed after its event loop."""
-    scope = in_progress(Call("acme", "m-1", Timeouts()))
+    """For example, a coroutine that is closed after its event loop: the call of that context stays."""
+    other = Call("acme", "m-2", Timeouts())
+    scope = in_context(Call("acme", "m-1", Timeouts()))
     copy_context().run(scope.__enter__)
-    scope.__exit__(None, None, None)
-    with pytest.raises(LookupError):
-        current()
+    with in_context(other):
+        scope.__exit__(None, None, None)
+        assert current() is other
+
+
+def test_a_read_may_end_in_another_context() -> None:
+    class Endless:
+        def __aiter__(self) -> Endless:
+            return self
+
+        @coroutine
+        def __anext__(self) -> Generator[None, None, int]:
+            yield
+            return 1
+
+    other = Call("acme", "m-2", Timeouts())
+    reading = AsyncStream[int](Call("acme", "m-1", Timeouts()), Endless, None, None).__anext__()
+    copy_context().run(reading.send, None)
+    with in_context(other):
+        reading.close()
+        assert current() is other
 
 
 # ---------------------------------------------------------------- the methods of a generator
