@@ -35,13 +35,7 @@ from redouble.llm._protocols.builtin import protocol_factory
 from redouble.llm._protocols.fields import usage_of
 from redouble.llm._rules import ModelRule, table
 from redouble.llm._sdks import ModelFunction, aattempt_function, attempt_function
-from redouble.llm._spend.account import (
-    Account,
-    Reserve,
-    amount_to_reserve,
-    check_token_amount,
-    total_tokens,
-)
+from redouble.llm._spend.account import Account, Reserve, amount_to_reserve, check_token_amount, total_tokens
 from redouble.llm._spend.spend import Spend
 from redouble.llm._spend.usage import Price, Usage
 from redouble.llm._stream import Answer, StreamOpener
@@ -106,27 +100,47 @@ class Model(Layer):
     _protocol_factory: Callable[[], Protocol] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_name(self.provider, "provider")
-        check_name(self.model, "model")
+        for option in ("provider", "model"):
+            label: object = getattr(self, option)
+            if not isinstance(label, str) or not label:
+                raise TypeError(f"Model {option}={label!r}: write its name, such as 'openai' and 'gpt-5'")
         check_retry_if(self.retry_if)
         check_spend(self.spend, self.reserve, self.price)
-        check_usage(self.usage)
-        check_thread_worker(self.worker, "Model worker")
+        if self.usage is not None:
+            check_function(self.usage, "Model usage", "a function of a result that returns a Usage")
         policy = presets.llm() if self.policy is None else self.policy
         instance(policy, "Model policy", Retry, "a redouble.Retry, or None")
-        check_thread_worker(policy.worker, "Model policy worker")
-        timeouts = effective_timeouts(self.timeouts, policy)
-        derive = partial(derived_policy, policy, timeouts, self.provider, self.model, self.retry_if)
-        calls, streams = derive(stream=False), derive(stream=True)
+        check_worker(self.worker, "Model worker")
+        check_worker(policy.worker, "Model policy worker")
+        timeouts = as_timeouts(self.timeouts, "Model timeouts")
+        if self.timeouts is DEFAULT_TIMEOUTS and policy.timeout is not None:
+            timeouts = replace(timeouts, total=policy.timeout)
         for name, value in {
             "timeouts": timeouts,
             "policy": policy,
-            "_calls": calls if calls.worker is not None else replace(calls, worker=self.worker),
-            "_streams": streams if streams.worker is not None else replace(streams, worker=self.worker),
+            "_calls": self._derive(policy, timeouts, inf, stream=False),
+            "_streams": self._derive(policy, timeouts, timeouts.opening, stream=True),
             "_keys": as_idempotency(self.idempotency),
             "_protocol_factory": protocol_factory(self.protocol),
         }.items():
             object.__setattr__(self, name, value)
+
+    def _derive(self, policy: Retry, timeouts: Timeouts, attempt_limit: float, *, stream: bool) -> Retry:
+        """Return the policy of the calls, or of the streams until their first chunk."""
+        total, attempt_limit = limit_of(timeouts.total), min(attempt_limit, policy._attempt_limit)
+        rules = as_rules(table) if policy.on is transient else policy._rules
+        limited_by_default = policy.give_up_after == DEFAULT_GIVE_UP_AFTER
+        return replace(
+            policy,
+            on=ModelRule(self.provider, self.model, stream, rules, self.retry_if),
+            timeout=None if total == inf else total,
+            attempt_timeout=None if attempt_limit == inf else attempt_limit,
+            # The default applies only to calls without another limit.
+            give_up_after=None if total < inf and limited_by_default else policy.give_up_after,
+            nested="stop" if policy.nested == "warn" else policy.nested,
+            labels={**policy.labels, "provider": self.provider, "model": self.model},
+            worker=self.worker if policy.worker is None else policy.worker,
+        )
 
     @property
     def _kept_by_wrapper(self) -> bool:
@@ -256,101 +270,50 @@ class Model(Layer):
 # -------------------------------------------------------------------------------- options
 
 
-def check_name(name: object, option: str) -> None:
-    """Raise unless ``name`` is a non-empty text."""
-    if not isinstance(name, str) or not name:
-        raise TypeError(f"Model {option}={name!r}: write its name, such as 'openai' and 'gpt-5'")
-
-
-def check_retry_if(retry_if: object) -> None:
-    """Raise unless ``retry_if`` is a plain function of three arguments, or None."""
-    if retry_if is not None:
-        wanted = "a function (error, attempt, context)"
-        _check_function(retry_if, "Model retry_if", wanted)
-        if isinstance(retry_if, type):
-            raise TypeError(f"Model retry_if={retry_if.__name__} is a class: write {wanted}")
-        if (took := signature_mismatch(cast("RetryIf", retry_if), 3)) is not None:
-            raise TypeError(f"Model retry_if={display_name(retry_if)} takes {took}: write {wanted}")
-
-
-def check_usage(usage: object) -> None:
-    """Raise unless ``usage`` is a plain function, or None."""
-    if usage is not None:
-        _check_function(usage, "Model usage", "a function of a result that returns a Usage")
-
-
-def check_thread_worker(worker: object, option: str) -> None:
-    """Raise unless ``worker`` is a worker thread, or None."""
-    if worker is None:
-        return
-    instance(worker, option, Worker, "Worker(), or None")
-    if cast("Worker", worker).kind != "thread":
-        raise ValueError(f"{option}: a connection cannot leave its process, so write Worker()")
-
-
-def check_spend(spend: object, reserve: object, price: object) -> None:
-    """Raise unless ``spend`` is valid and has the ``reserve`` and ``price`` that it needs."""
-    if price is not None:
-        instance(price, "Model price", Price, "Price(input=2.5, output=10)")
-    if callable(reserve):
-        _check_function(reserve, "Model reserve", "a function of the call's arguments that returns a number")
-    elif reserve is not None:
-        check_token_amount(reserve, "Model reserve")
-    if spend is None:
-        return
-    instance(spend, "Model spend", Spend, "Spend(tokens=100_000, per=60)")
-    limits = cast("Spend", spend)
-    if limits.cost is not None and price is None:
-        raise TypeError("Model spend limits the cost: write price=Price(input=2.5, output=10) too")
-    if reserve is None and (limits.tokens is not None or limits.cost is not None):
-        raise TypeError("Model spend limits tokens: write reserve=4000 too, the most that a call takes")
-    if (
-        limits.tokens is not None
-        and isinstance(reserve, int | Usage)
-        and total_tokens(reserve) > limits.tokens
-    ):
-        raise ValueError(
-            f"Model reserve={reserve!r} is more than {limits!r} ever allows: "
-            "write the most that one call takes, or a larger limit"
-        )
-
-
-def _check_function(fn: object, option: str, wanted: str) -> None:
+def check_function(fn: object, option: str, wanted: str) -> None:
+    """Raise unless ``fn`` is a plain function."""
     if not callable(fn):
         raise TypeError(f"{option}={fn!r}: write {wanted}")
     if (kind := lazy_kind(fn)) is not None:
         raise TypeError(f"{option}={display_name(fn)} is {kind}: write a plain one, also in async code")
 
 
-def effective_timeouts(timeouts: Timeouts | Duration | None, policy: Retry) -> Timeouts:
-    """Return the time limits of a model; if none are given, the policy's ``timeout`` is the total limit."""
-    if timeouts is DEFAULT_TIMEOUTS and policy.timeout is not None:
-        return replace(DEFAULT_TIMEOUTS, total=policy.timeout)
-    return as_timeouts(timeouts, "Model timeouts")
+def check_retry_if(retry_if: object) -> None:
+    """Raise unless ``retry_if`` is a plain function of three arguments, or None."""
+    if retry_if is not None:
+        wanted = "a function (error, attempt, context)"
+        check_function(retry_if, "Model retry_if", wanted)
+        if isinstance(retry_if, type):
+            raise TypeError(f"Model retry_if={retry_if.__name__} is a class: write {wanted}")
+        if (took := signature_mismatch(cast("RetryIf", retry_if), 3)) is not None:
+            raise TypeError(f"Model retry_if={display_name(retry_if)} takes {took}: write {wanted}")
 
 
-def derived_policy(
-    policy: Retry,
-    timeouts: Timeouts,
-    provider: str,
-    model: str,
-    retry_if: RetryIf | None,
-    *,
-    stream: bool,
-) -> Retry:
-    """Return the policy of a model's calls, or of its streams until their first chunk."""
-    rules = as_rules(table) if policy.on is transient else policy._rules
-    total = limit_of(timeouts.total)
-    opening = min(timeouts.opening, policy._attempt_limit) if stream else policy._attempt_limit
-    return replace(
-        policy,
-        on=ModelRule(provider, model, stream, rules, retry_if),
-        timeout=None if total == inf else total,
-        attempt_timeout=None if opening == inf else opening,
-        # The default applies only to calls without another limit.
-        give_up_after=None
-        if total < inf and policy.give_up_after == DEFAULT_GIVE_UP_AFTER
-        else policy.give_up_after,
-        nested="stop" if policy.nested == "warn" else policy.nested,
-        labels={**policy.labels, "provider": provider, "model": model},
-    )
+def check_worker(worker: object, option: str) -> None:
+    """Raise unless ``worker`` is a worker thread, or None."""
+    if worker is not None:
+        instance(worker, option, Worker, "Worker(), or None")
+        if cast("Worker", worker).kind != "thread":
+            raise ValueError(f"{option}: a connection cannot leave its process, so write Worker()")
+
+
+def check_spend(spend: Spend | None, reserve: Reserve | None, price: Price | None) -> None:
+    """Raise unless ``spend`` is valid and has the ``reserve`` and ``price`` that it needs."""
+    if price is not None:
+        instance(price, "Model price", Price, "Price(input=2.5, output=10)")
+    if callable(reserve):
+        check_function(reserve, "Model reserve", "a function of the call's arguments that returns a number")
+    elif reserve is not None:
+        check_token_amount(reserve, "Model reserve")
+    if spend is None:
+        return
+    instance(spend, "Model spend", Spend, "Spend(tokens=100_000, per=60)")
+    if spend.cost is not None and price is None:
+        raise TypeError("Model spend limits the cost: write price=Price(input=2.5, output=10) too")
+    if reserve is None and (spend.tokens is not None or spend.cost is not None):
+        raise TypeError("Model spend limits tokens: write reserve=4000 too, the most that a call takes")
+    if spend.tokens is not None and isinstance(reserve, int | Usage) and total_tokens(reserve) > spend.tokens:
+        raise ValueError(
+            f"Model reserve={reserve!r} is more than {spend!r} ever allows: "
+            "write the most that one call takes, or a larger limit"
+        )

@@ -20,12 +20,7 @@ from redouble.llm._call import Call, current
 __all__ = ["ModelFunction", "aattempt_function", "attempt_function"]
 
 # The keyword argument for headers, by library.
-HEADERS = {
-    "anthropic": "extra_headers",
-    "httpx": "headers",
-    "httpx2": "headers",
-    "openai": "extra_headers",
-}
+HEADERS = {"anthropic": "extra_headers", "openai": "extra_headers", "httpx": "headers", "httpx2": "headers"}
 SDKS = ("anthropic", "openai")
 CLIENTS = ("httpx", "httpx2")
 

@@ -152,12 +152,9 @@ class OpenAI(ProviderEvents):
 
 
 ANTHROPIC_END = "message_stop"
-ANTHROPIC_EVENTS = frozenset(
-    {
-        *("message_start", "message_delta", ANTHROPIC_END),
-        *("content_block_start", "content_block_delta", "content_block_stop"),
-    }
-)
+ANTHROPIC_EVENTS = {"message_start", "message_delta", ANTHROPIC_END} | {
+    f"content_block_{event}" for event in ("start", "delta", "stop")
+}
 ANTHROPIC_PIECES = ("text", "thinking", "partial_json")
 
 
@@ -280,12 +277,8 @@ class DetectedProtocol(Protocol):
         )
 
 
-PROVIDER_EVENTS: dict[str, type[ProviderEvents]] = {
-    "auto": ProviderEvents,
-    "openai": OpenAI,
-    "anthropic": Anthropic,
-    "sse": ProviderEvents,
-}
+PROVIDER_EVENTS: dict[str, type[ProviderEvents]] = {"openai": OpenAI, "anthropic": Anthropic}
+PROVIDER_EVENTS |= dict.fromkeys(("auto", "sse"), ProviderEvents)
 CHOICES = "'auto', 'openai', 'anthropic' or 'sse', a class derived from Protocol, or None to inspect nothing"
 
 
@@ -303,13 +296,12 @@ def protocol_factory(protocol: str | Callable[[], Protocol] | None) -> Callable[
         raise TypeError(f"protocol={name}(...): write {name}, the class: each attempt needs a new one")
     if not callable(candidate) or (isinstance(candidate, type) and not issubclass(candidate, Protocol)):
         raise TypeError(f"protocol={protocol!r}: write {CHOICES}")
+    name = display_name(protocol)
     if (kind := lazy_kind(protocol)) is not None:
-        raise TypeError(
-            f"protocol={display_name(protocol)} is {kind}: write a plain one that returns a Protocol"
-        )
+        raise TypeError(f"protocol={name} is {kind}: write a plain one that returns a Protocol")
     if isabstract(protocol):
         missing = " and ".join(sorted(cast("type[Protocol]", protocol).__abstractmethods__))
-        raise TypeError(f"protocol={display_name(protocol)} is not complete: write {missing} in it")
+        raise TypeError(f"protocol={name} is not complete: write {missing} in it")
     return protocol
 
 
