@@ -55,18 +55,16 @@ TWINS = [
     ("grpc/_attempt", "attempt_unary", "aattempt_unary"),
     ("grpc/_attempt", "attempt_stream", "aattempt_stream"),
     ("llm/_stream", "StreamOpener.open", "StreamOpener.aopen"),
-    ("llm/_sdks", "attempt_function", "aattempt_function"),
     ("llm/_model", "Model.around", "Model.around_async"),
 ]
 
 # Twins that are not themselves async functions of a module or class: they contain one, or are nested in one.
-INSIDE = {"Gate.around_async", "Chaos.around_async.faulty", "Model.around_async", "aattempt_function"}
+INSIDE = {"Gate.around_async", "Chaos.around_async.faulty", "Model.around_async"}
 
 # Async names and their blocking counterparts. A blocking counterpart must not occur in async code.
 FUNCTIONS = {
     "aattempt_stream": "attempt_stream",
     "aattempt_unary": "attempt_unary",
-    "aattempt_function": "attempt_function",
     "astart_rpc": "start_rpc",
     "arun_limited": "run_limited",
     "acall": "call",

@@ -34,7 +34,7 @@ from redouble.llm._protocols.base import Protocol
 from redouble.llm._protocols.builtin import protocol_factory
 from redouble.llm._protocols.fields import usage_of
 from redouble.llm._rules import ModelRule, table
-from redouble.llm._sdks import ModelFunction, aattempt_function, attempt_function
+from redouble.llm._sdks import ModelFunction
 from redouble.llm._spend.account import Account, Reserve, amount_to_reserve, check_token_amount, total_tokens
 from redouble.llm._spend.spend import Spend
 from redouble.llm._spend.usage import Price, Usage
@@ -169,28 +169,34 @@ class Model(Layer):
         """Return ``fn`` wrapped so that each call is a call of this model."""
         policy, function = self._calls, ModelFunction(fn)
         function.refuse_own_retries()
-        attempt = attempt_function(function)
+
+        def attempt(*args: P.args, **kwargs: P.kwargs) -> T:
+            answer: T = function.end_attempt(fn(*args, **function.begin_attempt(kwargs)))
+            return answer
 
         def called(*args: P.args, **kwargs: P.kwargs) -> T:
             function.refuse_stream(kwargs)
             with in_context(self._begin(function.name, args, kwargs, stream=False)):
-                answer: T = policy.call(attempt, *args, **kwargs)
-                return function.refuse_stream_result(answer)
+                return function.refuse_stream_result(policy.call(attempt, *args, **kwargs))
 
+        attempt.__qualname__ = function.name
         return called
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` wrapped so that each call is a call of this model."""
         policy, function = self._calls, ModelFunction(fn)
         function.refuse_own_retries()
-        attempt = aattempt_function(function)
+
+        async def attempt(*args: P.args, **kwargs: P.kwargs) -> T:
+            answer: T = function.end_attempt(await fn(*args, **function.begin_attempt(kwargs)))
+            return answer
 
         async def called(*args: P.args, **kwargs: P.kwargs) -> T:
             function.refuse_stream(kwargs)
             with in_context(self._begin(function.name, args, kwargs, stream=False)):
-                answer: T = await policy.call(attempt, *args, **kwargs)
-                return function.refuse_stream_result(answer)
+                return function.refuse_stream_result(await policy.call(attempt, *args, **kwargs))
 
+        attempt.__qualname__ = function.name
         return called
 
     def _around(self, fn: Any) -> Any:
@@ -244,8 +250,12 @@ class Model(Layer):
         function.refuse_own_retries()
         name = self._calls.name or function.name
         begin = partial(self._begin, name, args, kwargs, stream=True)
-        opener = function.opener(args, kwargs)
-        return Answer(StreamOpener(self._streams, name, begin, opener, self._protocol_factory))
+
+        def open_source() -> Any:
+            return open(*args, **function.begin_attempt(kwargs))
+
+        open_source.__qualname__ = function.name
+        return Answer(StreamOpener(self._streams, name, begin, open_source, self._protocol_factory))
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         """Return a generator function whose streams are guarded."""

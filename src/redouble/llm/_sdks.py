@@ -1,23 +1,23 @@
 """`ModelFunction`: the caller's function that calls a model, and the library that it belongs to.
 
 It recognises the SDKs of OpenAI and Anthropic, httpx and httpx2 by the module of the function, and imports
-none of them. These receive the timeout and the key of the call as arguments. Any other function receives
-nothing: it can call `redouble.llm.current`.
+none of them. These receive the timeout and the key of the call as arguments, unless the caller gives others.
+Any other function receives nothing: it can call `redouble.llm.current`.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from sys import modules
 from typing import Any, TypeVar, cast
 
 from redouble._internal.callables import callable_kind, close_unawaited, display_name
-from redouble.llm._call import Call, current
+from redouble.llm._call import current
 
-__all__ = ["ModelFunction", "aattempt_function", "attempt_function"]
+__all__ = ["ModelFunction"]
 
 # The keyword argument for headers, by library.
 HEADERS = {"anthropic": "extra_headers", "openai": "extra_headers", "httpx": "headers", "httpx2": "headers"}
@@ -48,8 +48,11 @@ class ModelFunction:
             return kind == "coroutine"
         return self._library in SDKS and inspect.iscoroutinefunction(inspect.unwrap(self._unwrapped))
 
-    def add_call_options(self, kwargs: dict[str, Any], call: Call) -> dict[str, Any]:
-        """Return the keyword arguments with the timeout and headers of the call; those of the caller win."""
+    def begin_attempt(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Begin an attempt at the current call; return the keyword arguments, with the call's options."""
+        call = current()
+        if call._account is not None:
+            call._account.start_attempt()
         if self._library is None:
             return kwargs
         given, added = self._bound | kwargs, dict[str, Any]()
@@ -62,26 +65,21 @@ class ModelFunction:
             added[option] = {k: v for k, v in call.headers.items() if k.lower() not in names} | headers
         return kwargs | added
 
+    def end_attempt(self, answer: Any) -> Any:
+        """Record the usage of an answer and return it; raise the error of a response with an error status."""
+        if self._library in CLIENTS and getattr(answer, "is_error", False) is True:
+            answer.raise_for_status()
+        account = current()._account
+        if account is not None:
+            account.record_answer(answer)
+        return answer
+
     @functools.cached_property
     def _parameters(self) -> frozenset[str]:
         try:
             return frozenset(inspect.signature(self._unwrapped).parameters)
         except (TypeError, ValueError):
             return frozenset()  # a builtin without a signature
-
-    def raise_for_status(self, answer: Any) -> None:
-        """Raise the error of a response of httpx with an error status."""
-        if self._library in CLIENTS and getattr(answer, "is_error", False) is True:
-            answer.raise_for_status()
-
-    def opener(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
-        """Return a function that opens a stream, in either colour; the guarded stream checks its status."""
-
-        def open_stream() -> Any:
-            return self.fn(*args, **self.add_call_options(kwargs, current()))
-
-        open_stream.__qualname__ = self.name
-        return open_stream
 
     # --------------------------------------------------------------------------- mistakes
 
@@ -119,40 +117,6 @@ class ModelFunction:
             f"{self.name} returned a stream ({kind.__name__}), which call() does not guard: "
             f"write model.stream({self.name}, ...), or `yield` the chunks in a function of your own"
         )
-
-
-def attempt_function(function: ModelFunction) -> Callable[..., Any]:
-    """Return a function that makes one attempt at a call."""
-
-    def attempt(*args: Any, **kwargs: Any) -> Any:
-        this_call = current()
-        if this_call._account is not None:
-            this_call._account.start_attempt()
-        answer = function.fn(*args, **function.add_call_options(kwargs, this_call))
-        function.raise_for_status(answer)
-        if this_call._account is not None:
-            this_call._account.record_answer(answer)
-        return answer
-
-    attempt.__qualname__ = function.name
-    return attempt
-
-
-def aattempt_function(function: ModelFunction) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """Return a function that makes one attempt at a call."""
-
-    async def attempt(*args: Any, **kwargs: Any) -> Any:
-        this_call = current()
-        if this_call._account is not None:
-            this_call._account.start_attempt()
-        answer = await function.fn(*args, **function.add_call_options(kwargs, this_call))
-        function.raise_for_status(answer)
-        if this_call._account is not None:
-            this_call._account.record_answer(answer)
-        return answer
-
-    attempt.__qualname__ = function.name
-    return attempt
 
 
 def _client_of(fn: Any) -> Any:

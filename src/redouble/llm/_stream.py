@@ -94,12 +94,6 @@ class GuardedStream(Generic[T]):
         if account is not None:
             account.record_progress(None if protocol is None else protocol.usage, self._pieces())
 
-    def raise_pending(self) -> None:
-        """Raise the error event that followed content in the previous chunk."""
-        error, self._pending_error = self._pending_error, None
-        if error is not None:
-            raise error
-
     def end(self) -> None:
         """Record the end of the source; raise `CutShort` if the stream is incomplete."""
         protocol = self._protocol
@@ -141,14 +135,10 @@ class GuardedStream(Generic[T]):
 
     def expired(self) -> AttemptTimeout:
         """Record the limit of an expired wait; return the error to raise."""
-        self.expired_limit = self._chunk_limit
+        self.expired_limit = limit = self._chunk_limit
         seconds = max(0.0, self._chunk_seconds)
-        cause = (
-            f"no chunk came for {seconds:g} s"
-            if self.expired_limit == "attempt"
-            else f"its {self.expired_limit} time was up"
-        )
-        return AttemptTimeout(f"the stream was given up: {cause}", limit=self.expired_limit, seconds=seconds)
+        cause = f"no chunk came for {seconds:g} s" if limit == "attempt" else f"its {limit} time was up"
+        return AttemptTimeout(f"the stream was given up: {cause}", limit=limit, seconds=seconds)
 
     def leave_worker(self, *, alone: bool) -> None:
         """Do nothing when the worker is abandoned: it closes its source when the read has ended."""
@@ -192,8 +182,9 @@ class BlockingStream(GuardedStream[T], Iterator[T]):
     _busy = _closed = False
 
     def __next__(self) -> T:
-        if self._pending_error is not None:
-            self.raise_pending()
+        if (pending := self._pending_error) is not None:
+            self._pending_error = None
+            raise pending
         chunk: T = END
         try:
             chunk = self._open_and_read() if self._source is None else self._read_next()
@@ -314,8 +305,9 @@ class AsyncStream(GuardedStream[T], AsyncIterator[T]):
     async def __anext__(self) -> T:
         if self.ag_running:
             raise RuntimeError("anext(): asynchronous generator is already running")
-        if self._pending_error is not None:
-            self.raise_pending()
+        if (pending := self._pending_error) is not None:
+            self._pending_error = None
+            raise pending
         self.ag_running = was_cancelled = True
         before, chunk = CURRENT.get(), cast("T", END)
         CURRENT.set(self._call)

@@ -154,5 +154,3 @@ def test_an_unknown_function_receives_nothing() -> None:
 
     model_of(idempotency="auto").call(ask, model="m")
     assert received == [{"model": "m"}]
-    adapter = ModelFunction(print)
-    assert adapter.add_call_options({"end": ""}, None) == {"end": ""}  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -183,6 +183,9 @@ class Anthropic(ProviderEvents):
         return f"`{ANTHROPIC_END}`"
 
 
+PROVIDERS: dict[str, type[ProviderEvents]] = {"openai": OpenAI, "anthropic": Anthropic}
+
+
 class DetectedProtocol(Protocol):
     """A built-in protocol: the one called ``name``, or with ``auto`` the one that it detects.
 
@@ -194,7 +197,7 @@ class DetectedProtocol(Protocol):
         self.name = name
         self.known = name != "auto"
         self._recognised = False
-        self._events = PROVIDER_EVENTS[name]()
+        self._events = PROVIDERS.get(name, ProviderEvents)()
         self._body = EventStream()
 
     def read(self, chunk: object, /) -> ErrorEvent | None:
@@ -260,7 +263,7 @@ class DetectedProtocol(Protocol):
         if self.name != "auto":
             self._recognised = self._events.recognises(get, event_type)
             return
-        for provider in (OpenAI, Anthropic):
+        for provider in PROVIDERS.values():
             events = provider()
             if events.recognises(get, event_type):
                 self._recognised = self.known = True
@@ -277,8 +280,7 @@ class DetectedProtocol(Protocol):
         )
 
 
-PROVIDER_EVENTS: dict[str, type[ProviderEvents]] = {"openai": OpenAI, "anthropic": Anthropic}
-PROVIDER_EVENTS |= dict.fromkeys(("auto", "sse"), ProviderEvents)
+NAMES = ("auto", "openai", "anthropic", "sse")
 CHOICES = "'auto', 'openai', 'anthropic' or 'sse', a class derived from Protocol, or None to inspect nothing"
 
 
@@ -288,7 +290,7 @@ def protocol_factory(protocol: str | Callable[[], Protocol] | None) -> Callable[
     if protocol is None:
         return None
     if isinstance(protocol, str):
-        if protocol in PROVIDER_EVENTS:
+        if protocol in NAMES:
             return partial(DetectedProtocol, protocol)
         raise ValueError(f"protocol={protocol!r}: write {CHOICES}{_nearest(protocol)}")
     if isinstance(protocol, Protocol):
@@ -308,5 +310,5 @@ def protocol_factory(protocol: str | Callable[[], Protocol] | None) -> Callable[
 def _nearest(name: str) -> str:
     from difflib import get_close_matches  # noqa: PLC0415  only needed for a misspelt name
 
-    close = get_close_matches(name.lower(), PROVIDER_EVENTS, 1)
+    close = get_close_matches(name.lower(), NAMES, 1)
     return f" (did you mean {close[0]!r}?)" if close else ""
