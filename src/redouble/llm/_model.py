@@ -249,13 +249,21 @@ class Model(Layer):
         function = ModelFunction(open)
         function.refuse_own_retries()
         name = self._calls.name or function.name
-        begin = partial(self._begin, name, args, kwargs, stream=True)
+        begun: list[Call] = []
+
+        def begin() -> Call:
+            if begun:  # read twice: by `for` and by `async for`, for instance
+                raise RuntimeError("this stream has been read: call model.stream(...) again for another one")
+            begun.append(self._begin(name, args, kwargs, stream=True))
+            return begun[0]
 
         def open_source() -> Any:
             return open(*args, **function.begin_attempt(kwargs))
 
         open_source.__qualname__ = function.name
-        return Answer(StreamOpener(self._streams, name, begin, open_source, self._protocol_factory))
+        return Answer(
+            partial(StreamOpener[Any], self._streams, name, begin, open_source, self._protocol_factory)
+        )
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         """Return a generator function whose streams are guarded."""

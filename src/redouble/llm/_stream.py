@@ -13,7 +13,7 @@ runs it with the driver of streams. `BlockingStream` and `AsyncStream` are a `Gu
 from __future__ import annotations
 
 from _thread import allocate_lock
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
@@ -21,10 +21,9 @@ from math import inf
 from typing import Any, Generic, TypeVar, cast
 
 from redouble._clients.socket_deadline import SOCKET_DEADLINE
-from redouble._drivers.async_generator import AsyncItems, has_own_end
 from redouble._drivers.attempt_timeout import overdue, run_on_worker
 from redouble._drivers.opened_stream import END, AsyncSource, Source, aclose_failed, close_failed
-from redouble._drivers.streams import Opener, Stream, items
+from redouble._drivers.streams import Opener, Stream
 from redouble._drivers.workers.threads import ThreadJob
 from redouble._engine.options import Options
 from redouble._engine.run import StreamRun
@@ -379,7 +378,7 @@ class AsyncStream(GuardedStream[T], AsyncIterator[T]):
     @property
     def has_own_end(self) -> bool:
         """True if garbage collection of this stream finalises its source too."""
-        return self._source is not None and has_own_end(self._source.items)
+        return self._source is not None and isinstance(self._source.items, AsyncGenerator)
 
 
 def _make_protocol(protocol: Callable[[], Protocol]) -> Protocol:
@@ -390,10 +389,9 @@ def _make_protocol(protocol: Callable[[], Protocol]) -> Protocol:
 
 
 class StreamOpener(Opener[T]):
-    """One logical stream: begins its call and opens it, with retries until the first chunk."""
+    """One logical stream in one colour: begins its call and opens it, with retries until the first chunk."""
 
     stream: GuardedStream[T] | None = None  # of the attempt that delivered a chunk
-    _call: Call | None = None
     _cancelled = False  # while it was opened
 
     def __init__(
@@ -403,9 +401,11 @@ class StreamOpener(Opener[T]):
         begin: Callable[[], Call],
         open: Callable[[], Any],  # noqa: A002
         protocol: Callable[[], Protocol] | None,
+        *,
+        aio: bool,
     ) -> None:
-        super().__init__(policy, name, open)
-        self._begin_call, self._open, self._protocol = begin, open, protocol
+        super().__init__(policy, name, open, aio=aio)
+        self._begin_call, self._protocol = begin, protocol
 
     def open(self) -> tuple[Source[T], T]:
         """Open a source, with retries, and return it with its first chunk."""
@@ -424,11 +424,8 @@ class StreamOpener(Opener[T]):
     @contextmanager
     def _opening(self, kind: type[GuardedStream[T]]) -> Generator[None]:
         """Start the call and its time; if no first chunk arrives, only its request is committed."""
-        if self._call is not None:  # read twice: by `for` and by `async for`, for instance
-            raise RuntimeError("this stream has been read: call model.stream(...) again for another one")
-        self._call = call = self._begin_call()
-        self._aio = kind is AsyncStream
-        self._make = partial(kind, call, self._open, self._protocol, self._policy.worker)
+        call = self._begin_call()
+        self._make = partial(kind, call, self._make, self._protocol, self._policy.worker)
         opened, was_cancelled = False, True
         try:
             yield
@@ -466,17 +463,30 @@ class StreamOpener(Opener[T]):
         """Accept every limit of the policy: a worker may read the source."""
 
 
-class GuardedItems(AsyncItems[T]):
+class GuardedItems(AsyncGenerator[T, Any]):
     """The async items of a guarded stream: raise, instead of ending, after the reader was cancelled."""
 
-    __slots__ = ("_opener",)
+    def __init__(self, items: AsyncGenerator[T, Any], opener: StreamOpener[T]) -> None:
+        self._items, self._opener = items, opener
 
-    def __init__(self, opener: StreamOpener[T]) -> None:
-        super().__init__(opener)
-        self._opener = opener
+    @property
+    def is_open(self) -> bool:
+        """True if a source is open."""
+        return bool(cast("Any", self._items).is_open)
 
-    def __anext__(self, *how: Any) -> Any:  # the coroutine of the base class, without another around it
-        return _raise_cut_short() if self._opener.cancelled else super().__anext__(*how)
+    # The coroutines are those of the generator, without another around each.
+
+    def __anext__(self) -> Any:
+        return _raise_cut_short() if self._opener.cancelled else self._items.__anext__()
+
+    def asend(self, value: Any, /) -> Any:
+        return self._items.asend(value)
+
+    def athrow(self, *error: Any) -> Any:
+        return self._items.athrow(*error)
+
+    def aclose(self) -> Any:
+        return self._items.aclose()
 
 
 async def _raise_cut_short() -> Any:
@@ -490,11 +500,16 @@ class Answer(Stream[T], Generic[T]):
     It is closed at its end; to close it earlier, use ``with`` or ``async with``.
     """
 
-    def __init__(self, opener: StreamOpener[T]) -> None:
-        self._opener = opener
-        self._items, self._async_items = items(opener), GuardedItems(opener)
+    def __init__(self, make: Callable[..., StreamOpener[T]]) -> None:
+        self._openers = openers = make(aio=False), make(aio=True)
+
+        def opener(*, aio: bool) -> StreamOpener[T]:
+            return openers[aio]
+
+        super().__init__(opener)
+        self._async_items = cast("Any", GuardedItems(self._async_items, openers[True]))
 
     @property
     def usage(self) -> Usage | None:
         """The tokens that the stream reported; None until it is over, or if it reported none."""
-        return None if self._opener.stream is None else self._opener.stream.usage
+        return next((opener.stream.usage for opener in self._openers if opener.stream is not None), None)
