@@ -314,7 +314,7 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         *("_layers/limits/wait_queue.WaitQueue.aenter", "_layers/keyed_table.KeyedStreamOwner.aopen"),
         *(
             f"llm/_stream.AsyncStream.{name}"
-            for name in ("__anext__", "_open_and_read", "_close_cancelled", "aclose", "asend", "athrow")
+            for name in ("__anext__", "_open_and_read", "aclose", "asend", "athrow")
         ),
         *(f"grpc/_aio_call.{name}" for name in ("run", "status_of")),
         *(

@@ -241,7 +241,8 @@ class Model(Layer):
         """Return the chunks of the stream that ``open(...)`` opens, guarded, for ``for`` or ``async for``.
 
         Opening is retried until the first chunk has arrived, and never after it. ``open`` may return an
-        iterable, a context manager that returns one, or a response of httpx or httpx2, whose bytes are read.
+        iterable, a context manager that returns one, or a response whose bytes are read: of httpx, of httpx2,
+        or the raw one of an SDK.
         """
         if not callable(open):
             reject_uncallable(open, "stream")

@@ -271,9 +271,10 @@ class BlockingStream(GuardedStream[T], Iterator[T]):
             self._deadline = limit
         # For redouble's own blocking clients: a server may send single bytes for ever.
         due = None if self._chunk_due == inf else (self._chunk_due, self._call._now)
+        source: Any = self._source
         before = SOCKET_DEADLINE.set(due)
         try:
-            return next(cast("Source[T]", self._source).items, END)
+            return next(source.items, END)
         finally:
             SOCKET_DEADLINE.reset(before)
 
@@ -308,8 +309,9 @@ class AsyncStream(GuardedStream[T], AsyncIterator[T]):
             self._pending_error = None
             raise pending
         self.ag_running = was_cancelled = True
-        before, chunk = CURRENT.get(), cast("T", END)
+        before = CURRENT.get()
         CURRENT.set(self._call)
+        chunk: T = END
         try:
             if self._source is None:
                 chunk = await self._open_and_read()
@@ -331,8 +333,9 @@ class AsyncStream(GuardedStream[T], AsyncIterator[T]):
             self.ag_running = False
             if CURRENT.get() is self._call:  # else the event loop was closed, and this is another context
                 CURRENT.set(before)
-            if was_cancelled and self.count:
-                await self._close_cancelled()
+            if was_cancelled and self.count:  # close the source at once
+                self.cancelled = True
+                await aclose_failed(cast("AsyncSource[T]", self))  # has the same aclose()
         if chunk is END:
             self.end()
             raise StopAsyncIteration
@@ -356,11 +359,6 @@ class AsyncStream(GuardedStream[T], AsyncIterator[T]):
     async def athrow(self, kind: Any, *more: Any) -> T:
         """Raise the error that the reader throws."""
         raise more[0] if more and more[0] is not None else kind
-
-    async def _close_cancelled(self) -> None:
-        """Close the source at once, because its reader was cancelled."""
-        self.cancelled = True
-        await aclose_failed(cast("AsyncSource[T]", self))  # has the same aclose()
 
     async def aclose(self) -> None:
         """Close the source."""
