@@ -16,7 +16,7 @@ from _thread import allocate_lock
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
-from functools import partial
+from functools import cache, partial
 from math import inf
 from typing import Any, Generic, TypeVar, cast
 
@@ -478,7 +478,7 @@ class GuardedItems(AsyncGenerator[T, Any]):
         return _raise_cut_short() if self._opener.cancelled else self._items.__anext__()
 
     def asend(self, value: Any, /) -> Any:
-        return self._items.asend(value)
+        return _raise_cut_short() if self._opener.cancelled else self._items.asend(value)
 
     def athrow(self, *error: Any) -> Any:
         return self._items.athrow(*error)
@@ -499,13 +499,10 @@ class Answer(Stream[T], Generic[T]):
     """
 
     def __init__(self, make: Callable[..., StreamOpener[T]]) -> None:
-        self._openers = openers = make(aio=False), make(aio=True)
-
-        def opener(*, aio: bool) -> StreamOpener[T]:
-            return openers[aio]
-
+        opener = cache(make)
         super().__init__(opener)
-        self._async_items = cast("Any", GuardedItems(self._async_items, openers[True]))
+        self._openers = opener(aio=False), opener(aio=True)
+        self._async_items = cast("Any", GuardedItems(self._async_items, opener(aio=True)))
 
     @property
     def usage(self) -> Usage | None:
