@@ -198,7 +198,7 @@ class BlockingStream(GuardedStream[T], Iterator[T]):
 
     def _open_and_read(self) -> Any:
         """Open the source and read its first chunk; the driver runs this on the policy's worker, if any."""
-        self._lock, self._context, self._in_real_time = allocate_lock(), copy_context(), virtual() is None
+        self._lock, self._context = allocate_lock(), copy_context()
         self._deadline = ACTIVE_DEADLINE.get()
         seconds = min(self._call.timeouts.opening, self._call.left())
         if self._worker is None and seconds < inf:
@@ -234,7 +234,7 @@ class BlockingStream(GuardedStream[T], Iterator[T]):
                 if self._call._now() >= self._chunk_due:  # it may be the client's own timeout
                     self.expired_limit = self._chunk_limit
                 raise
-        if not self._in_real_time:
+        if ambient.active and virtual() is not None:
             return run_on_worker(self, self._worker, self._read_on_worker)
         job = ThreadJob(self._call._now, self._read_on_worker, (), {})
         if job.run_within(seconds):
