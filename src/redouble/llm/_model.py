@@ -30,7 +30,7 @@ from redouble._layers.retry.retry import Openable, Retry
 from redouble.errors import Reason
 from redouble.llm._call import Call, RetryIf, in_context
 from redouble.llm._errors import SpendRefused
-from redouble.llm._protocols.base import Protocol
+from redouble.llm._protocols.base import Protocol, ProtocolFactory
 from redouble.llm._protocols.builtin import protocol_factory
 from redouble.llm._protocols.fields import usage_of
 from redouble.llm._rules import ModelRule, table
@@ -97,7 +97,7 @@ class Model(Layer):
     _calls: Retry = field(init=False, repr=False, compare=False)
     _streams: Retry = field(init=False, repr=False, compare=False)
     _keys: Idempotency = field(init=False, repr=False, compare=False)
-    _protocol_factory: Callable[[], Protocol] | None = field(init=False, repr=False, compare=False)
+    _protocol_factory: ProtocolFactory | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for option in ("provider", "model"):

@@ -38,7 +38,7 @@ from redouble._runtime.deadline import ACTIVE_DEADLINE, ActiveDeadline, cancelle
 from redouble.errors import AttemptTimeout, Limit
 from redouble.llm._call import CURRENT, Call, in_context
 from redouble.llm._errors import CutShort, ErrorEvent
-from redouble.llm._protocols.base import Protocol
+from redouble.llm._protocols.base import Protocol, ProtocolFactory
 from redouble.llm._rules import table
 from redouble.llm._spend.usage import Usage
 from redouble.llm._stream_adapters import asource_of, source_of
@@ -67,13 +67,9 @@ class GuardedStream(Generic[T]):
     _chunk_due = inf  # the time by which the next chunk must arrive
 
     def __init__(
-        self,
-        call: Call,
-        open: Callable[[], Any],  # noqa: A002
-        protocol: Callable[[], Protocol] | None,
-        worker: Worker | None,
+        self, call: Call, opens: Callable[[], Any], protocol: ProtocolFactory | None, worker: Worker | None
     ) -> None:
-        self._call, self._open, self._worker = call, open, worker
+        self._call, self._open, self._worker = call, opens, worker
         self._protocol = None if protocol is None else _make_protocol(protocol)
         self._silence = call.timeouts.silence
 
@@ -379,7 +375,7 @@ class AsyncStream(GuardedStream[T], AsyncIterator[T]):
         return self._source is not None and isinstance(self._source.items, AsyncGenerator)
 
 
-def _make_protocol(protocol: Callable[[], Protocol]) -> Protocol:
+def _make_protocol(protocol: ProtocolFactory) -> Protocol:
     created: object = protocol()
     if not isinstance(created, Protocol):
         raise UsageError(f"protocol={display_name(protocol)} returned {created!r}: return a Protocol")
@@ -397,12 +393,12 @@ class StreamOpener(Opener[T]):
         policy: Options,
         name: str,
         begin: Callable[[], Call],
-        open: Callable[[], Any],  # noqa: A002
-        protocol: Callable[[], Protocol] | None,
+        opens: Callable[[], Any],
+        protocol: ProtocolFactory | None,
         *,
         aio: bool,
     ) -> None:
-        super().__init__(policy, name, open, aio=aio)
+        super().__init__(policy, name, opens, aio=aio)
         self._begin_call, self._protocol = begin, protocol
 
     def open(self) -> tuple[Source[T], T]:

@@ -7,12 +7,14 @@ from the source itself.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TypeAlias
 
 from redouble._internal.public import public
 from redouble.llm._errors import ErrorEvent
 from redouble.llm._spend.usage import Usage
 
-__all__ = ["Protocol"]
+__all__ = ["Protocol", "ProtocolFactory"]
 
 
 @public("redouble.llm")
@@ -50,3 +52,6 @@ class Protocol(ABC):
     @abstractmethod
     def cut_short(self) -> str:
         """Return the message of a `CutShort`: what was missing at the end."""
+
+
+ProtocolFactory: TypeAlias = Callable[[], Protocol]  # called for each attempt

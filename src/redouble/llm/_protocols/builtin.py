@@ -10,7 +10,6 @@ reads events as they come over the wire and as the provider's SDK returns them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from inspect import isabstract
 from json import JSONDecoder
@@ -18,7 +17,7 @@ from typing import cast
 
 from redouble._internal.callables import display_name, lazy_kind
 from redouble.llm._errors import ErrorEvent
-from redouble.llm._protocols.base import Protocol
+from redouble.llm._protocols.base import Protocol, ProtocolFactory
 from redouble.llm._protocols.fields import (
     DICT,
     Fields,
@@ -284,7 +283,7 @@ NAMES = ("auto", "openai", "anthropic", "sse")
 CHOICES = "'auto', 'openai', 'anthropic' or 'sse', a class derived from Protocol, or None to inspect nothing"
 
 
-def protocol_factory(protocol: str | Callable[[], Protocol] | None) -> Callable[[], Protocol] | None:
+def protocol_factory(protocol: str | ProtocolFactory | None) -> ProtocolFactory | None:
     """Return the function that creates a protocol for each attempt, or None to inspect nothing."""
     candidate: object = protocol
     if protocol is None:
