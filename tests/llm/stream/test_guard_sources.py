@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -193,11 +193,11 @@ def test_the_bytes_of_a_raw_response_of_an_sdk_are_read(place: str, managed: boo
     plain, waits = RawResponse(), AsyncRawResponse()
 
     @contextmanager
-    def manager() -> Iterator[RawResponse]:
+    def manager() -> Generator[RawResponse]:
         yield plain
 
     @asynccontextmanager
-    async def amanager() -> AsyncIterator[AsyncRawResponse]:
+    async def amanager() -> AsyncGenerator[AsyncRawResponse]:
         yield waits
 
     async def awaited() -> AsyncRawResponse:
