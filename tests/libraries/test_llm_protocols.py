@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from redouble.llm._protocols.detection import DetectedProtocol
+from redouble.llm._protocols.builtin import DetectedProtocol
 from redouble.llm._protocols.fields import usage_of
 from redouble.llm._spend.usage import Usage
 from tests.libraries.servers import library

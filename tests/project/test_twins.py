@@ -55,18 +55,16 @@ TWINS = [
     ("grpc/_attempt", "attempt_unary", "aattempt_unary"),
     ("grpc/_attempt", "attempt_stream", "aattempt_stream"),
     ("llm/_stream", "StreamOpener.open", "StreamOpener.aopen"),
-    ("llm/_call_factory", "attempt_function", "aattempt_function"),
     ("llm/_model", "Model.around", "Model.around_async"),
 ]
 
 # Twins that are not themselves async functions of a module or class: they contain one, or are nested in one.
-INSIDE = {"Gate.around_async", "Chaos.around_async.faulty", "Model.around_async", "aattempt_function"}
+INSIDE = {"Gate.around_async", "Chaos.around_async.faulty", "Model.around_async"}
 
 # Async names and their blocking counterparts. A blocking counterpart must not occur in async code.
 FUNCTIONS = {
     "aattempt_stream": "attempt_stream",
     "aattempt_unary": "attempt_unary",
-    "aattempt_function": "attempt_function",
     "astart_rpc": "start_rpc",
     "arun_limited": "run_limited",
     "acall": "call",
@@ -86,6 +84,7 @@ FUNCTIONS = {
     "AsyncIterable": "Iterable",
     "AsyncIterator": "Iterator",
     "AsyncSource": "Source",
+    "AsyncStream": "BlockingStream",
     "StopAsyncIteration": "StopIteration",
 }
 METHODS = {
@@ -301,10 +300,9 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         ),
         *("_layers/limits/wait_queue.WaitQueue.aenter", "_layers/keyed_table.KeyedStreamOwner.aopen"),
         *(
-            f"llm/_stream.AsyncGuardedStream.{name}"
-            for name in ("__anext__", "_aopen_and_read", "_anext", "_close_cancelled", "aclose")
+            f"llm/_stream.AsyncStream.{name}"
+            for name in ("__anext__", "_open_and_read", "aclose", "asend", "athrow")
         ),
-        *("llm/_stream.AsyncGuardedStream.asend", "llm/_stream.AsyncGuardedStream.athrow"),
         *(
             f"grpc/_aio_call.{name}"
             for name in ("status_of", "_iterate", "StreamResponseCall.__anext__", "StreamResponseCall.read")
@@ -319,8 +317,7 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             f"grpc/_interceptors.AioInterceptor.{name}"
             for name in ("_unary", "_client_stream", "_server_stream", "_duplex")
         ),
-        *("llm/_stream.GuardedItems.__anext__", "llm/_stream_adapters.AsyncEnteredManager.aclose"),
-        *("llm/_stream_adapters._aenter", "llm/_stream_adapters.asource_of"),
+        *("llm/_stream._raise_cut_short", "llm/_stream_adapters.asource_of"),
         "_layers/hedge/race.run_attempt",
         *(
             f"_layers/hedge/race_asyncio.{name}"

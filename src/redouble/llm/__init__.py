@@ -11,7 +11,7 @@ It works with the SDKs of OpenAI and Anthropic, blocking and async, with httpx a
 function of yours; it requires none of these libraries.
 """
 
-from redouble.llm._current_call import Call, Context, current
+from redouble.llm._call import Call, Context, current
 from redouble.llm._errors import CutShort, ErrorEvent, SpendExceeded, SpendRefused, StreamError
 from redouble.llm._model import Model
 from redouble.llm._protocols.base import Protocol

@@ -14,9 +14,10 @@ from math import inf
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from redouble import presets
-from redouble._clients.idempotency_key import Keys, as_idempotency
+from redouble._clients.idempotency_key import Idempotency, Keys, as_idempotency
 from redouble._drivers.stream_function import StreamFunction
 from redouble._engine.options import refuse_until
+from redouble._engine.report import STAMP, Report
 from redouble._engine.worker import Worker
 from redouble._failures.transient import transient
 from redouble._failures.verdict import as_rules
@@ -26,26 +27,18 @@ from redouble._internal.validation import Duration, instance, signature_mismatch
 from redouble._layers.analysis import Traits, WorstCase
 from redouble._layers.layer import Layer
 from redouble._layers.retry.retry import Openable, Retry
-from redouble.llm._call_factory import (
-    CallFactory,
-    CallScope,
-    aattempt_function,
-    attempt_function,
-    is_async,
-    open_function,
-    refuse_own_retries,
-    refuse_stream,
-    refuse_stream_result,
-)
-from redouble.llm._current_call import Call, RetryIf
-from redouble.llm._protocols.base import Protocol
-from redouble.llm._protocols.detection import protocol_factory
+from redouble.errors import Reason
+from redouble.llm._call import Call, RetryIf, in_context
+from redouble.llm._errors import SpendRefused
+from redouble.llm._protocols.base import Protocol, ProtocolFactory
+from redouble.llm._protocols.builtin import protocol_factory
+from redouble.llm._protocols.fields import usage_of
 from redouble.llm._rules import ModelRule, table
-from redouble.llm._spend.account import Reserve, check_token_amount, total_tokens
+from redouble.llm._sdks import ModelFunction
+from redouble.llm._spend.account import Account, Reserve, amount_to_reserve, check_token_amount, total_tokens
 from redouble.llm._spend.spend import Spend
 from redouble.llm._spend.usage import Price, Usage
-from redouble.llm._stream import Answer
-from redouble.llm._stream_state import StreamState
+from redouble.llm._stream import Answer, StreamOpener
 from redouble.llm._timeouts import Timeouts, as_timeouts, limit_of
 
 __all__ = ["Model"]
@@ -103,39 +96,51 @@ class Model(Layer):
 
     _calls: Retry = field(init=False, repr=False, compare=False)
     _streams: Retry = field(init=False, repr=False, compare=False)
-    _call_factory: CallFactory = field(init=False, repr=False, compare=False)
-    _protocol_factory: Callable[[], Protocol] | None = field(init=False, repr=False, compare=False)
+    _keys: Idempotency = field(init=False, repr=False, compare=False)
+    _protocol_factory: ProtocolFactory | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_name(self.provider, "provider")
-        check_name(self.model, "model")
+        for option in ("provider", "model"):
+            label: object = getattr(self, option)
+            if not isinstance(label, str) or not label:
+                raise TypeError(f"Model {option}={label!r}: write its name, such as 'openai' and 'gpt-5'")
         check_retry_if(self.retry_if)
         check_spend(self.spend, self.reserve, self.price)
-        check_usage(self.usage)
-        check_thread_worker(self.worker, "Model worker")
+        if self.usage is not None:
+            check_function(self.usage, "Model usage", "a function of a result that returns a Usage")
         policy = presets.llm() if self.policy is None else self.policy
         instance(policy, "Model policy", Retry, "a redouble.Retry, or None")
-        check_thread_worker(policy.worker, "Model policy worker")
-        timeouts = effective_timeouts(self.timeouts, policy)
-        spend = None if self.spend is None else (self.spend, self.reserve, self.price)
-        derive = partial(derived_policy, policy, timeouts, self.provider, self.model, self.retry_if)
-        calls, streams = derive(stream=False), derive(stream=True)
-        factory = CallFactory(
-            partial(Call, self.provider, self.model, timeouts),
-            as_idempotency(self.idempotency),
-            calls.labels,
-            spend,
-            self.usage,
-        )
+        check_worker(self.worker, "Model worker")
+        check_worker(policy.worker, "Model policy worker")
+        timeouts = as_timeouts(self.timeouts, "Model timeouts")
+        if self.timeouts is DEFAULT_TIMEOUTS and policy.timeout is not None:
+            timeouts = replace(timeouts, total=policy.timeout)
         for name, value in {
             "timeouts": timeouts,
             "policy": policy,
-            "_calls": calls if calls.worker is not None else replace(calls, worker=self.worker),
-            "_streams": streams if streams.worker is not None else replace(streams, worker=self.worker),
-            "_call_factory": factory,
+            "_calls": self._derive(policy, timeouts, inf, stream=False),
+            "_streams": self._derive(policy, timeouts, timeouts.opening, stream=True),
+            "_keys": as_idempotency(self.idempotency),
             "_protocol_factory": protocol_factory(self.protocol),
         }.items():
             object.__setattr__(self, name, value)
+
+    def _derive(self, policy: Retry, timeouts: Timeouts, attempt_limit: float, *, stream: bool) -> Retry:
+        """Return the policy of the calls, or of the streams until their first chunk."""
+        total, attempt_limit = limit_of(timeouts.total), min(attempt_limit, policy._attempt_limit)
+        rules = as_rules(table) if policy.on is transient else policy._rules
+        limited_by_default = policy.give_up_after == DEFAULT_GIVE_UP_AFTER
+        return replace(
+            policy,
+            on=ModelRule(self.provider, self.model, stream, rules, self.retry_if),
+            timeout=None if total == inf else total,
+            attempt_timeout=None if attempt_limit == inf else attempt_limit,
+            # The default applies only to calls without another limit.
+            give_up_after=None if total < inf and limited_by_default else policy.give_up_after,
+            nested="stop" if policy.nested == "warn" else policy.nested,
+            labels={**policy.labels, "provider": self.provider, "model": self.model},
+            worker=self.worker if policy.worker is None else policy.worker,
+        )
 
     @property
     def _kept_by_wrapper(self) -> bool:
@@ -162,35 +167,63 @@ class Model(Layer):
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` wrapped so that each call is a call of this model."""
-        policy, factory, name = self._calls, self._call_factory, self._call_name(fn)
-        attempt = attempt_function(fn)
+        policy, function = self._calls, ModelFunction(fn)
+        function.refuse_own_retries()
+
+        def attempt(*args: P.args, **kwargs: P.kwargs) -> T:
+            answer: T = function.end_attempt(fn(*args, **function.begin_attempt(kwargs)))
+            return answer
 
         def called(*args: P.args, **kwargs: P.kwargs) -> T:
-            refuse_stream(fn, kwargs)
-            with CallScope(factory.begin(name, args, kwargs, stream=False)):
-                return refuse_stream_result(fn, policy.call(attempt, *args, **kwargs))
+            function.refuse_stream(kwargs)
+            with in_context(self._begin(function.name, args, kwargs, stream=False)):
+                return function.refuse_stream_result(policy.call(attempt, *args, **kwargs))
 
+        attempt.__qualname__ = function.name
         return called
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` wrapped so that each call is a call of this model."""
-        policy, factory, name = self._calls, self._call_factory, self._call_name(fn)
-        attempt = aattempt_function(fn)
+        policy, function = self._calls, ModelFunction(fn)
+        function.refuse_own_retries()
+
+        async def attempt(*args: P.args, **kwargs: P.kwargs) -> T:
+            answer: T = function.end_attempt(await fn(*args, **function.begin_attempt(kwargs)))
+            return answer
 
         async def called(*args: P.args, **kwargs: P.kwargs) -> T:
-            refuse_stream(fn, kwargs)
-            with CallScope(factory.begin(name, args, kwargs, stream=False)):
-                return refuse_stream_result(fn, await policy.call(attempt, *args, **kwargs))
+            function.refuse_stream(kwargs)
+            with in_context(self._begin(function.name, args, kwargs, stream=False)):
+                return function.refuse_stream_result(await policy.call(attempt, *args, **kwargs))
 
+        attempt.__qualname__ = function.name
         return called
 
     def _around(self, fn: Any) -> Any:
         # The async methods of the SDKs are plain functions that return an awaitable.
-        return self.around_async(fn) if callable_kind(fn) == "plain" and is_async(fn) else super()._around(fn)
+        if callable_kind(fn) == "plain" and ModelFunction(fn).is_async():
+            return self.around_async(fn)
+        return super()._around(fn)
 
-    def _call_name(self, fn: Callable[..., Any]) -> str:
-        refuse_own_retries(fn)
-        return self._calls.name or display_name(fn)
+    def _begin(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, stream: bool) -> Call:
+        """Begin a call: issue its key, reserve its spend and start its time."""
+        key = self._keys.key() if self._keys.auto else None  # before reserving: it may fail
+        account = self._reserve(self._calls.name or name, args, kwargs)
+        headers = {} if key is None else {self._keys.header: key}
+        call = Call(self.provider, self.model, cast("Timeouts", self.timeouts), stream, key, headers)
+        object.__setattr__(call, "_account", account)
+        return call
+
+    def _reserve(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Account | None:
+        if self.spend is None:
+            return None
+        try:
+            most = amount_to_reserve(self.reserve, args, kwargs)
+            return Account(self.spend, self.price, most, self.usage or usage_of)
+        except SpendRefused as error:
+            labels = dict(self._calls.labels)
+            vars(error)[STAMP] = Report(Reason.stopped, 0, 0.0, 0.0, name=name, labels=labels)
+            raise
 
     # --------------------------------------------------------------------------- streams
 
@@ -208,15 +241,30 @@ class Model(Layer):
         """Return the chunks of the stream that ``open(...)`` opens, guarded, for ``for`` or ``async for``.
 
         Opening is retried until the first chunk has arrived, and never after it. ``open`` may return an
-        iterable, a context manager that returns one, or a response of httpx or httpx2, whose bytes are read.
+        iterable, a context manager that returns one, or a response whose bytes are read: of httpx, of httpx2,
+        or the raw one of an SDK.
         """
         if not callable(open):
             reject_uncallable(open, "stream")
         refuse_until(self._streams, f"{display_name(open)} has none")
-        name, factory = self._call_name(open), self._call_factory
-        state = StreamState(lambda: factory.begin(name, args, kwargs, stream=True), self._protocol_factory)
-        state.worker = self._streams.worker
-        return Answer(state, self._streams, name, partial(open_function(open), *args, **kwargs))
+        function = ModelFunction(open)
+        function.refuse_own_retries()
+        name = self._calls.name or function.name
+        begun: list[Call] = []
+
+        def begin() -> Call:
+            if begun:  # read twice: by `for` and by `async for`, for instance
+                raise RuntimeError("this stream has been read: call model.stream(...) again for another one")
+            begun.append(self._begin(name, args, kwargs, stream=True))
+            return begun[0]
+
+        def open_source() -> Any:
+            return open(*args, **function.begin_attempt(kwargs))
+
+        open_source.__qualname__ = function.name
+        return Answer(
+            partial(StreamOpener[Any], self._streams, name, begin, open_source, self._protocol_factory)
+        )
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         """Return a generator function whose streams are guarded."""
@@ -241,101 +289,50 @@ class Model(Layer):
 # -------------------------------------------------------------------------------- options
 
 
-def check_name(name: object, option: str) -> None:
-    """Raise unless ``name`` is a non-empty text."""
-    if not isinstance(name, str) or not name:
-        raise TypeError(f"Model {option}={name!r}: write its name, such as 'openai' and 'gpt-5'")
-
-
-def check_retry_if(retry_if: object) -> None:
-    """Raise unless ``retry_if`` is a plain function of three arguments, or None."""
-    if retry_if is not None:
-        wanted = "a function (error, attempt, context)"
-        _check_function(retry_if, "Model retry_if", wanted)
-        if isinstance(retry_if, type):
-            raise TypeError(f"Model retry_if={retry_if.__name__} is a class: write {wanted}")
-        if (took := signature_mismatch(cast("RetryIf", retry_if), 3)) is not None:
-            raise TypeError(f"Model retry_if={display_name(retry_if)} takes {took}: write {wanted}")
-
-
-def check_usage(usage: object) -> None:
-    """Raise unless ``usage`` is a plain function, or None."""
-    if usage is not None:
-        _check_function(usage, "Model usage", "a function of a result that returns a Usage")
-
-
-def check_thread_worker(worker: object, option: str) -> None:
-    """Raise unless ``worker`` is a worker thread, or None."""
-    if worker is None:
-        return
-    instance(worker, option, Worker, "Worker(), or None")
-    if cast("Worker", worker).kind != "thread":
-        raise ValueError(f"{option}: a connection cannot leave its process, so write Worker()")
-
-
-def check_spend(spend: object, reserve: object, price: object) -> None:
-    """Raise unless ``spend`` is valid and has the ``reserve`` and ``price`` that it needs."""
-    if price is not None:
-        instance(price, "Model price", Price, "Price(input=2.5, output=10)")
-    if callable(reserve):
-        _check_function(reserve, "Model reserve", "a function of the call's arguments that returns a number")
-    elif reserve is not None:
-        check_token_amount(reserve, "Model reserve")
-    if spend is None:
-        return
-    instance(spend, "Model spend", Spend, "Spend(tokens=100_000, per=60)")
-    limits = cast("Spend", spend)
-    if limits.cost is not None and price is None:
-        raise TypeError("Model spend limits the cost: write price=Price(input=2.5, output=10) too")
-    if reserve is None and (limits.tokens is not None or limits.cost is not None):
-        raise TypeError("Model spend limits tokens: write reserve=4000 too, the most that a call takes")
-    if (
-        limits.tokens is not None
-        and isinstance(reserve, int | Usage)
-        and total_tokens(reserve) > limits.tokens
-    ):
-        raise ValueError(
-            f"Model reserve={reserve!r} is more than {limits!r} ever allows: "
-            "write the most that one call takes, or a larger limit"
-        )
-
-
-def _check_function(fn: object, option: str, wanted: str) -> None:
+def check_function(fn: object, option: str, wanted: str) -> None:
+    """Raise unless ``fn`` is a plain function."""
     if not callable(fn):
         raise TypeError(f"{option}={fn!r}: write {wanted}")
     if (kind := lazy_kind(fn)) is not None:
         raise TypeError(f"{option}={display_name(fn)} is {kind}: write a plain one, also in async code")
 
 
-def effective_timeouts(timeouts: Timeouts | Duration | None, policy: Retry) -> Timeouts:
-    """Return the time limits of a model; if none are given, the policy's ``timeout`` is the total limit."""
-    if timeouts is DEFAULT_TIMEOUTS and policy.timeout is not None:
-        return replace(DEFAULT_TIMEOUTS, total=policy.timeout)
-    return as_timeouts(timeouts, "Model timeouts")
+def check_retry_if(retry_if: object) -> None:
+    """Raise unless ``retry_if`` is a plain function of three arguments, or None."""
+    if retry_if is not None:
+        wanted = "a function (error, attempt, context)"
+        check_function(retry_if, "Model retry_if", wanted)
+        if isinstance(retry_if, type):
+            raise TypeError(f"Model retry_if={retry_if.__name__} is a class: write {wanted}")
+        if (took := signature_mismatch(cast("RetryIf", retry_if), 3)) is not None:
+            raise TypeError(f"Model retry_if={display_name(retry_if)} takes {took}: write {wanted}")
 
 
-def derived_policy(
-    policy: Retry,
-    timeouts: Timeouts,
-    provider: str,
-    model: str,
-    retry_if: RetryIf | None,
-    *,
-    stream: bool,
-) -> Retry:
-    """Return the policy of a model's calls, or of its streams until their first chunk."""
-    rules = as_rules(table) if policy.on is transient else policy._rules
-    total = limit_of(timeouts.total)
-    opening = min(timeouts.opening, policy._attempt_limit) if stream else policy._attempt_limit
-    return replace(
-        policy,
-        on=ModelRule(provider, model, stream, rules, retry_if),
-        timeout=None if total == inf else total,
-        attempt_timeout=None if opening == inf else opening,
-        # The default applies only to calls without another limit.
-        give_up_after=None
-        if total < inf and policy.give_up_after == DEFAULT_GIVE_UP_AFTER
-        else policy.give_up_after,
-        nested="stop" if policy.nested == "warn" else policy.nested,
-        labels={**policy.labels, "provider": provider, "model": model},
-    )
+def check_worker(worker: object, option: str) -> None:
+    """Raise unless ``worker`` is a worker thread, or None."""
+    if worker is not None:
+        instance(worker, option, Worker, "Worker(), or None")
+        if cast("Worker", worker).kind != "thread":
+            raise ValueError(f"{option}: a connection cannot leave its process, so write Worker()")
+
+
+def check_spend(spend: Spend | None, reserve: Reserve | None, price: Price | None) -> None:
+    """Raise unless ``spend`` is valid and has the ``reserve`` and ``price`` that it needs."""
+    if price is not None:
+        instance(price, "Model price", Price, "Price(input=2.5, output=10)")
+    if callable(reserve):
+        check_function(reserve, "Model reserve", "a function of the call's arguments that returns a number")
+    elif reserve is not None:
+        check_token_amount(reserve, "Model reserve")
+    if spend is None:
+        return
+    instance(spend, "Model spend", Spend, "Spend(tokens=100_000, per=60)")
+    if spend.cost is not None and price is None:
+        raise TypeError("Model spend limits the cost: write price=Price(input=2.5, output=10) too")
+    if reserve is None and (spend.tokens is not None or spend.cost is not None):
+        raise TypeError("Model spend limits tokens: write reserve=4000 too, the most that a call takes")
+    if spend.tokens is not None and isinstance(reserve, int | Usage) and total_tokens(reserve) > spend.tokens:
+        raise ValueError(
+            f"Model reserve={reserve!r} is more than {spend!r} ever allows: "
+            "write the most that one call takes, or a larger limit"
+        )

@@ -20,7 +20,7 @@ from redouble._failures.verdict import STOP, Ended, Rules, Verdict, judge
 from redouble._internal.public import public
 from redouble._telemetry.bound_fields import BOUND
 from redouble.errors import AttemptTimeout
-from redouble.llm._current_call import Context, RetryIf
+from redouble.llm._call import Context, RetryIf
 from redouble.llm._errors import CutShort, ErrorEvent, SpendExceeded, SpendRefused
 
 __all__ = ["ModelRule", "table"]

@@ -7,197 +7,346 @@ Rule 3: the limits on silence and on the total time end a wait: in async code by
 Rule 4: a stream that ends without its end marker is incomplete.
 
 Opening and reading the first chunk is a call like any other, under the limits of its policy: `StreamOpener`
-runs it with the driver of streams. `GuardedStream` and `AsyncGuardedStream` are the same in two colours.
+runs it with the driver of streams. `BlockingStream` and `AsyncStream` are a `GuardedStream` in two colours.
 """
 
 from __future__ import annotations
 
 from _thread import allocate_lock
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextvars import Context, copy_context
-from functools import partial
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
+from functools import cache, partial
+from math import inf
 from typing import Any, Generic, TypeVar, cast
 
-from redouble._drivers.async_generator import AsyncItems, has_own_end
-from redouble._drivers.attempt_timeout import run_on_worker
+from redouble._clients.socket_deadline import SOCKET_DEADLINE
+from redouble._drivers.attempt_timeout import overdue, run_on_worker
 from redouble._drivers.opened_stream import END, AsyncSource, Source, aclose_failed, close_failed
 from redouble._drivers.streams import Opener, Stream
+from redouble._drivers.workers.threads import ThreadJob
 from redouble._engine.options import Options
 from redouble._engine.run import StreamRun
+from redouble._engine.worker import Worker
+from redouble._internal.callables import UsageError, display_name
+from redouble._internal.logger import log
 from redouble._internal.public import public
-from redouble._runtime.backend import cancel_after
-from redouble._runtime.deadline import (
-    ACTIVE_DEADLINE,
-    ActiveDeadline,
-    CancellableDeadline,
-    cancelled,
-    deadline,
-)
-from redouble.errors import AttemptTimeout
-from redouble.llm._current_call import CallContext
-from redouble.llm._errors import CutShort
+from redouble._runtime.ambient import ambient
+from redouble._runtime.backend import CancelScope, backend
+from redouble._runtime.clock import SYSTEM, Clock, virtual
+from redouble._runtime.deadline import ACTIVE_DEADLINE, ActiveDeadline, cancelled, time_left
+from redouble.errors import AttemptTimeout, Limit
+from redouble.llm._call import CURRENT, Call, in_context
+from redouble.llm._errors import CutShort, ErrorEvent
+from redouble.llm._protocols.base import Protocol, ProtocolFactory
+from redouble.llm._rules import table
 from redouble.llm._spend.usage import Usage
 from redouble.llm._stream_adapters import asource_of, source_of
-from redouble.llm._stream_state import ChunkInspector, StreamState
 
-__all__ = ["Answer", "AsyncGuardedStream", "GuardedStream"]
+__all__ = ["Answer", "AsyncStream", "BlockingStream", "StreamOpener"]
 
 
 T = TypeVar("T")
 
+TEXTS = (bytes, bytearray, memoryview, str)
 
-class GuardedStream(Iterator[T]):
-    """The guarded chunks of one attempt, in blocking code."""
 
-    def __init__(self, state: StreamState, open: Callable[[], Any]) -> None:  # noqa: A002
-        self._state, self._open = state, open
-        self._source: Source[T] | None = None
-        self._lock = allocate_lock()
-        self._busy = self._closed = False
-        self._context: Context | None = None  # of the source, if a worker reads it
-        self._inspector = ChunkInspector(state)
+class GuardedStream(Generic[T]):
+    """The chunks of one attempt: each is inspected before it is delivered, and neither delayed nor changed.
+
+    This class never waits: it holds the limits of each wait for a chunk, and settles the spend at the end.
+    """
+
+    clock: Clock = SYSTEM
+    usage: Usage | None = None  # of a stream that is over
+    expired_limit: Limit | None = None  # the limit that ended the stream
+    cancelled = False  # its reader was cancelled
+    ended = False  # the source came to its end
+    count = 0  # chunks
+    _pending_error: ErrorEvent | None = None  # followed content in the chunk delivered last
+    _chunk_due = inf  # the time by which the next chunk must arrive
+
+    def __init__(
+        self, call: Call, opens: Callable[[], Any], protocol: ProtocolFactory | None, worker: Worker | None
+    ) -> None:
+        self._call, self._open, self._worker = call, opens, worker
+        self._protocol = None if protocol is None else _make_protocol(protocol)
+        self._silence = call.timeouts.silence
+
+    # --------------------------------------------------------------------------- chunks
+
+    def inspect(self, chunk: object) -> None:
+        """Inspect a chunk before it is delivered; raise its error event, or `SpendExceeded`."""
+        protocol, account = self._protocol, self._call._account
+        if protocol is not None:
+            error = protocol.read(chunk)
+            if error is not None:
+                # A piece of text may have content before its error event: the content is delivered first.
+                if not self.count or not isinstance(chunk, TEXTS):
+                    raise error
+                self._pending_error = error
+        self.count += 1
+        if account is not None:
+            account.record_progress(None if protocol is None else protocol.usage, self._pieces())
+
+    def end(self) -> None:
+        """Record the end of the source; raise `CutShort` if the stream is incomplete."""
+        protocol = self._protocol
+        if protocol is not None and not protocol.ended:
+            if not self.count:
+                raise CutShort("the stream ended before its first chunk")
+            if protocol.known:
+                raise CutShort(protocol.cut_short())
+        self.ended = True
+
+    def tolerates(self, error: Exception) -> bool:
+        """Return True if an error is harmless: the connection broke after the end marker."""
+        if self._protocol is None or not self._protocol.ended:
+            return False
+        verdict = table(error)
+        if verdict is None or verdict.action != "retry":  # a bug in the caller's code, for instance
+            return False
+        self.expired_limit = None
+        log("a stream failed after its end marker", info=True)
+        return True
+
+    # --------------------------------------------------------------------------- limits
+
+    def time_left(self, *, own: bool = True) -> float:  # noqa: ARG002  all limits are its own
+        """Return the seconds left for the next chunk, and record which limit that is."""
+        call, silence = self._call, self._silence
+        now = call._now()
+        total = call._ends_at - now
+        self._chunk_seconds = shortest = min(silence, total, time_left() if ambient.active else inf)
+        self._chunk_due = now + shortest
+        self._chunk_limit: Limit = (
+            "attempt" if shortest == silence else "total" if shortest == total else "deadline"
+        )
+        return shortest if shortest > 0 else 0.0
+
+    def refresh_now(self) -> float:
+        """Return the time."""
+        return self._call._now()
+
+    def expired(self) -> AttemptTimeout:
+        """Record the limit of an expired wait; return the error to raise."""
+        self.expired_limit = limit = self._chunk_limit
+        seconds = max(0.0, self._chunk_seconds)
+        cause = f"no chunk came for {seconds:g} s" if limit == "attempt" else f"its {limit} time was up"
+        return AttemptTimeout(f"the stream was given up: {cause}", limit=limit, seconds=seconds)
+
+    def leave_worker(self, *, alone: bool) -> None:
+        """Do nothing when the worker is abandoned: it closes its source when the read has ended."""
+
+    # ------------------------------------------------------------------------------ end
+
+    def settle(self) -> None:
+        """Settle the spend of a stream that is over, unless it delivered nothing."""
+        if self.ended or self.count:
+            self.usage = None if self._protocol is None else self._protocol.usage
+            if self._call._account is not None:
+                self._call._account.settle(self.usage, complete=self._is_complete(), pieces=self._pieces())
+
+    @contextmanager
+    def closing(self) -> Generator[None]:
+        """Log, rather than raise, an error of closing the source if the stream is complete."""
+        try:
+            yield
+        except Exception:
+            if not self._is_complete():
+                raise
+            log("a stream that was complete could not be closed", error=True)
+
+    def _is_complete(self) -> bool:
+        """Return True if the end marker has come, or the end of a stream without one."""
+        return self.ended or (self._protocol is not None and self._protocol.ended)
+
+    def _pieces(self) -> int:
+        """Return the number of pieces of the answer received so far: about a token each."""
+        return self.count if self._protocol is None or not self._protocol.known else self._protocol.pieces
+
+
+class BlockingStream(GuardedStream[T], Iterator[T]):
+    """The guarded chunks of one attempt, in blocking code.
+
+    The source runs in a context of its own: variables that a generator sets stay for its next chunk, which
+    another thread may read.
+    """
+
+    _source: Source[T] | None = None
+    _busy = _closed = False
 
     def __next__(self) -> T:
-        self._inspector.raise_pending()
+        if (pending := self._pending_error) is not None:
+            self._pending_error = None
+            raise pending
+        chunk: T = END
         try:
-            chunk: T = self._open_and_read() if self._source is None else self._next()
+            chunk = self._open_and_read() if self._source is None else self._read_next()
         except Exception as error:
-            if not self._inspector.tolerates(error):
+            if not self.tolerates(error):
                 raise
-            chunk = END
         if chunk is END:
-            self._inspector.end()
+            self.end()
             raise StopIteration
-        self._inspector.inspect(chunk)
+        self.inspect(chunk)
         return chunk
 
     def _open_and_read(self) -> Any:
         """Open the source and read its first chunk; the driver runs this on the policy's worker, if any."""
-        if self._state.worker is not None:
-            self._context = copy_context()
-        chunk = self._run_in_context(self._read_first)
+        self._lock, self._context = allocate_lock(), copy_context()
+        self._deadline = ACTIVE_DEADLINE.get()
+        seconds = min(self._call.timeouts.opening, self._call.left())
+        if self._worker is None and seconds < inf:
+            self._chunk_due = self._call._now() + max(0.0, seconds)
+            chunk = self._within_deadline(self._read_first)
+        else:
+            chunk = self._context.run(self._read_first, self._deadline)
         if cancelled():  # the attempt has timed out: nothing else would close the source
             self.close()
             raise AttemptTimeout("the stream began too late")
         return chunk
 
-    def _read_first(self) -> Any:
-        with CallContext(self._state.call), self._state.opening_deadline():
-            self._source = source = source_of(self._open, self._open())
-            try:
-                return source.first()
-            except StopIteration:
-                return END
-
-    def _run_in_context(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Run ``fn`` in the source's context: variables that a generator sets stay for its next chunk."""
-        return fn(*args) if self._context is None else self._context.run(fn, *args)
-
-    def _next(self) -> Any:
-        state = self._state
-        if not state.is_limited():
-            return self._read_next()
-        seconds = state.time_left()
-        if not seconds:
-            raise state.expired()
-        if state.worker is not None:
-            return run_on_worker(state, state.worker, self._read_next)
-        with deadline(seconds):  # enforced by clients that read it, such as redouble's own
-            try:
-                return self._read_next()
-            except Exception:
-                state.check()
-                raise
+    def _read_first(self, limit: ActiveDeadline | None) -> Any:
+        CURRENT.set(self._call)
+        ACTIVE_DEADLINE.set(limit)
+        self._deadline = limit
+        self._source = source = source_of(self._open, self._open())
+        try:
+            return source.first()
+        except StopIteration:
+            return END
 
     def _read_next(self) -> Any:
-        """Read a chunk, possibly on a worker; if the reader closed the stream meanwhile, close the source."""
-        with self._lock:
-            if self._closed or self._source is None:
-                return END
-            source, self._busy = self._source, True
+        seconds = self.time_left()
+        if seconds == inf:
+            return self._context.run(self._read, ACTIVE_DEADLINE.get())
+        if not seconds:
+            raise self.expired()
+        if self._worker is None:
+            try:
+                return self._within_deadline(self._read)
+            except Exception:
+                if self._call._now() >= self._chunk_due:  # it may be the client's own timeout
+                    self.expired_limit = self._chunk_limit
+                raise
+        if ambient.active and virtual() is not None:
+            return run_on_worker(self, self._worker, self._read_on_worker)
+        job = ThreadJob(self._call._now, self._read_on_worker, (), {})
+        if job.run_within(seconds):
+            return job.result()
+        raise overdue(self, self._worker, job)
+
+    def _within_deadline(self, read: Callable[[ActiveDeadline], Any]) -> Any:
+        """Read a chunk within a deadline, enforced by clients that read it, such as redouble's own."""
+        limit = ActiveDeadline(self._chunk_due, self._call._now)
+        ambient.count_user(1)
         try:
-            return self._run_in_context(self._read_source, source, ACTIVE_DEADLINE.get())
+            return self._context.run(read, limit)
+        finally:
+            limit.over = True
+            ambient.count_user(-1)
+
+    def _read_on_worker(self) -> Any:
+        """Read a chunk; if the reader closed the stream meanwhile, close the source."""
+        with self._lock:
+            if self._closed:
+                return END
+            self._busy = True
+        try:
+            return self._context.run(self._read, ACTIVE_DEADLINE.get())
         finally:
             with self._lock:
                 self._busy, closed = False, self._closed
             if closed:
-                self._run_in_context(close_failed, source)
+                self._context.run(close_failed, cast("Source[T]", self._source))
 
-    def _read_source(self, source: Source[T], limit: ActiveDeadline | None) -> Any:
-        before = ACTIVE_DEADLINE.get()
-        if before is None or isinstance(before, CancellableDeadline):  # else the source has set its own
+    def _read(self, limit: ActiveDeadline | None) -> Any:
+        if ACTIVE_DEADLINE.get() is self._deadline:  # else the source has set its own
             ACTIVE_DEADLINE.set(limit)
-        with CallContext(self._state.call), self._state.socket_deadline():
+            self._deadline = limit
+        # For redouble's own blocking clients: a server may send single bytes for ever.
+        due = None if self._chunk_due == inf else (self._chunk_due, self._call._now)
+        source: Any = self._source
+        before = SOCKET_DEADLINE.set(due)
+        try:
             return next(source.items, END)
+        finally:
+            SOCKET_DEADLINE.reset(before)
 
     def close(self) -> None:
         """Close the source; if it is being read, the reading thread closes it."""
+        if self._source is None:
+            return
         with self._lock:
             self._closed, busy = True, self._busy
         try:
-            self._state.settle(self._inspector)
+            self.settle()
         finally:
-            if self._source is not None and not busy:
-                self._run_in_context(self._close_source, self._source)
-
-    def _close_source(self, source: Source[T]) -> None:
-        with CallContext(self._state.call), self._inspector.closing():
-            source.close()
+            if not busy:
+                with self.closing():
+                    self._context.run(self._source.close)
 
     def __del__(self) -> None:
         if self._source is not None and not self._closed:
-            self._run_in_context(close_failed, self._source)
+            self._context.run(close_failed, self._source)
 
 
-class AsyncGuardedStream(AsyncIterator[T]):
+class AsyncStream(GuardedStream[T], AsyncIterator[T]):
     """The guarded chunks of one attempt, in async code."""
 
-    def __init__(self, state: StreamState, open: Callable[[], Any]) -> None:  # noqa: A002
-        self._state, self._open = state, open
-        self._source: AsyncSource[T] | None = None
-        self.ag_running = False  # like an async generator
-        state.inspector = self._inspector = ChunkInspector(state)
+    _source: AsyncSource[T] | None = None
+    ag_running = False  # like an async generator
 
     async def __anext__(self) -> T:
         if self.ag_running:
             raise RuntimeError("anext(): asynchronous generator is already running")
-        self._inspector.raise_pending()
+        if (pending := self._pending_error) is not None:
+            self._pending_error = None
+            raise pending
         self.ag_running = was_cancelled = True
+        before = CURRENT.get()
+        CURRENT.set(self._call)
+        chunk: T = END
         try:
-            chunk: T = await (self._aopen_and_read() if self._source is None else self._anext())
+            if self._source is None:
+                chunk = await self._open_and_read()
+            else:
+                seconds = self.time_left()
+                if not seconds:
+                    raise self.expired()
+                limit = self._cancel_after(seconds)
+                with limit:
+                    chunk = await anext(self._source.items, END)
+                if limit.cancelled_caught:
+                    raise self.expired()
             was_cancelled = False
         except Exception as error:
             was_cancelled = False
-            if not self._inspector.tolerates(error):
+            if not self.tolerates(error):
                 raise
-            chunk = END
         finally:
             self.ag_running = False
-            if was_cancelled and self._inspector.count:
-                await self._close_cancelled()
+            if CURRENT.get() is self._call:  # else the event loop was closed, and this is another context
+                CURRENT.set(before)
+            if was_cancelled and self.count:  # close the source at once
+                self.cancelled = True
+                await aclose_failed(cast("AsyncSource[T]", self))  # has the same aclose()
         if chunk is END:
-            self._inspector.end()
+            self.end()
             raise StopAsyncIteration
-        self._inspector.inspect(chunk)
+        self.inspect(chunk)
         return chunk
 
-    async def _aopen_and_read(self) -> Any:
+    async def _open_and_read(self) -> Any:
         """Open the source and read its first chunk, within the limits of the policy."""
-        with CallContext(self._state.call):
-            opened = self._open()
-            self._source = source = await asource_of(self._open, opened)
-            try:
-                return await source.afirst()
-            except StopAsyncIteration:
-                return END
-
-    async def _anext(self) -> Any:
-        source = cast("AsyncSource[T]", self._source)
-        seconds = self._state.time_left()
-        if seconds:
-            with CallContext(self._state.call), cancel_after(seconds):
-                return await anext(source.items, END)
-        raise self._state.expired()
+        self._cancel_after: Callable[[float], CancelScope] = backend().cancel_after
+        opened = self._open()
+        self._source = source = await asource_of(self._open, opened)
+        try:
+            return await source.afirst()
+        except StopAsyncIteration:
+            return END
 
     async def asend(self, value: object, /) -> T:  # noqa: ARG002  no source receives it, as in blocking code
         """Return the next chunk: the driver treats this stream as an async generator."""
@@ -207,18 +356,13 @@ class AsyncGuardedStream(AsyncIterator[T]):
         """Raise the error that the reader throws."""
         raise more[0] if more and more[0] is not None else kind
 
-    async def _close_cancelled(self) -> None:
-        """Close the source at once, because its reader was cancelled."""
-        self._state.cancelled = True
-        await aclose_failed(cast("AsyncSource[T]", self))  # has the same aclose()
-
     async def aclose(self) -> None:
         """Close the source."""
         try:
-            self._state.settle(self._inspector)
+            self.settle()
         finally:
             if self._source is not None:
-                with CallContext(self._state.call), self._inspector.closing():
+                with in_context(self._call), self.closing():
                     await self._source.aclose()
 
     def may_wait(self) -> bool:
@@ -228,70 +372,119 @@ class AsyncGuardedStream(AsyncIterator[T]):
     @property
     def has_own_end(self) -> bool:
         """True if garbage collection of this stream finalises its source too."""
-        return self._source is not None and has_own_end(self._source.items)
+        return self._source is not None and isinstance(self._source.items, AsyncGenerator)
+
+
+def _make_protocol(protocol: ProtocolFactory) -> Protocol:
+    created: object = protocol()
+    if not isinstance(created, Protocol):
+        raise UsageError(f"protocol={display_name(protocol)} returned {created!r}: return a Protocol")
+    return created
 
 
 class StreamOpener(Opener[T]):
-    """Opens the guarded sources of one logical stream, with retries until the first chunk."""
+    """One logical stream in one colour: begins its call and opens it, with retries until the first chunk."""
+
+    stream: GuardedStream[T] | None = None  # of the attempt that delivered a chunk
+    _cancelled = False  # while it was opened
 
     def __init__(
         self,
-        state: StreamState,
         policy: Options,
         name: str,
-        open: Callable[[], Any],  # noqa: A002
+        begin: Callable[[], Call],
+        opens: Callable[[], Any],
+        protocol: ProtocolFactory | None,
         *,
-        aio: bool = False,
+        aio: bool,
     ) -> None:
-        make_source = (
-            partial(AsyncGuardedStream[T], state, open) if aio else partial(GuardedStream[T], state, open)
-        )
-        super().__init__(policy, name, make_source, aio=aio)
-        self._state = state
+        super().__init__(policy, name, opens, aio=aio)
+        self._begin_call, self._protocol = begin, protocol
 
     def open(self) -> tuple[Source[T], T]:
         """Open a source, with retries, and return it with its first chunk."""
-        with self._state.opening():
-            return super().open()
+        with self._opening(BlockingStream):
+            source, chunk = super().open()
+        self.stream = cast("GuardedStream[T]", source.items)
+        return source, chunk
 
     async def aopen(self) -> tuple[AsyncSource[T], T]:
         """Open a source, with retries, and return it with its first chunk."""
-        with self._state.opening():
-            return await super().aopen()
+        with self._opening(AsyncStream):
+            source, chunk = await super().aopen()
+        self.stream = cast("GuardedStream[T]", source.items)
+        return source, chunk
+
+    @contextmanager
+    def _opening(self, kind: type[GuardedStream[T]]) -> Generator[None]:
+        """Start the call and its time; if no first chunk arrives, only its request is committed."""
+        call = self._begin_call()
+        self._make = partial(kind, call, self._make, self._protocol, self._policy.worker)
+        opened, was_cancelled = False, True
+        try:
+            yield
+            opened, was_cancelled = True, False
+        except Exception:
+            was_cancelled = False
+            raise
+        finally:
+            self._cancelled = was_cancelled
+            if not opened and call._account is not None:
+                call._account.fail()
+
+    @property
+    def cancelled(self) -> bool:
+        """True if its reader was cancelled."""
+        return self._cancelled or (self.stream is not None and self.stream.cancelled)
 
     def failed(self, error: Exception, *, final: bool = False) -> bool:
         """Record that a source failed after its first chunk: the stream is over."""
-        self._cut = self._cut or self._state.cancelled
-        cast("StreamRun", self._run).limit = self._state.expired_limit
+        self._cut = self._cut or self.cancelled
+        cast("StreamRun", self._run).limit = cast("GuardedStream[T]", self.stream).expired_limit
         return super().failed(error, final=final)
 
     def cut(self, error: BaseException | None) -> None:
         """Record a cancellation or garbage collection: emit no event, but settle the spend."""
         super().cut(error)
-        self._state.abandon()
+        cast("GuardedStream[T]", self.stream).settle()
 
     def ended(self) -> None:
         """Record that a source came to its end, or was closed."""
-        self._cut = self._cut or self._state.cancelled
+        self._cut = self._cut or self.cancelled
         super().ended()
 
     def _reject_unsupported(self) -> None:
         """Accept every limit of the policy: a worker may read the source."""
 
 
-class GuardedItems(AsyncItems[T]):
+class GuardedItems(AsyncGenerator[T, Any]):
     """The async items of a guarded stream: raise, instead of ending, after the reader was cancelled."""
 
-    __slots__ = ("_state",)
+    def __init__(self, items: AsyncGenerator[T, Any], opener: StreamOpener[T]) -> None:
+        self._items, self._opener = items, opener
 
-    def __init__(self, opening: StreamOpener[T], state: StreamState) -> None:
-        super().__init__(opening)
-        self._state = state
+    @property
+    def is_open(self) -> bool:
+        """True if a source is open."""
+        return bool(cast("Any", self._items).is_open)
 
-    async def __anext__(self, take: Any = None, thrown: object = None) -> T:
-        if self._state.cancelled:
-            raise CutShort("the stream was cancelled, and closed")
-        return await super().__anext__(take, thrown)
+    # The coroutines are those of the generator, without another around each.
+
+    def __anext__(self) -> Any:
+        return _raise_cut_short() if self._opener.cancelled else self._items.__anext__()
+
+    def asend(self, value: Any, /) -> Any:
+        return _raise_cut_short() if self._opener.cancelled else self._items.asend(value)
+
+    def athrow(self, *error: Any) -> Any:
+        return self._items.athrow(*error)
+
+    def aclose(self) -> Any:
+        return self._items.aclose()
+
+
+async def _raise_cut_short() -> Any:
+    raise CutShort("the stream was cancelled, and closed")
 
 
 @public("redouble.llm")
@@ -301,19 +494,13 @@ class Answer(Stream[T], Generic[T]):
     It is closed at its end; to close it earlier, use ``with`` or ``async with``.
     """
 
-    def __init__(
-        self,
-        state: StreamState,
-        policy: Options,
-        name: str,
-        open: Callable[[], Any],  # noqa: A002
-    ) -> None:
-        make = partial(StreamOpener[T], state, policy, name, open)
-        super().__init__(make)
-        self._async_items = GuardedItems(make(aio=True), state)
-        self._state = state
+    def __init__(self, make: Callable[..., StreamOpener[T]]) -> None:
+        opener = cache(make)
+        super().__init__(opener)
+        self._openers = opener(aio=False), opener(aio=True)
+        self._async_items = cast("Any", GuardedItems(self._async_items, opener(aio=True)))
 
     @property
     def usage(self) -> Usage | None:
         """The tokens that the stream reported; None until it is over, or if it reported none."""
-        return self._state.usage
+        return next((opener.stream.usage for opener in self._openers if opener.stream is not None), None)

@@ -1,12 +1,13 @@
 """The sources of streams: the objects that a caller's function may return, and how each is read and closed.
 
-Such an object is an iterable, a context manager that returns one, or a response of httpx or httpx2, whose
-bytes are read. The functions are twins.
+Such an object is an iterable, a context manager that returns one, or a response of httpx, httpx2 or an SDK,
+whose bytes are read. The functions are twins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AsyncExitStack, ExitStack
 from typing import Any
 
 from redouble._drivers.opened_stream import (
@@ -22,34 +23,14 @@ from redouble._internal.callables import UsageError, display_name
 __all__ = ["asource_of", "source_of"]
 
 
-class EnteredManager:
-    """A context manager that was entered; closing it calls ``__exit__``."""
-
-    def __init__(self, manager: Any) -> None:
-        self._manager = manager
-
-    def close(self) -> None:
-        """Exit the context manager."""
-        self._manager.__exit__(None, None, None)
-
-
-class AsyncEnteredManager:
-    """An async context manager that was entered; closing it calls ``__aexit__``."""
-
-    def __init__(self, manager: Any) -> None:
-        self._manager = manager
-
-    async def aclose(self) -> None:
-        """Exit the context manager."""
-        await self._manager.__aexit__(None, None, None)
-
-
 def source_of(open: object, opened: Any) -> Source[Any]:  # noqa: A002
     """Return the opened stream as a source; if it cannot be used, close it and raise."""
     source, usable = Source[Any](), False
     try:
-        if not _has(opened, "__iter__") and not _has(opened, "iter_bytes"):
-            opened = _enter(source, opened)
+        if not _has(opened, "__iter__", "iter_bytes") and _has(opened, "__enter__"):
+            manager = ExitStack()
+            opened = manager.enter_context(opened)
+            source.hold(manager)
         if _has(opened, "iter_bytes"):
             source.hold(opened)
             if not getattr(opened, "is_success", True):  # the response of an SDK lacks it
@@ -69,14 +50,19 @@ async def asource_of(open: object, opened: Any) -> AsyncSource[Any]:  # noqa: A0
     """Return the opened stream as a source; if it cannot be used, close it and raise."""
     source, usable = AsyncSource[Any](), False
     try:
-        if not _has(opened, "__aiter__") and not _has(opened, "aiter_bytes"):
-            opened = await _aenter(source, opened)
-        if _has(opened, "aiter_bytes"):
+        if not _has(opened, "__aiter__", "aiter_bytes", "iter_bytes") and _has(opened, "__await__"):
+            opened = await opened
+        if not _has(opened, "__aiter__", "aiter_bytes", "iter_bytes") and _has(opened, "__aenter__"):
+            manager = AsyncExitStack()
+            opened = await manager.enter_async_context(opened)
+            source.hold(manager)
+        if _has(opened, "aiter_bytes", "iter_bytes"):
             source.hold(opened)
             if not getattr(opened, "is_success", True):  # the response of an SDK lacks it
                 await opened.aread()  # so that the error has a body
                 opened.raise_for_status()
-            opened = opened.aiter_bytes()
+            # The async responses of the SDKs have an async `iter_bytes` only.
+            opened = opened.aiter_bytes() if _has(opened, "aiter_bytes") else opened.iter_bytes()
         _refuse_whole_answer(open, opened)
         if not _has(opened, "__aiter__"):  # it cannot be read, but must be closed
             source.hold(opened)
@@ -86,24 +72,6 @@ async def asource_of(open: object, opened: Any) -> AsyncSource[Any]:  # noqa: A0
         if not usable:
             await aclose_failed(source)
     return source
-
-
-def _enter(source: Source[Any], opened: Any) -> Any:
-    if not _has(opened, "__enter__"):
-        return opened
-    stream = opened.__enter__()
-    source.hold(EnteredManager(opened))
-    return stream
-
-
-async def _aenter(source: AsyncSource[Any], opened: Any) -> Any:
-    if _has(opened, "__await__"):
-        opened = await opened
-    if not _has(opened, "__aenter__") or _has(opened, "__aiter__"):
-        return opened
-    stream = await opened.__aenter__()
-    source.hold(AsyncEnteredManager(opened))
-    return stream
 
 
 def _refuse_whole_answer(open: object, opened: object) -> None:  # noqa: A002
@@ -116,6 +84,6 @@ def _refuse_whole_answer(open: object, opened: object) -> None:  # noqa: A002
         )
 
 
-def _has(opened: object, name: str) -> bool:
+def _has(opened: object, *names: str) -> bool:
     # By the type: an object that has every attribute, such as a mock, would pass otherwise.
-    return hasattr(type(opened), name)
+    return any(hasattr(type(opened), name) for name in names)

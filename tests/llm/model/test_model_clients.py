@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from redouble.llm import Model, Timeouts
-from redouble.llm._call_factory import SdkAdapter, is_async
+from redouble.llm._sdks import ModelFunction
 from tests.support.fakes import in_colour
 from tests.support.llm.scripted_model import model_of
 
@@ -109,11 +109,11 @@ def test_a_function_without_a_signature_is_called_as_it_is(monkeypatch: pytest.M
 
 
 def test_is_async_recognises_decorated_async_methods(messages: Messages) -> None:
-    assert is_async(messages.decorated)
-    assert is_async(messages.acreate)
-    assert is_async(functools.partial(messages.decorated, timeout=3))
-    assert not is_async(messages.create)
-    assert not is_async(lambda: messages.decorated(timeout=3))
+    assert ModelFunction(messages.decorated).is_async()
+    assert ModelFunction(messages.acreate).is_async()
+    assert ModelFunction(functools.partial(messages.decorated, timeout=3)).is_async()
+    assert not ModelFunction(messages.create).is_async()
+    assert not ModelFunction(lambda: messages.decorated(timeout=3)).is_async()
 
 
 def test_a_method_that_returns_a_coroutine_is_awaited(messages: Messages) -> None:
@@ -154,5 +154,3 @@ def test_an_unknown_function_receives_nothing() -> None:
 
     model_of(idempotency="auto").call(ask, model="m")
     assert received == [{"model": "m"}]
-    adapter = SdkAdapter(print)
-    assert adapter.add_call_options({"end": ""}, None) == {"end": ""}  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

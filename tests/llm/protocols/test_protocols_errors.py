@@ -14,7 +14,7 @@ import pytest
 
 from redouble._failures import codes
 from redouble.llm._errors import ErrorEvent
-from redouble.llm._protocols.detection import protocol_factory
+from redouble.llm._protocols.builtin import protocol_factory
 from tests.support.llm.provider_events import (
     FORMS,
     MESSAGE,

@@ -10,7 +10,7 @@ import pytest
 
 from redouble.llm._errors import ErrorEvent
 from redouble.llm._protocols.base import Protocol
-from redouble.llm._protocols.detection import protocol_factory
+from redouble.llm._protocols.builtin import protocol_factory
 
 NAMES = ("auto", "openai", "anthropic", "sse")
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble.llm._protocols.detection import DetectedProtocol
+from redouble.llm._protocols.builtin import DetectedProtocol
 from redouble.llm._protocols.fields import usage_of
 from redouble.llm._spend.usage import Usage
 from tests.support.llm.provider_events import (

@@ -112,9 +112,10 @@ def test_a_cancelled_stream_never_looks_complete(loop: str, script: list[Any]) -
                 pass
 
         await cancelled(loop, 1, read)
-        for _ in range(2):
+        generator: Any = aiter(stream)
+        for read_again in (stream.__anext__, stream.__anext__, partial(generator.asend, None)):
             with pytest.raises(CutShort, match=r"^the stream was cancelled, and closed$"):
-                await anext(stream)
+                await read_again()
         await stream.aclose()
 
     in_place(loop, lambda: None, main)

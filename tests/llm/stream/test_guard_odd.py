@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextvars import copy_context
+from types import coroutine
 from typing import Any
 
 import pytest
@@ -12,9 +13,8 @@ import pytest
 from redouble import Pipeline, Retry
 from redouble._drivers.opened_stream import END
 from redouble.llm import Call, ErrorEvent, Protocol, Timeouts, Usage, current
-from redouble.llm._current_call import CallContext
-from redouble.llm._stream import GuardedStream
-from redouble.llm._stream_state import StreamState
+from redouble.llm._call import in_context
+from redouble.llm._stream import AsyncStream, BlockingStream
 from tests.support.llm.chunk_sources import SILENT, Feed, Words
 from tests.support.llm.guarded_streams import PLACES, StreamOutcome, in_place, model, play
 
@@ -137,21 +137,38 @@ def test_a_pipeline_guards_streams(place: str) -> None:
 
 def test_a_read_after_close_returns_the_end() -> None:
     """On a busy machine a worker may start to read after the stream was closed."""
-    state = StreamState(lambda: (Call("acme", "m-1", Timeouts()), None), None)
-    with state.opening():
-        chunks = GuardedStream[str](state, lambda: iter("ab"))
-        assert next(chunks) == "a"
+    chunks = BlockingStream[str](Call("acme", "m-1", Timeouts()), lambda: iter("ab"), None, None)
+    assert next(chunks) == "a"
     chunks.close()
-    assert chunks._read_next() is END
+    assert chunks._read_on_worker() is END
 
 
 def test_a_call_may_end_in_another_context() -> None:
-    """For example, a generator that is closed after its event loop."""
-    scope = CallContext(Call("acme", "m-1", Timeouts()))
+    """For example, a coroutine that is closed after its event loop: the call of that context stays."""
+    other = Call("acme", "m-2", Timeouts())
+    scope = in_context(Call("acme", "m-1", Timeouts()))
     copy_context().run(scope.__enter__)
-    scope.__exit__(None, None, None)
-    with pytest.raises(LookupError):
-        current()
+    with in_context(other):
+        scope.__exit__(None, None, None)
+        assert current() is other
+
+
+def test_a_read_may_end_in_another_context() -> None:
+    class Endless:
+        def __aiter__(self) -> Endless:
+            return self
+
+        @coroutine
+        def __anext__(self) -> Generator[None, None, int]:
+            yield
+            return 1
+
+    other = Call("acme", "m-2", Timeouts())
+    reading = AsyncStream[int](Call("acme", "m-1", Timeouts()), Endless, None, None).__anext__()
+    copy_context().run(reading.send, None)
+    with in_context(other):
+        reading.close()
+        assert current() is other
 
 
 # ---------------------------------------------------------------- the methods of a generator

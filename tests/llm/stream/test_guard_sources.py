@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -158,26 +159,64 @@ def test_a_blocking_stream_in_async_code_raises_and_is_closed(colour: str) -> No
     assert closed == [1]
 
 
+class RawResponse:
+    """A raw response of an SDK: no status, because the SDK has raised the error of a bad one itself."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def iter_bytes(self) -> Iterator[bytes]:
+        return iter([b"a", b"b"])
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class AsyncRawResponse:
+    """The same of an async SDK: the methods have the same names, without an ``a``."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    async def iter_bytes(self) -> AsyncIterator[bytes]:
+        yield b"a"
+        yield b"b"
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
 @EVERY_PLACE
-def test_a_raw_response_of_an_sdk_is_read_without_a_status(place: str) -> None:
-    """``with_streaming_response`` yields an object with bytes; the SDK has raised the error status itself."""
+@pytest.mark.parametrize("managed", [False, True], ids=["response", "manager"])
+def test_the_bytes_of_a_raw_response_of_an_sdk_are_read(place: str, managed: bool) -> None:
+    """``with_streaming_response`` returns a context manager of it."""
+    plain, waits = RawResponse(), AsyncRawResponse()
 
-    class Raw:
-        def iter_bytes(self) -> Iterator[bytes]:
-            return iter([b"a", b"b"])
+    @contextmanager
+    def manager() -> Generator[RawResponse]:
+        yield plain
 
-        async def aiter_bytes(self) -> AsyncIterator[bytes]:
-            yield b"a"
-            yield b"b"
+    @asynccontextmanager
+    async def amanager() -> AsyncGenerator[AsyncRawResponse]:
+        yield waits
 
-        def close(self) -> None: ...
+    async def awaited() -> AsyncRawResponse:
+        return waits
 
-        async def aclose(self) -> None: ...
+    assert read(place, *((manager, amanager) if managed else (lambda: plain, awaited))) == [b"a", b"b"]
+    assert plain.closed + waits.closed == 1
 
-    async def waits() -> Any:
-        return Raw()
 
-    assert read(place, Raw, waits) == [b"a", b"b"]
+@pytest.mark.parametrize("colour", ["asyncio", "trio"])
+def test_a_raw_response_of_a_blocking_sdk_in_async_code_raises_and_is_closed(colour: str) -> None:
+    plain = RawResponse()
+
+    async def waits() -> RawResponse:
+        return plain
+
+    with pytest.raises(TypeError, match=r"which `async for` cannot use: write `for`$"):
+        read(colour, RawResponse, waits)
+    assert plain.closed == 1
 
 
 def test_a_protocol_factory_must_return_a_protocol() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from redouble.llm._errors import ErrorEvent
 from redouble.llm._protocols.base import Protocol
-from redouble.llm._protocols.detection import protocol_factory
+from redouble.llm._protocols.builtin import protocol_factory
 
 # fmt: off
 __all__ = [

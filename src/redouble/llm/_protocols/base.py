@@ -1,21 +1,20 @@
-"""Protocol, which inspects the chunks of a stream, and ProviderEvents, which reads one provider's events.
+"""Protocol, which inspects the chunks of a stream.
 
 A protocol is given each chunk before it is delivered. It holds none back, changes none, and reads nothing
 from the source itself.
-
-An event is a dict or an object and has an event type: its ``type`` field, or the name of its SSE event.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TypeAlias
 
 from redouble._internal.public import public
 from redouble.llm._errors import ErrorEvent
-from redouble.llm._protocols.fields import merge_usage, usage_of
 from redouble.llm._spend.usage import Usage
 
-__all__ = ["PlainEvents", "Protocol", "ProviderEvents"]
+__all__ = ["Protocol", "ProtocolFactory"]
 
 
 @public("redouble.llm")
@@ -55,46 +54,4 @@ class Protocol(ABC):
         """Return the message of a `CutShort`: what was missing at the end."""
 
 
-class ProviderEvents(ABC):
-    """The state of one provider's stream: ``usage``, the number of ``pieces``, and if it has ``ended``."""
-
-    usage: Usage | None = None
-    pieces: int = 0
-    ended: bool = False
-
-    @abstractmethod
-    def recognises(self, event: object, event_type: str) -> bool:
-        """Return True if an event is one of this provider's."""
-
-    @abstractmethod
-    def record(self, event: object, event_type: str, *, sse: bool) -> None:
-        """Record the next event; ``sse``: it came as a server-sent event, not through an SDK."""
-
-    @abstractmethod
-    def record_done(self) -> None:
-        """Record a ``[DONE]``."""
-
-    @abstractmethod
-    def missing_end(self) -> str:
-        """Return the name of the end marker that has not come."""
-
-
-class PlainEvents(ProviderEvents):
-    """Server-sent events of any provider that end with ``[DONE]``."""
-
-    def recognises(self, event: object, event_type: str) -> bool:  # noqa: ARG002  all of them
-        """Return True for every event."""
-        return True
-
-    def record(self, event: object, event_type: str, *, sse: bool) -> None:  # noqa: ARG002  each is a piece
-        """Count the event as a piece."""
-        self.usage = merge_usage(self.usage, usage_of(event))
-        self.pieces += 1
-
-    def record_done(self) -> None:
-        """Record the end."""
-        self.ended = True
-
-    def missing_end(self) -> str:
-        """Return the last event."""
-        return "`data: [DONE]`"
+ProtocolFactory: TypeAlias = Callable[[], Protocol]  # called for each attempt

@@ -62,15 +62,27 @@ class EventStream:
         """Parse another piece; return the events that it completes."""
         if self.is_sse is False:
             return []
-        lines = self._split_lines(piece) if piece else self._flush_pieces()
+        lines = self._split_lines(piece)
         if self.is_sse is None:
             self._recognise(next(filter(None, lines), ""))
         events: list[SseEvent] = []
         for line in lines if self.is_sse else ():
-            if line:
-                self._read_line(line)
-            elif self._data_size or self._name:
-                self._finish_event(events)
+            name, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            if name == "data":
+                self._data_size += len(value) + 1
+                if self._data_size > MAX_DATA + 1:
+                    self._data = []
+                else:
+                    self._data.append(value)
+                self._last_value = value if len(value) < MAX_DONE else ""
+            elif name == "event" and len(line) <= MAX_LINE:
+                self._name = value
+            elif not line:  # a blank line finishes the event; without data it is no event
+                if self._data_size:
+                    data = "\n".join(self._data) if self._data_size <= MAX_DATA + 1 else None
+                    events.append(SseEvent(self._name, data))
+                self._name, self._data, self._data_size = "", [], 0
         return events
 
     def _recognise(self, line: str) -> None:
@@ -82,14 +94,11 @@ class EventStream:
         if self.is_sse is False:
             self._line = []
 
-    def _flush_pieces(self) -> list[str]:
-        """Return each stored piece as a line, and a blank line for the empty piece."""
-        lines = [*self._line, ""]
-        self._line, self._length = [], 0
-        return lines
-
     def _split_lines(self, piece: bytes | str) -> list[str]:
         """Return the lines that this piece completes, and store the unfinished one."""
+        if not piece:  # each stored piece is a line, and the empty one is a blank line
+            lines, self._line, self._length = [*self._line, ""], [], 0
+            return lines
         text = piece if isinstance(piece, str) else self._decode(piece)
         if not self._bom_checked and text:
             text, self._bom_checked = text.removeprefix("\ufeff"), True
@@ -113,25 +122,3 @@ class EventStream:
         if self._length <= MAX_LINE:
             self._line.append(piece[: MAX_LINE + 1 - self._length])
             self._length += len(piece)
-
-    def _read_line(self, line: str) -> None:
-        """Parse one line that is not blank."""
-        name, _, value = line.partition(":")
-        if name == "data":
-            value = value.removeprefix(" ")
-            self._data_size += len(value) + 1
-            if self._data_size > MAX_DATA + 1:
-                self._data = []
-            else:
-                self._data.append(value)
-            self._last_value = value if len(value) < MAX_DONE else ""
-        elif name == "event" and len(line) <= MAX_LINE:
-            self._name = value.removeprefix(" ")
-
-    def _finish_event(self, events: list[SseEvent]) -> None:
-        """Finish the event at a blank line; without data it is no event."""
-        if self._data_size:
-            events.append(
-                SseEvent(self._name, "\n".join(self._data) if self._data_size <= MAX_DATA + 1 else None)
-            )
-        self._name, self._data, self._data_size = "", [], 0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from math import inf
-from types import MappingProxyType, TracebackType
-from typing import NamedTuple, TypeAlias, TypeVar
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
 
 from redouble._internal.public import public
 from redouble._runtime.ambient import ambient
@@ -17,10 +18,7 @@ from redouble._telemetry.bound_fields import Value
 from redouble.llm._spend.account import Account
 from redouble.llm._timeouts import Timeouts, limit_of
 
-__all__ = ["Call", "CallContext", "Context", "RetryIf", "current"]
-
-
-T = TypeVar("T")
+__all__ = ["CURRENT", "Call", "Context", "RetryIf", "current", "in_context"]
 
 
 @public("redouble.llm")
@@ -61,17 +59,6 @@ class Call:
         object.__setattr__(self, "_now", now)
         object.__setattr__(self, "_ends_at", now() + limit_of(self.timeouts.total))
 
-    def _start_attempt(self) -> None:
-        """Reserve the spend of another attempt."""
-        if self._account is not None:
-            self._account.start_attempt()
-
-    def _record_answer(self, answer: T) -> T:
-        """Record the usage of an answer, and return the answer."""
-        if self._account is not None:
-            self._account.record_answer(answer)
-        return answer
-
     @property
     def timeout(self) -> dict[str, float | None]:
         """The time limits for an HTTP client from now on: ``httpx2.Timeout(**call.timeout)``."""
@@ -85,24 +72,18 @@ class Call:
 CURRENT: ContextVar[Call | None] = ContextVar("redouble_llm_call", default=None)
 
 
-class CallContext:
-    """Sets the current call (a context variable). Not a generator, because it is entered once per chunk."""
-
-    __slots__ = ("_call", "_token")
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
-
-    def __enter__(self) -> None:
-        self._token = CURRENT.set(self._call)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        try:
-            CURRENT.reset(self._token)
-        except ValueError:  # the event loop was closed meanwhile, and this runs in another context
-            return
+@contextmanager
+def in_context(call: Call) -> Generator[None]:
+    """Make this the current call; settle its spend at the end, unless it is a stream."""
+    before = CURRENT.get()
+    CURRENT.set(call)
+    try:
+        yield
+    finally:
+        if call._account is not None and not call.stream:
+            call._account.close()
+        if CURRENT.get() is call:  # else the event loop was closed meanwhile, and this is another context
+            CURRENT.set(before)
 
 
 @public("redouble.llm")
