@@ -13,12 +13,11 @@ runs it with the driver of streams. `GuardedStream` and `AsyncGuardedStream` are
 from __future__ import annotations
 
 from _thread import allocate_lock
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
-from redouble._drivers.async_generator import AsyncItems, has_own_end
 from redouble._drivers.attempt_timeout import run_on_worker
 from redouble._drivers.opened_stream import END, AsyncSource, Source, aclose_failed, close_failed
 from redouble._drivers.streams import Opener, Stream
@@ -221,15 +220,6 @@ class AsyncGuardedStream(AsyncIterator[T]):
                 with CallContext(self._state.call), self._inspector.closing():
                     await self._source.aclose()
 
-    def may_wait(self) -> bool:
-        """Return True if closing may have to wait."""
-        return self._source is not None and self._source.may_wait()
-
-    @property
-    def has_own_end(self) -> bool:
-        """True if garbage collection of this stream finalises its source too."""
-        return self._source is not None and has_own_end(self._source.items)
-
 
 class StreamOpener(Opener[T]):
     """Opens the guarded sources of one logical stream, with retries until the first chunk."""
@@ -279,19 +269,25 @@ class StreamOpener(Opener[T]):
         """Accept every limit of the policy: a worker may read the source."""
 
 
-class GuardedItems(AsyncItems[T]):
+class GuardedItems(AsyncGenerator[T, Any]):
     """The async items of a guarded stream: raise, instead of ending, after the reader was cancelled."""
 
-    __slots__ = ("_state",)
+    def __init__(self, items: AsyncGenerator[T, Any], state: StreamState) -> None:
+        self._items, self._state = items, state
 
-    def __init__(self, opening: StreamOpener[T], state: StreamState) -> None:
-        super().__init__(opening)
-        self._state = state
+    async def __anext__(self) -> T:
+        return await self.asend(None)
 
-    async def __anext__(self, take: Any = None, thrown: object = None) -> T:
+    async def asend(self, value: object, /) -> T:
         if self._state.cancelled:
             raise CutShort("the stream was cancelled, and closed")
-        return await super().__anext__(take, thrown)
+        return await self._items.asend(value)
+
+    async def athrow(self, *error: Any) -> T:
+        return await self._items.athrow(*error)
+
+    async def aclose(self) -> None:
+        await self._items.aclose()
 
 
 @public("redouble.llm")
@@ -310,7 +306,7 @@ class Answer(Stream[T], Generic[T]):
     ) -> None:
         make = partial(StreamOpener[T], state, policy, name, open)
         super().__init__(make)
-        self._async_items = GuardedItems(make(aio=True), state)
+        self._async_items = GuardedItems(self._async_items, state)
         self._state = state
 
     @property
