@@ -10,6 +10,7 @@ import sys
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
+    Awaitable,
     Callable,
     Coroutine,
     Iterable,
@@ -109,7 +110,7 @@ class AsyncSource(OpenedStream[T]):
         # A generator keeps the finaliser that is set at its first use.
         sys.set_asyncgen_hooks(finalizer=partial(_finalize, hooks.finalizer, Home()))
         try:
-            first = self.items.__anext__()
+            first: Awaitable[T] = self.items.__anext__()
         finally:
             sys.set_asyncgen_hooks(*hooks)
         return await first
@@ -152,7 +153,7 @@ def _finalize(finalizer: Callable[[Any], None], home: Home, source: object) -> N
 
 def open_first(open: Callable[[], Iterable[T]], /) -> tuple[Source[T], T]:  # noqa: A002
     """Open a source and take its first item, or `END`; close it if that fails."""
-    source = Source(stream_of(open, open()))
+    source: Source[T] = Source(stream_of(open, open()))
     ready = False
     try:
         item = source.first()
@@ -168,7 +169,7 @@ def open_first(open: Callable[[], Iterable[T]], /) -> tuple[Source[T], T]:  # no
 
 async def aopen_first(open: Callable[[], AsyncIterable[T]], /) -> tuple[AsyncSource[T], T]:  # noqa: A002
     """Open a source and take its first item, or `END`; close it if that fails."""
-    source = AsyncSource(await astream_of(open, open()))
+    source: AsyncSource[T] = AsyncSource(await astream_of(open, open()))
     ready = False
     try:
         item = await source.afirst()
