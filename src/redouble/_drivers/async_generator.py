@@ -44,6 +44,7 @@ async def _items(owner: StreamOwner) -> AsyncGenerator[Any, Any]:
         source, item = await owner.aopen()
         items: Any = source.items
         resumes = asked = False
+        thrown: BaseException | None = None
         try:
             while item is not END:
                 sent = thrown = None

@@ -10,7 +10,6 @@ import sys
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
-    Awaitable,
     Callable,
     Coroutine,
     Iterable,
@@ -105,12 +104,12 @@ class AsyncSource(OpenedStream[T]):
         if self.items is not self._open[0]:
             self._open.insert(0, self.items)
         hooks = sys.get_asyncgen_hooks()
-        if hooks.finalizer is None or not isinstance(self.items, AsyncGeneratorType):
+        if hooks.finalizer is None or not _is_generator(self.items):
             return await self.items.__anext__()
         # A generator keeps the finaliser that is set at its first use.
         sys.set_asyncgen_hooks(finalizer=partial(_finalize, hooks.finalizer, Home()))
         try:
-            first: Awaitable[T] = self.items.__anext__()
+            first = self.items.__anext__()
         finally:
             sys.set_asyncgen_hooks(*hooks)
         return await first
@@ -120,7 +119,7 @@ class AsyncSource(OpenedStream[T]):
         if self._open:
             stream = self._open.pop(0)
             try:
-                if isinstance(stream, AsyncGeneratorType):
+                if _is_generator(stream):
                     await close_generator(stream)
                 else:
                     close = getattr(stream, "aclose", None) or getattr(stream, "close", None)
@@ -128,6 +127,10 @@ class AsyncSource(OpenedStream[T]):
                         await closing
             finally:
                 await self.aclose()
+
+
+def _is_generator(stream: object) -> bool:
+    return isinstance(stream, AsyncGeneratorType)
 
 
 async def close_generator(items: Any) -> None:

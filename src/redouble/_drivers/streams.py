@@ -157,9 +157,9 @@ class OpenStream(Generic[T]):
         """Yield items until the consumer calls ``next``; return the later ones, to delegate to."""
         source, item = self._opener.open()
         self._source = source
-        items: Any = source.items
-        if self._opener.resume is not None or not isinstance(items, Generator):
+        if self._opener.resume is not None or not isinstance(source.items, Generator):
             return _recorded(source, item)
+        items: Any = cast("Any", source).items
         while item is not END:
             sent = self._thrown = None
             try:
@@ -169,7 +169,7 @@ class OpenStream(Generic[T]):
             except BaseException as error:
                 self._thrown = error
             if sent is None and self._thrown is None:
-                return items
+                return source.items
             try:
                 item = items.send(sent) if self._thrown is None else items.throw(self._thrown)
             except StopIteration as end:
