@@ -33,7 +33,6 @@ TWINS = [
     ("_drivers/streams", "Stream.__enter__", "Stream.__aenter__"),
     ("_drivers/streams", "Stream.__exit__", "Stream.__aexit__"),
     ("_drivers/streams", "Stream.__next__", "Stream.__anext__"),
-    ("_drivers/opened_stream", "Source.first", "AsyncSource.afirst"),
     ("_drivers/opened_stream", "close_failed", "aclose_failed"),
     ("_drivers/opened_stream", "open_first", "aopen_first"),
     ("_drivers/streams", "Opener.open", "Opener.aopen"),
@@ -294,11 +293,10 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             "_drivers/calls.acall_blocking",
         ),
         *(
-            "_layers/chaos.FaultyStreamOwner.aopen",
             "_layers/hedge/race._close",
             "_layers/hedge/race.close_all",
         ),
-        *("_layers/limits/wait_queue.WaitQueue.aenter", "_layers/keyed_table.KeyedStreamOwner.aopen"),
+        "_layers/limits/wait_queue.WaitQueue.aenter",
         *(
             f"llm/_stream.AsyncStream.{name}"
             for name in ("__anext__", "_open_and_read", "aclose", "asend", "athrow")
@@ -339,7 +337,7 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         ),
         *(
             "_layers/limits/slots.WaitableSlots.aenter",
-            "_layers/fallback.FallbackStreamOwner.aopen",
+            "_layers/fallback.Fallback._open_stream",
             "_layers/fallback._as_async_items",
         ),
         *(
@@ -347,20 +345,13 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             "_layers/gate.Gate.__aexit__",
             "_layers/gate.Admission.aenter",
         ),
-        *(
-            f"_drivers/async_generator.AsyncItems.{name}"
-            for name in ("__anext__", "asend", "athrow", "aclose")
-        ),
-        *(
-            f"_drivers/async_generator.{name}"
-            for name in ("AsyncItems._begin", "_raise_running", "_close", "_raise_stop", "_take_second")
-        ),
-        "_drivers/async_generator.StreamOwner.aopen",
-        "_drivers/streams.ResumableItems.__anext__",
+        *(f"_drivers/async_generator.{name}" for name in ("_close", "_close_failed", "_forward", "_items")),
+        *("_drivers/stream_function.StreamOwner.aopen", "_drivers/opened_stream.close_generator"),
+        "_drivers/opened_stream.AsyncSource.afirst",
         "_drivers/streams.Stream.aclose",
         "_drivers/opened_stream.AsyncSource.aclose",
         "_drivers/opened_stream.astream_of",
-        *(f"_layers/timeout.{name}" for name in ("TimeoutCall.call_async", "TimeoutStreamOwner.aopen")),
+        "_layers/timeout.TimeoutCall.call_async",
         "_layers/retry/retry.Retry.acall",
         "config/_named_policy.Named.acall",
         "_runtime/trio_backend._quietly",

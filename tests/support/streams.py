@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from trio.testing import wait_all_tasks_blocked
+
 from redouble import SYSTEM, Gate, Retry
 from tests.support.fakes import Boom, Virtual
 
@@ -179,6 +181,12 @@ class Reader:
                 taken.append(await anext(stream))
         except StopAsyncIteration:
             pass
+
+
+async def until_closed(colour: str) -> None:
+    """Wait until an abandoned stream is closed: by a system task of Trio; asyncio has closed it already."""
+    if colour == "trio":
+        await wait_all_tasks_blocked()
 
 
 # ------------------------------------------------------------------------------ shapes

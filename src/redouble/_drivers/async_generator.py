@@ -1,239 +1,128 @@
-"""An async generator around another one, as a class.
+"""The async generator around the sources of a stream: `yield from`, for async code.
 
-A real async generator stays open after a ``break`` until the event loop finalises it, and Trio warns about
-that. This class closes its source at once. Its owner opens the source and handles its end.
+It forwards what the consumer sends and throws, and informs its owner how a source ended. An item costs one
+more frame; errors cost nothing until one is raised.
+
+A consumer that leaves its loop early drops the generator without closing it. A finaliser then closes it, in
+the event loop that reads it: asyncio runs the cleanup up to its first wait at once, and the remainder in a
+task; Trio runs all of it in a system task. The finalisers that event loops set for every async generator do
+less: asyncio's begins later, and Trio's warns and cancels each wait of the cleanup.
 """
 
 from __future__ import annotations
 
-import functools
-import gc
 import sys
-from _thread import get_ident
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from types import AsyncGeneratorType
-from typing import Any, Protocol, TypeVar
-from weakref import ref
+from collections.abc import AsyncGenerator
+from functools import partial
+from typing import Any
 
-from redouble._drivers.opened_stream import END, AsyncSource, aclose_failed, close_without_suspending
-from redouble._runtime.backend import Backend, backend
+from redouble._drivers.opened_stream import END, AsyncSource, Home, aclose_failed, close_generator
+from redouble._drivers.stream_function import StreamOwner
 
-__all__ = ["AsyncItems", "StreamOwner", "has_own_end"]
+__all__ = ["async_items"]
 
 
-T = TypeVar("T")
+def async_items(owner: StreamOwner) -> AsyncGenerator[Any, Any]:
+    """Return the items of the sources that ``owner`` opens."""
+    items = _items(owner)
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(None, partial(_close_abandoned, owner))
+    try:
+        # A generator keeps the finaliser that is set at its first use. This one fails and starts nothing.
+        items.asend("a just-started generator accepts None only").send(None)
+    except TypeError:
+        pass
+    finally:
+        sys.set_asyncgen_hooks(*hooks)
+    return items
 
 
-class StreamOwner(Protocol):
-    """The owner of a wrapped stream: opens its sources and handles their ends."""
-
-    async def aopen(self) -> tuple[AsyncSource[Any], Any]:
-        """Open a source and take its first item, or `END`."""
-        ...
-
-    def failed(self, error: Exception, *, final: bool = False) -> bool:
-        """Handle the failure of the source after its first item; return True to open another one.
-
-        ``final``: closing it failed, and the consumer wants no more items.
-        """
-        ...
-
-    def returned(self, error: Exception) -> None:
-        """Handle the end of the source by an error that the consumer has thrown into it."""
-        ...
-
-    def cut(self, error: BaseException | None) -> None:
-        """Handle the end of the source by a cancellation, or another BaseException.
-
-        Closing what is left of it may follow, and then `ended` or `failed` are called too.
-        """
-        ...
-
-    def ended(self) -> None:
-        """Handle the regular end, or the closing, of the source."""
-        ...
-
-
-class AsyncItems(AsyncGenerator[T, Any]):
-    """The items of one stream, for one consumer."""
-
-    __slots__ = ("__weakref__", "_backend", "_home", "_owner", "_source", "_take")
-
-    def __init__(self, owner: StreamOwner) -> None:
-        self._owner = owner
-        self._source: AsyncSource[T] | None = None
-        self._take: Callable[[], Awaitable[T]] | None = None  # nothing is open yet
-        self._home: object = None
-
-    # One method, for speed, although `take` and `thrown` are only for `asend` and `athrow`.
-    async def __anext__(self, take: Callable[[], Awaitable[T]] | None = None, thrown: object = None) -> T:
-        cut = True
+async def _items(owner: StreamOwner) -> AsyncGenerator[Any, Any]:
+    owner.home = Home()
+    resumes = True
+    while resumes:
+        source, item = await owner.aopen()
+        items: Any = source.items
+        resumes = asked = False
+        thrown: BaseException | None = None
         try:
-            item = await (take or self._take or self._begin)()
-            cut = False
-            return item
-        except StopAsyncIteration:
-            cut = False
-            await self.aclose()
+            while item is not END:
+                sent = thrown = None
+                try:
+                    sent = yield item
+                    if sent is None:
+                        asked = True
+                        async for item in items:
+                            sent = yield item
+                            if sent is not None:
+                                break
+                        else:
+                            break
+                except GeneratorExit:
+                    raise
+                except BaseException as error:
+                    if asked and getattr(items, "ag_frame", None) is None:
+                        raise  # the source has ended, so this is its own error; otherwise the consumer's
+                    thrown = error
+                item = await _forward(items, sent, thrown)
+        except GeneratorExit:
+            await _close(source, owner)
             raise
         except Exception as error:
-            cut = False
-            source = self._source
-            if source is None or self.ag_running:
-                raise  # no source is open, or it serves another task: `error` reports that
-            self._source, self._take = None, _raise_running
-            try:
-                await aclose_failed(source)
-            finally:
-                self._take = _raise_stop
-            if error is thrown:
-                self._owner.returned(error)
+            source.last = item
+            await _close_failed(source, owner)
+            # As in blocking code: only an error thrown before the second item is known to be the consumer's.
+            if error is thrown and not asked:
+                owner.returned(error)
                 raise
-            if not self._owner.failed(error):
+            resumes = owner.failed(error)
+            if not resumes:
                 raise
-        finally:
-            if cut and self._source is not None and _has_ended(self._source.items):
-                self._take = _raise_stop
-                if not self._source.leave_iterator():
-                    self._source = None
-                self._owner.cut(sys.exception())
-        return await self.__anext__(self._begin)
-
-    async def asend(self, value: Any, /) -> T:
-        if self._source is None:
-            if value is not None and self._take is None:
-                raise TypeError("can't send non-None value to a just-started async generator")
-            return await self.__anext__()
-        return await self.__anext__(functools.partial(_generator(self._source).asend, value))
-
-    async def athrow(self, kind: Any, *more: Any) -> T:
-        error = more[0] if more and more[0] is not None else kind
-        if self._source is None:
-            self._take = _raise_stop
-            raise error
-        # As in blocking code: only an error thrown before the second item is known to be the consumer's.
-        thrown = error if isinstance(self._take, functools.partial) else None
-        return await self.__anext__(functools.partial(_generator(self._source).athrow, kind, *more), thrown)
-
-    async def aclose(self) -> None:
-        if self.ag_running:
-            raise RuntimeError("aclose(): asynchronous generator is already running")
-        source, self._source, self._take = self._source, None, _raise_stop
-        if source is not None:
-            await _close(source, self._owner)
-
-    def __del__(self) -> None:
-        source = self._source
-        if source is None:
-            return
-        if not self._backend.is_home(self._home):
-            self._owner.cut(
-                None
-            )  # another thread, or the loop has ended: the hooks of the event loop close it
-        elif not source.may_wait():
-            close_without_suspending(_close(source, self._owner))
-        elif not in_garbage_collection() or not has_own_end(source.items):
-            self._backend.run_detached(_close(source, self._owner))
+        except BaseException as error:
+            owner.cut(error)
+            await aclose_failed(source)
+            raise
         else:
-            # The garbage collector finalises the iterator together with this object, in any order, so it may
-            # be in the middle of its cleanup. It is left alone; everything else that was opened is closed.
-            self._owner.cut(None)
-            if source.leave_iterator():
-                self._backend.run_detached(_close(source, self._owner))
-
-    @property
-    def ag_running(self) -> bool:
-        """True if a task awaits an item, like the attribute of an async generator."""
-        source = self._source
-        return self._take is _raise_running or bool(
-            source is not None and getattr(source.items, "ag_running", False)
-        )
-
-    @property
-    def is_open(self) -> bool:
-        """True if a source is open."""
-        return self._source is not None
-
-    def may_wait(self) -> bool:
-        """Return True if closing it may have to await something."""
-        return self._source is not None and self._source.may_wait()
-
-    async def _begin(self) -> T:
-        self._take = _raise_running
-        self._backend: Backend = backend()  # here, not in __init__: blocking code loads no backend
-        self._home = self._backend.home()
-        try:
-            source, item = await self._owner.aopen()
+            await _close(source, owner)
         finally:
-            self._take = _raise_stop
-        self._source, self._take = source, functools.partial(_take_second, ref(self))
-        if item is END:
-            raise StopAsyncIteration
-        first: T = item
-        return first
+            thrown = None  # the error refers to this frame
 
 
-# The values of `_take` other than the source's `__anext__`. Functions, and not methods: an object that refers
-# to itself would not be finalised at once.
-
-
-async def _raise_running() -> Any:
-    raise RuntimeError("anext(): asynchronous generator is already running")
-
-
-async def _take_second(reader: Callable[[], AsyncItems[T] | None]) -> T:
-    items: Any = reader()
-    items._take = items._source.items.__anext__  # later items come directly from the source
-    second: T = await items._take()
-    return second
-
-
-async def _raise_stop() -> Any:
-    raise StopAsyncIteration
+async def _forward(items: Any, sent: object, thrown: BaseException | None) -> Any:
+    """Send the value, or throw the exception, into the source; return its next item, or `END`."""
+    try:
+        return await (items.asend(sent) if thrown is None else items.athrow(thrown))
+    except StopAsyncIteration:
+        return END
 
 
 async def _close(source: AsyncSource[Any], owner: StreamOwner) -> None:
-    cut = True
+    """Close a source that has ended, or that the consumer has left."""
     try:
         await source.aclose()
-        cut = False
     except Exception as error:
-        cut = False
         owner.failed(error, final=True)
         raise
-    finally:
-        if cut:
-            owner.cut(sys.exception())
+    except BaseException as error:
+        owner.cut(error)
+        raise
     owner.ended()
 
 
-def _has_ended(items: AsyncIterator[Any]) -> bool:
-    if isinstance(items, AsyncItems):
-        return items._take is _raise_stop
-    return getattr(items, "ag_frame", items) is None  # an iterator that is no generator may have more items
+async def _close_failed(source: AsyncSource[Any], owner: StreamOwner) -> None:
+    """Close a source that has failed."""
+    try:
+        await aclose_failed(source)
+    except BaseException as error:
+        owner.cut(error)
+        raise
 
 
-def has_own_end(items: object) -> bool:
-    """Return True if these items have a finaliser of their own, which the garbage collector calls."""
-    return isinstance(items, AsyncItems | AsyncGeneratorType) or getattr(items, "has_own_end", False) is True
-
-
-# The thread in which the garbage collector is running, if it is.
-_collecting_thread: list[int] = []
-
-
-def in_garbage_collection() -> bool:
-    """Return True if the garbage collector is running in this thread."""
-    return get_ident() in _collecting_thread
-
-
-def _track_collector(phase: str, _: object) -> None:
-    _collecting_thread[:] = [get_ident()] if phase == "start" else []
-
-
-gc.callbacks.append(_track_collector)
-
-
-def _generator(source: AsyncSource[T]) -> AsyncGenerator[T, Any]:
-    items: Any = source.items
-    return items  # type: ignore[no-any-return]  # sending to a plain iterator raises Python's own error
+def _close_abandoned(owner: StreamOwner, items: AsyncGenerator[Any, Any]) -> None:
+    """Close a generator that is about to be deallocated."""
+    if owner.home is None:
+        return  # it was never read
+    if owner.home.is_here():
+        owner.home.run_detached(close_generator(items))
+    else:  # another thread, or the event loop has ended: only the finaliser of the source can close it
+        owner.cut(None)

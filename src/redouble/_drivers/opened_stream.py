@@ -2,106 +2,29 @@
 
 A source is a generator, or what a function of the caller's returned: a file, a response, a list.
 `open_first` and `aopen_first` open one and take its first item, or leave nothing open; they are twins.
-
-A finaliser has to close an async stream without awaiting it. If closing awaits nothing, it runs at once;
-otherwise it runs in a task. Trio cannot continue a coroutine that has already been started elsewhere, so
-`may_suspend` determines beforehand, from the bytecode, whether closing may await.
 """
 
 from __future__ import annotations
 
-import dis
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator
-from functools import lru_cache
-from inspect import isawaitable, iscoroutinefunction
-from types import AsyncGeneratorType, CodeType
-from typing import Any, Final, Generic, Protocol, TypeVar, cast, runtime_checkable
+import sys
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+)
+from functools import partial
+from inspect import isawaitable
+from types import AsyncGeneratorType
+from typing import Any, Final, Generic, TypeVar, cast
 
 from redouble._internal.callables import UsageError, close_unawaited, display_name
-from redouble._internal.logger import ABANDONED, log
+from redouble._internal.logger import log
+from redouble._runtime.backend import backend
 
-__all__ = [
-    "END",
-    "AsyncSource",
-    "Source",
-    "aopen_first",
-    "close_without_suspending",
-    "may_suspend",
-    "open_first",
-]
-
-
-# No instruction follows one of ENDS. Every `await`, explicit or not, is compiled to a SEND.
-ENDS = {"RERAISE", "RETURN_CONST", "RETURN_VALUE", "RAISE_VARARGS"}
-JUMPS = {"JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD"}
-AWAIT = "SEND"
-
-
-@runtime_checkable
-class SuspendableClose(Protocol):
-    """A stream of this package, which knows whether closing it may await."""
-
-    def may_wait(self) -> bool:
-        """Return True if closing it may have to await something."""
-        ...
-
-
-def may_suspend(stream: object) -> bool:
-    """Return True if closing a stream, at its present position, may have to await something."""
-    try:
-        if isinstance(stream, AsyncGeneratorType):
-            frame = cast("Any", stream).ag_frame
-            return frame is not None and _reaches_await(frame.f_code, frame.f_lasti)
-        if isinstance(stream, SuspendableClose):
-            return stream.may_wait()
-        aclose = getattr(stream, "aclose", None)
-        close = aclose or getattr(stream, "close", None)
-        if iscoroutinefunction(close):
-            return any(step.opname == AWAIT for step in dis.get_instructions(close))
-    except Exception:
-        return True  # unknown
-    return aclose is not None
-
-
-def close_without_suspending(work: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine that awaits nothing; if it suspends after all, close it there, and log that."""
-    try:
-        work.send(None)
-        work.close()
-        log(ABANDONED)
-    except StopIteration:
-        pass
-    except Exception:
-        log(ABANDONED, error=True)
-
-
-@lru_cache(maxsize=512)
-def _reaches_await(code: CodeType, last: int) -> bool:
-    """Return True if a generator suspended at ``last`` can reach an await when it is closed there."""
-    bytecode = dis.Bytecode(code)
-    steps = list(bytecode)
-    index = {step.offset: place for place, step in enumerate(steps)}
-    handlers: list[Any] = getattr(bytecode, "exception_entries")  # noqa: B009  not in the stubs
-    # Closing raises GeneratorExit where the generator is suspended. From there on, follow every branch.
-    ahead, seen = _handlers_at(handlers, last), set[int]()
-    while ahead:
-        offset = ahead.pop()
-        if offset in seen:
-            continue
-        seen.add(offset)
-        step = steps[index[offset]]
-        if step.opname == AWAIT:
-            return True
-        ahead += _handlers_at(handlers, offset)
-        if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
-            ahead.append(int(step.argval))
-        if step.opname not in ENDS | JUMPS:
-            ahead.append(steps[index[offset] + 1].offset)
-    return False
-
-
-def _handlers_at(handlers: list[Any], offset: int) -> list[int]:
-    return [handler.target for handler in handlers if handler.start <= offset < handler.end]
+__all__ = ["END", "AsyncSource", "Home", "Source", "aopen_first", "open_first"]
 
 
 T = TypeVar("T")
@@ -109,18 +32,48 @@ T = TypeVar("T")
 END: Final[Any] = object()  # the item after the last
 
 
-class Source(Generic[T]):
-    """The opened stream of one attempt in blocking code. ``value`` is what an empty generator returned."""
+class Home:
+    """The event loop, or the Trio run, in which a stream is read."""
 
-    __slots__ = ("_open", "items", "value")
+    __slots__ = ("_backend", "_loop")
 
-    def __init__(self, *stream: Iterable[T]) -> None:
+    def __init__(self) -> None:
+        self._backend = backend()
+        self._loop = self._backend.home()
+
+    def is_here(self) -> bool:
+        """Return True if it runs the current thread."""
+        return self._backend.is_home(self._loop)
+
+    def run_detached(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine that the caller cannot await, in a task of its own."""
+        self._backend.run_detached(work)
+
+
+class OpenedStream(Generic[T]):
+    """The opened stream of one attempt: the objects to be closed, the innermost one first."""
+
+    __slots__ = ("_open", "last", "value")
+
+    def __init__(self, *stream: object) -> None:
         self._open: list[Any] = [*stream]
-        self.value: object = None
+        self.value: object = None  # what an empty generator returned
+        self.last: T | None = None  # the last item, if the stream is to be resumed after it
 
     def hold(self, stream: object) -> None:
         """Own another opened object: the last one is iterated over, all are closed."""
         self._open.insert(0, stream)
+
+    @property
+    def is_open(self) -> bool:
+        """True if something is left to be closed."""
+        return bool(self._open)
+
+
+class Source(OpenedStream[T]):
+    """The opened stream of one attempt in blocking code."""
+
+    __slots__ = ("items",)
 
     def first(self) -> T:
         """Begin to iterate, and take the first item."""
@@ -140,50 +93,70 @@ class Source(Generic[T]):
                 self.close()
 
 
-class AsyncSource(Generic[T]):
+class AsyncSource(OpenedStream[T]):
     """The opened stream of one attempt in async code."""
 
-    __slots__ = ("_open", "items", "value")
-
-    def __init__(self, *stream: AsyncIterable[T]) -> None:
-        self._open: list[Any] = [*stream]
-        self.value: object = None
-
-    def hold(self, stream: object) -> None:
-        """Own another opened object: the last one is iterated over, all are closed."""
-        self._open.insert(0, stream)
+    __slots__ = ("items",)
 
     async def afirst(self) -> T:
         """Begin to iterate, and take the first item."""
         self.items: AsyncIterator[T] = aiter(self._open[0])
         if self.items is not self._open[0]:
             self._open.insert(0, self.items)
-        return await self.items.__anext__()
-
-    def leave_iterator(self) -> bool:
-        """Drop the iterator, which has ended; return True if anything else has to be closed."""
-        self._open.remove(self.items)
-        return bool(self._open)
-
-    def may_wait(self) -> bool:
-        """Return True if closing it may have to await something."""
-        return any(may_suspend(stream) for stream in self._open)
+        hooks = sys.get_asyncgen_hooks()
+        if hooks.finalizer is None or not _is_generator(self.items):
+            return await self.items.__anext__()
+        # A generator keeps the finaliser that is set at its first use.
+        sys.set_asyncgen_hooks(finalizer=partial(_finalize, hooks.finalizer, Home()))
+        try:
+            first = self.items.__anext__()
+        finally:
+            sys.set_asyncgen_hooks(*hooks)
+        return await first
 
     async def aclose(self) -> None:
         """Close the iterator, then, even if that failed, the object that it iterates over."""
         if self._open:
             stream = self._open.pop(0)
-            close = getattr(stream, "aclose", None) or getattr(stream, "close", None)
             try:
-                if close is not None and isawaitable(closing := close()):
-                    await closing
+                if _is_generator(stream):
+                    await close_generator(stream)
+                else:
+                    close = getattr(stream, "aclose", None) or getattr(stream, "close", None)
+                    if close is not None and isawaitable(closing := close()):
+                        await closing
             finally:
                 await self.aclose()
 
 
+def _is_generator(stream: object) -> bool:
+    return isinstance(stream, AsyncGeneratorType)
+
+
+async def close_generator(items: Any) -> None:
+    """Do what ``items.aclose()`` does, but never while it runs, and safe from the garbage collector.
+
+    The collector finalises a generator and its source together, in any order. It would interrupt a waiting
+    cleanup that `aclose()` has begun.
+    """
+    if items.ag_frame is None or items.ag_running:
+        return
+    try:
+        await items.athrow(GeneratorExit)
+    except (GeneratorExit, StopAsyncIteration):
+        return
+    raise RuntimeError("async generator ignored GeneratorExit")
+
+
+def _finalize(finalizer: Callable[[Any], None], home: Home, source: object) -> None:
+    """Finalise a source as the event loop does, unless the generator around it is about to close it."""
+    if not home.is_here():
+        finalizer(source)
+
+
 def open_first(open: Callable[[], Iterable[T]], /) -> tuple[Source[T], T]:  # noqa: A002
     """Open a source and take its first item, or `END`; close it if that fails."""
-    source = Source(stream_of(open, open()))
+    source: Source[T] = Source(stream_of(open, open()))
     ready = False
     try:
         item = source.first()
@@ -199,7 +172,7 @@ def open_first(open: Callable[[], Iterable[T]], /) -> tuple[Source[T], T]:  # no
 
 async def aopen_first(open: Callable[[], AsyncIterable[T]], /) -> tuple[AsyncSource[T], T]:  # noqa: A002
     """Open a source and take its first item, or `END`; close it if that fails."""
-    source = AsyncSource(await astream_of(open, open()))
+    source: AsyncSource[T] = AsyncSource(await astream_of(open, open()))
     ready = False
     try:
         item = await source.afirst()

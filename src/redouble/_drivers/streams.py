@@ -8,29 +8,37 @@ The consumer determines the colour of a `Stream`: nothing is opened before the f
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from functools import partial
-from inspect import GEN_SUSPENDED, getgeneratorstate
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
-from redouble._drivers.async_generator import AsyncItems
+from redouble._drivers.async_generator import async_items
 from redouble._drivers.attempt_timeout import arun_limited, run_limited
 from redouble._drivers.calls import adrive, begin_run, drive
-from redouble._drivers.opened_stream import END, AsyncSource, Source, aopen_first, close_failed, open_first
+from redouble._drivers.opened_stream import (
+    END,
+    AsyncSource,
+    OpenedStream,
+    Source,
+    aopen_first,
+    close_failed,
+    open_first,
+)
+from redouble._drivers.stream_function import StreamOwner
 from redouble._engine.options import Options, refuse_limits
 from redouble._engine.run import StreamRun
 from redouble._engine.run_results import error_of
 from redouble._internal.callables import UsageError
 from redouble._internal.public import public
 
-__all__ = ["OpenStream", "Opener", "Stream"]
+__all__ = ["Opener", "Stream", "open_stream"]
 
 
 T = TypeVar("T")
 
 
-class Opener(Generic[T]):
+class Opener(StreamOwner, Generic[T]):
     """The sources of one stream: opens them, and records how they end in a `StreamRun`."""
 
     def __init__(
@@ -43,13 +51,18 @@ class Opener(Generic[T]):
         aio: bool = False,
     ) -> None:
         self._policy, self._name, self._aio = policy, name, aio
-        self._make, self._resume = make, resume
+        self._make, self.resume = make, resume
         self._run: StreamRun | None = None
+        self._source: OpenedStream[T] | None = None
         self._delay: float | None = None
         self._cut = False
         self._first: float | None = None  # seconds until the first item of the stream
         self._first_started: float | None = None  # when the first run started
-        self.last: T | None = None  # the last item, if the consumer loop records it
+
+    @property
+    def is_open(self) -> bool:
+        """True if a source is open."""
+        return self._source is not None and self._source.is_open
 
     def open(self) -> tuple[Source[T], T]:
         """Open a source, with retries, and take its first item, or `END`."""
@@ -60,7 +73,7 @@ class Opener(Generic[T]):
             )
         except UsageError as misused:
             raise misused.error() from None
-        self._commit(run, opened[1])
+        self._commit(run, *opened)
         return opened
 
     async def aopen(self) -> tuple[AsyncSource[T], T]:
@@ -72,17 +85,17 @@ class Opener(Generic[T]):
             )
         except UsageError as misused:
             raise misused.error() from None
-        self._commit(run, opened[1])
+        self._commit(run, *opened)
         return opened
 
     def failed(self, error: Exception, *, final: bool = False) -> bool:
         """Record that a source failed after its first item; return True if the next one is to be opened."""
         if self._cut:
             return False
-        before = self._run
-        if self._resume is not None and not final:
+        before, source = self._run, self._source
+        if self.resume is not None and source is not None and not final:
             self._run = None  # there was progress: attempts, backoff and limits start again
-            self._make = partial(self._resume, cast("T", self.last))
+            self._make = partial(self.resume, cast("T", source.last))
         run = self._run or self._begin(1)
         if before is not None and before is not run:
             run.attempt_elapsed_before = run.started - before.attempt_started
@@ -96,15 +109,6 @@ class Opener(Generic[T]):
         """Record the end, without a failure: the consumer has thrown this error into the source."""
         self.ended()
 
-    def close(self, source: Source[T]) -> None:
-        """Close a source that has ended, or that the consumer has left."""
-        try:
-            source.close()
-        except Exception as error:
-            self.failed(error, final=True)
-            raise
-        self.ended()
-
     def cut(self, error: BaseException | None) -> None:  # noqa: ARG002  not judged
         """Emit nothing from here on: a cancelled stream is neither a success nor a failure."""
         self._cut = True
@@ -115,8 +119,9 @@ class Opener(Generic[T]):
             run = self._run or self._begin(1)
             run.ended(run.read_clock())
 
-    def _commit(self, run: StreamRun, item: object) -> None:
+    def _commit(self, run: StreamRun, source: OpenedStream[T], item: T) -> None:
         run.committed = True
+        self._source, source.last = source, item
         if self._first is None and item is not END:
             self._first = run.first_item = run.now - run.started
 
@@ -136,58 +141,81 @@ class Opener(Generic[T]):
         refuse_limits(self._policy, "a stream")
 
 
-# ------------------------------------------------------------------- generator functions
-
-
 class OpenStream(Generic[T]):
-    """One stream of a generator function; inside ``with``, delegate to `first`, then to its result."""
+    """One source of a blocking stream; inside ``with``, delegate to `first`, then to its result."""
 
-    def __init__(
-        self,
-        policy: Options,
-        name: str,
-        fn: Callable[..., Generator[T, Any, Any]],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> None:
-        self._opener = Opener[T](policy, name, partial(fn, *args, **kwargs))
+    def __init__(self, opener: Opener[T]) -> None:
+        self._opener = opener
         self._source: Source[T] | None = None
         self._thrown: BaseException | None = None  # by the consumer, at the first item
+        self.resumes = False  # True if the source failed, and another one is to be opened
 
     def __enter__(self) -> Self:
         return self
 
     def first(self) -> Generator[T, Any, Iterator[T]]:
-        """Yield items until the consumer calls ``next``; return the source, to delegate to from then on."""
+        """Yield items until the consumer calls ``next``; return the later ones, to delegate to."""
         source, item = self._opener.open()
         self._source = source
-        if item is END:
-            return ExhaustedStream(source.value)
-        while True:
-            with ConsumerReply() as reply:
-                reply.sent = yield item
-            if reply.sent is None and reply.thrown is None:
-                return source.items
-            self._thrown = reply.thrown
+        if self._opener.resume is not None or not isinstance(source.items, Generator):
+            return _recorded(source, item)
+        items: Any = cast("Any", source).items
+        while item is not END:
+            sent = self._thrown = None
             try:
-                item = reply.forward_to(source.items)
+                sent = yield item
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                self._thrown = error
+            if sent is None and self._thrown is None:
+                return source.items
+            try:
+                item = items.send(sent) if self._thrown is None else items.throw(self._thrown)
             except StopIteration as end:
-                return ExhaustedStream(end.value)
+                source.value = end.value
+                item = END
+        return ExhaustedStream(source.value)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    ) -> bool:
         if self._source is None:
-            return  # it was never opened, and the run has recorded that
+            return False  # it was never opened, and the run has recorded that
         if error is None or isinstance(error, GeneratorExit):
-            self._opener.close(self._source)
-            return
+            self._close(self._source)
+            return False
         close_failed(self._source)
         if isinstance(error, Exception):
             if error is self._thrown:  # the consumer's own error is no failure of the source
-                self._opener.ended()
+                self._opener.returned(error)
             else:
-                self._opener.failed(error)
+                self.resumes = self._opener.failed(error)
+        return self.resumes
+
+    def _close(self, source: Source[T]) -> None:
+        """Close a source that has ended, or that the consumer has left."""
+        try:
+            source.close()
+        except Exception as error:
+            self._opener.failed(error, final=True)
+            raise
+        self._opener.ended()
+
+
+def open_stream(
+    policy: Options, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> OpenStream[Any]:
+    """Return the stream of a call of a generator function."""
+    return OpenStream(Opener(policy, name, partial(fn, *args, **kwargs)))
+
+
+def _recorded(source: Source[T], item: T) -> Iterator[T]:
+    # Not by `yield from`, which closes an iterator: a source is closed once.
+    while item is not END:
+        source.last = item
+        yield item
+        item = next(source.items, END)
 
 
 class ExhaustedStream(Iterator[Any]):
@@ -200,65 +228,13 @@ class ExhaustedStream(Iterator[Any]):
         raise StopIteration(self._value)
 
 
-class ConsumerReply:
-    """What a consumer does at an item: ``next``, ``send`` or ``throw``. Closing is not caught."""
-
-    def __init__(self) -> None:
-        self.sent: object = None
-        self.thrown: BaseException | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> bool:
-        self.thrown = None if isinstance(error, GeneratorExit) else error
-        return self.thrown is not None
-
-    def forward_to(self, items: Iterator[T]) -> T:
-        """Send the value, or throw the exception, into the source; return its next item."""
-        source = cast("Generator[T, object, Any]", items)
-        return source.send(self.sent) if self.thrown is None else source.throw(self.thrown)
-
-
-def items(opener: Opener[T]) -> Generator[T, None, None]:
+def items(opener: Opener[T]) -> Generator[T, Any, None]:
     """Yield the items of a source, and of the sources that resume it."""
     resumes = True
     while resumes:
-        source, item = opener.open()
-        try:
-            while item is not END:
-                opener.last = item
-                yield item
-                item = next(source.items, END)
-            resumes = False
-        except GeneratorExit:
-            opener.close(source)
-            raise
-        except Exception as error:
-            close_failed(source)
-            resumes = opener.failed(error)
-            if not resumes:
-                raise
-        else:
-            opener.close(source)
-        finally:
-            close_failed(source)  # after a KeyboardInterrupt; otherwise it is closed already
-
-
-class ResumableItems(AsyncItems[T]):
-    """The items of an async stream; records the last one, to resume after it."""
-
-    __slots__ = ("_opener",)
-
-    def __init__(self, opener: Opener[T]) -> None:
-        super().__init__(opener)
-        self._opener = opener
-
-    async def __anext__(self, take: Any = None, thrown: object = None) -> T:
-        self._opener.last = item = await super().__anext__(take, thrown)
-        return item
+        with OpenStream(opener) as stream:
+            yield from (yield from stream.first())
+        resumes = stream.resumes
 
 
 @public("redouble.types")
@@ -270,13 +246,14 @@ class Stream(Iterator[T], AsyncIterator[T]):
 
     def __init__(self, make: Callable[..., Opener[T]]) -> None:
         # Both are made now, so that threads may share the stream; nothing is opened before the first read.
-        self._items = items(make(aio=False))
-        self._async_items: AsyncItems[T] = ResumableItems(make(aio=True))
+        self._opener, self._async_opener = make(aio=False), make(aio=True)
+        self._items = items(self._opener)
+        self._async_items = async_items(self._async_opener)
 
-    def __iter__(self) -> Generator[T, None, None]:
+    def __iter__(self) -> Generator[T, Any, None]:
         return self._items
 
-    def __aiter__(self) -> AsyncItems[T]:
+    def __aiter__(self) -> AsyncGenerator[T, Any]:
         return self._async_items
 
     def __next__(self) -> T:
@@ -287,13 +264,13 @@ class Stream(Iterator[T], AsyncIterator[T]):
 
     def close(self) -> None:
         """Close the stream."""
-        if self._async_items.is_open:
+        if self._async_opener.is_open:
             raise TypeError("this stream was read by `async for`: write `async with`, or await aclose()")
         self._items.close()
 
     async def aclose(self) -> None:
         """Close the stream."""
-        if getgeneratorstate(cast("Any", self._items)) == GEN_SUSPENDED:
+        if self._opener.is_open:
             raise TypeError("this stream was read by `for`: write `with`, or close()")
         await self._async_items.aclose()
 

@@ -13,7 +13,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar, cast
 
-from redouble._drivers.stream_function import PassiveStreamOwner, StreamFunction
+from redouble._drivers.stream_function import StreamOwner, wrap_stream
 from redouble._internal.callables import display_name, lazy_kind, reject_awaitable
 from redouble._internal.locks import SharedByIdentity
 from redouble._internal.public import public
@@ -150,15 +150,11 @@ class Chaos(SharedByIdentity, Layer):
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn`` with faults before the first item of some calls, for an async generator function."""
-        from redouble._drivers.async_generator import AsyncItems  # noqa: PLC0415  only streams need it
+        from redouble._drivers.opened_stream import aopen_first  # noqa: PLC0415  only streams need it
 
         self._refuse_result(fn)
-
-        def faulty(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
-            fn(*args, **kwargs)  # runs nothing yet, but raises TypeError for wrong arguments
-            return AsyncItems(FaultyStreamOwner(self, partial(fn, *args, **kwargs)))
-
-        return StreamFunction(fn, faulty)
+        faulty = self.around_async(aopen_first)
+        return wrap_stream(fn, lambda make: StreamOwner(partial(faulty, make)))
 
     def _on(self) -> bool:
         switch = self.switch
@@ -212,19 +208,6 @@ class Chaos(SharedByIdentity, Layer):
     def __repr__(self) -> str:
         named = "" if self.name is None else f", name={self.name!r}"
         return f"Chaos(rate={self._rate:g}{named})"
-
-
-class FaultyStreamOwner(PassiveStreamOwner):
-    """The owner of the items of an async generator that may go wrong before its first item."""
-
-    def __init__(self, chaos: Chaos, make: Callable[[], AsyncGenerator[Any, Any]]) -> None:
-        self._chaos, self._make = chaos, make
-
-    async def aopen(self) -> tuple[Any, Any]:
-        """Open the stream and return it with its first item, or fail."""
-        from redouble._drivers.opened_stream import aopen_first  # noqa: PLC0415  only streams need it
-
-        return await self._chaos.around_async(aopen_first)(self._make)
 
 
 def _exception_factory(fault: Any) -> Callable[[], Exception]:

@@ -8,7 +8,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
-from redouble._drivers.stream_function import PassiveStreamOwner, StreamFunction
+from redouble._drivers.stream_function import StreamOwner, wrap_stream
 from redouble._failures.verdict import FailureFilter, On
 from redouble._internal.callables import callable_kind, close_unawaited, display_name, reject_awaitable
 from redouble._internal.public import public
@@ -120,13 +120,24 @@ class Fallback(Layer):
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn``, replaced if it fails before its first item, for an async generator function."""
-        from redouble._drivers.async_generator import AsyncItems  # noqa: PLC0415  only streams need it
+        return wrap_stream(fn, lambda make: StreamOwner(partial(self._open_stream, make)))
 
-        def replaced(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
-            fn(*args, **kwargs)  # runs nothing yet, but raises TypeError for wrong arguments
-            return AsyncItems(FallbackStreamOwner(self, partial(fn, *args, **kwargs)))
+    async def _open_stream(self, make: Callable[[], AsyncGenerator[Any, Any]]) -> tuple[Any, Any]:
+        """Open a stream, or its substitute, and return it with its first item."""
+        from redouble._drivers.opened_stream import aopen_first  # noqa: PLC0415  only streams need it
 
-        return StreamFunction(fn, replaced)
+        try:
+            return await aopen_first(make)
+        except Exception as error:
+            if not self._failures.matches(error) or cancelling(error):
+                raise
+            substitute = self._substitute(error)
+            substitute = await substitute if isawaitable(substitute) else substitute
+            if hasattr(type(substitute), "__iter__"):
+                substitute = _as_async_items(substitute)
+            elif not hasattr(type(substitute), "__aiter__"):
+                raise _not_iterable(self, substitute) from error
+        return await aopen_first(lambda: substitute)
 
     def describe(self) -> str:
         own_time = "" if self._fn is None else f"; the time of {display_name(self._fn)} is not counted"
@@ -186,30 +197,6 @@ class PrimedGenerator(Generator[T, S, Any]):
 
     def close(self) -> None:
         self._items.close()
-
-
-class FallbackStreamOwner(PassiveStreamOwner):
-    """The owner of the items of an async generator that may be replaced before its first item."""
-
-    def __init__(self, fallback: Fallback, make: Callable[[], AsyncGenerator[Any, Any]]) -> None:
-        self._fallback, self._make = fallback, make
-
-    async def aopen(self) -> tuple[Any, Any]:
-        """Open the stream, or its substitute, and return it with its first item."""
-        from redouble._drivers.opened_stream import aopen_first  # noqa: PLC0415  only streams need it
-
-        try:
-            return await aopen_first(self._make)
-        except Exception as error:
-            if not self._fallback._failures.matches(error) or cancelling(error):
-                raise
-            substitute = self._fallback._substitute(error)
-            substitute = await substitute if isawaitable(substitute) else substitute
-            if hasattr(type(substitute), "__iter__"):
-                substitute = _as_async_items(substitute)
-            elif not hasattr(type(substitute), "__aiter__"):
-                raise _not_iterable(self._fallback, substitute) from error
-        return await aopen_first(lambda: substitute)
 
 
 def _check_function(fn: Any) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from redouble._drivers.stream_function import StreamOwner, wrap_stream
 from redouble._engine.nested import asks_gate
 from redouble._internal.callables import reject_awaitable
 from redouble._internal.public import public
@@ -95,14 +96,7 @@ class Gate(Layer):
     def around_async_stream(
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
-        from redouble._drivers.async_generator import AsyncItems  # noqa: PLC0415
-        from redouble._drivers.stream_function import StreamFunction  # noqa: PLC0415  only streams need it
-
-        def gated(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
-            fn(*args, **kwargs)  # runs nothing yet, but raises TypeError for wrong arguments
-            return AsyncItems(StreamAdmission(self, partial(fn, *args, **kwargs)))
-
-        return StreamFunction(fn, gated)
+        return wrap_stream(fn, partial(StreamAdmission, self))
 
     def traits(self) -> Traits:
         """Return `Traits` with the gate itself as shared: it must not occur twice in one pipeline."""
@@ -198,41 +192,23 @@ class Admission:
         self.gate.ended(self.ticket, error, self.gate.clock.now())
 
 
-class StreamAdmission:
-    """The owner of the items of one async generator, with its admission."""
+class StreamAdmission(StreamOwner):
+    """The owner of one async generator, with its admission."""
 
     def __init__(self, gate: Gate, make: Callable[[], AsyncGenerator[Any, Any]]) -> None:
+        from redouble._drivers.opened_stream import aopen_first  # noqa: PLC0415  only streams need it
+
+        super().__init__(partial(aopen_first, make))
         self._admission = gate._admission()
-        self._make = make
 
     async def aopen(self) -> tuple[Any, Any]:
         """Acquire admission, open the stream and return it with its first item."""
-        from redouble._drivers.opened_stream import aopen_first  # noqa: PLC0415  only streams need it
-
         await self._admission.aenter()
-        is_open = False
-        try:
-            opening = await aopen_first(self._make)
-            is_open = True
-        finally:
-            if not is_open:
-                self.cut(sys.exception())
-        return opening
-
-    def failed(self, error: Exception, *, final: bool = False) -> bool:  # noqa: ARG002  every failure is final
-        """Record a failure; return False: the stream is not opened again."""
-        self.cut(error)
-        return False
+        return await super().aopen()
 
     def cut(self, error: BaseException | None) -> None:
-        """Record that the stream failed or was cancelled."""
+        """Record how the stream ended; None: it was exhausted, closed or abandoned."""
         self._admission.__exit__(None, error, None)
-
-    returned = cut
-
-    def ended(self) -> None:
-        """Record that the stream was exhausted or closed."""
-        self.cut(None)
 
 
 CANCELLED = GeneratorExit()  # stands for any cancellation: gates do not count it

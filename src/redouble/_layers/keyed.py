@@ -140,13 +140,13 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn`` wrapped by the layer of its key, for an async generator function."""
-        from redouble._drivers.async_generator import AsyncItems  # noqa: PLC0415  only streams need it
+        from redouble._drivers.async_generator import async_items  # noqa: PLC0415  only streams need it
 
         check_key(self._key, fn)
 
         def opened(key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AsyncGenerator[T, S]:
             entry = self._entry(key)
-            return AsyncItems(KeyedStreamOwner(entry, entry.layer.around_async_stream(fn)(*args, **kwargs)))
+            return async_items(KeyedStreamOwner(entry, entry.layer.around_async_stream(fn)(*args, **kwargs)))
 
         wrapper = compile_wrapper(fn, ASYNC_STREAM, is_async=False, key_of=self._key, open=opened, layer=self)
         return StreamFunction(fn, wrapper)

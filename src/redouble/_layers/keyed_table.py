@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Hashable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
+from redouble._drivers.stream_function import StreamOwner
 from redouble._internal.locks import ForkSafe
 from redouble._layers.layer import Layer
 from redouble._runtime.clock import SYSTEM
@@ -117,38 +119,16 @@ class KeyedTable(ForkSafe):
         self.forgotten += 1
 
 
-class KeyedStreamOwner:
-    """The owner of the items of an async generator; it keeps the entry of its key alive."""
+class KeyedStreamOwner(StreamOwner):
+    """The owner of an async generator; it keeps the entry of its key alive."""
 
     def __init__(self, entry: KeyedEntry, stream: AsyncGenerator[Any, Any]) -> None:
-        self._entry: KeyedEntry | None = entry
-        self._stream = stream
-
-    async def aopen(self) -> tuple[Any, Any]:
-        """Open the stream and return it with its first item."""
         from redouble._drivers.opened_stream import aopen_first  # noqa: PLC0415  only streams need it
 
-        is_open = False
-        try:
-            opening = await aopen_first(lambda: self._stream)
-            is_open = True
-        finally:
-            if not is_open:
-                self.ended()
-        return opening
-
-    def failed(self, error: Exception, *, final: bool = False) -> bool:  # noqa: ARG002  every failure is final
-        """Release the entry; return False: the stream is not opened again."""
-        self.ended()
-        return False
+        super().__init__(partial(aopen_first, lambda: stream))
+        self._entry: KeyedEntry | None = entry
 
     def cut(self, error: BaseException | None) -> None:  # noqa: ARG002  the layer records it
-        """Release the entry."""
-        self.ended()
-
-    returned = cut
-
-    def ended(self) -> None:
         """Record the time of last use and release the entry, because this owner may live longer."""
         if self._entry is not None:
             self._entry.used = SYSTEM.now()

@@ -12,7 +12,7 @@ from math import inf
 from typing import Any, ParamSpec, TypeVar, cast
 
 from redouble._drivers.attempt_timeout import run_on_worker
-from redouble._drivers.stream_function import PassiveStreamOwner, StreamFunction
+from redouble._drivers.stream_function import StreamOwner, wrap_stream
 from redouble._engine.worker import Worker, check_worker
 from redouble._internal.callables import display_name, reject_awaitable
 from redouble._internal.public import public
@@ -97,17 +97,15 @@ class Timeout(Layer):
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn`` limited until its first item, for an async generator function."""
-        from redouble._drivers.async_generator import AsyncItems  # noqa: PLC0415  only streams need it
+        from redouble._drivers.opened_stream import aopen_first  # noqa: PLC0415  only streams need it
 
         name = display_name(fn)
 
-        def limited(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
-            fn(*args, **kwargs)  # runs nothing yet, but raises TypeError for wrong arguments
-            return AsyncItems(
-                TimeoutStreamOwner(TimeoutCall(self._limit, name), partial(fn, *args, **kwargs))
-            )
+        def owner(make: Callable[[], AsyncGenerator[T, S]]) -> StreamOwner:
+            call = TimeoutCall(self._limit, name)
+            return StreamOwner(partial(call.call_async, aopen_first, (make,), {}))
 
-        return StreamFunction(fn, limited)
+        return wrap_stream(fn, owner)
 
     def describe(self) -> str:
         return f"at most {format_seconds(self._limit)}"
@@ -193,16 +191,3 @@ class TimeoutCall:
             with cancel_after(seconds):
                 return await fn(*args, **kwargs)
         raise self.expired()
-
-
-class TimeoutStreamOwner(PassiveStreamOwner):
-    """The owner of the items of an async generator whose first item has to arrive in time."""
-
-    def __init__(self, call: TimeoutCall, make: Callable[[], AsyncGenerator[Any, Any]]) -> None:
-        self._call, self._make = call, make
-
-    async def aopen(self) -> tuple[Any, Any]:
-        """Open the stream and return it with its first item."""
-        from redouble._drivers.opened_stream import aopen_first  # noqa: PLC0415  only streams need it
-
-        return await self._call.call_async(aopen_first, (self._make,), {})

@@ -136,25 +136,28 @@ class PrimedCoroutine(Coroutine[Any, Any, None]):
     def __init__(self, work: Coroutine[Any, Any, None]) -> None:
         self._work = work
         self._first: list[Any] = []  # what the coroutine yielded first, until the task has received it
-        self._ended: BaseException | None = None
+        self._ended = False
+        self._error: BaseException | None = None
 
     def begin(self) -> None:
         """Run up to the first wait."""
         try:
             self._first.append(self._work.send(None))
-        except (Exception, CancelledError) as end:  # StopIteration after success; asyncio logs any other
-            self._ended = end
+        except StopIteration:
+            self._ended = True
+        except (Exception, CancelledError) as error:  # asyncio logs it
+            self._ended, self._error = True, error
 
     def send(self, value: Any, /) -> Any:
         """Yield what the coroutine yielded first; afterwards, continue it."""
-        if self._ended is not None:
-            raise self._ended
+        if self._ended:
+            raise self._error or StopIteration
         return self._first.pop() if self._first else self._work.send(value)
 
     def throw(self, kind: Any, *more: Any) -> Any:
         """Throw into the coroutine, unless it has ended."""
-        if self._ended is not None:
-            raise self._ended
+        if self._ended:
+            raise self._error or StopIteration
         self._first.clear()
         return self._work.throw(kind, *more)
 

@@ -352,9 +352,9 @@ class AsyncStream(GuardedStream[T], AsyncIterator[T]):
         """Return the next chunk: the driver treats this stream as an async generator."""
         return await self.__anext__()
 
-    async def athrow(self, kind: Any, *more: Any) -> T:
+    async def athrow(self, error: BaseException, /) -> T:
         """Raise the error that the reader throws."""
-        raise more[0] if more and more[0] is not None else kind
+        raise error
 
     async def aclose(self) -> None:
         """Close the source."""
@@ -364,15 +364,6 @@ class AsyncStream(GuardedStream[T], AsyncIterator[T]):
             if self._source is not None:
                 with in_context(self._call), self.closing():
                     await self._source.aclose()
-
-    def may_wait(self) -> bool:
-        """Return True if closing may have to wait."""
-        return self._source is not None and self._source.may_wait()
-
-    @property
-    def has_own_end(self) -> bool:
-        """True if garbage collection of this stream finalises its source too."""
-        return self._source is not None and isinstance(self._source.items, AsyncGenerator)
 
 
 def _make_protocol(protocol: ProtocolFactory) -> Protocol:
@@ -463,11 +454,6 @@ class GuardedItems(AsyncGenerator[T, Any]):
     def __init__(self, items: AsyncGenerator[T, Any], opener: StreamOpener[T]) -> None:
         self._items, self._opener = items, opener
 
-    @property
-    def is_open(self) -> bool:
-        """True if a source is open."""
-        return bool(cast("Any", self._items).is_open)
-
     # The coroutines are those of the generator, without another around each.
 
     def __anext__(self) -> Any:
@@ -498,7 +484,7 @@ class Answer(Stream[T], Generic[T]):
         opener = cache(make)
         super().__init__(opener)
         self._openers = opener(aio=False), opener(aio=True)
-        self._async_items = cast("Any", GuardedItems(self._async_items, opener(aio=True)))
+        self._async_items = GuardedItems(self._async_items, opener(aio=True))
 
     @property
     def usage(self) -> Usage | None:

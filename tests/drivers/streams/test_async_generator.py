@@ -1,4 +1,4 @@
-"""`AsyncItems`: several consumers of one stream at a time, and the operations that only generators have."""
+"""`async_items`: several consumers of one stream at a time, and the operations that only generators have."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pytest
 import trio
 
 from redouble import SYSTEM, Retry, report
-from redouble._drivers.async_generator import AsyncItems
-from redouble._drivers.opened_stream import AsyncSource, aopen_first
+from redouble._drivers.async_generator import async_items
+from redouble._drivers.opened_stream import aopen_first
+from redouble._drivers.stream_function import StreamOwner
 from tests.support.fakes import ASYNC, in_colour
 from tests.support.streams import OpenGate
 
@@ -148,8 +149,8 @@ def test_an_error_thrown_before_the_first_item_is_raised() -> None:
 
 
 @pytest.mark.parametrize("colour", ASYNC)
-def test_a_cancelled_anext_ends_a_generator_but_no_other_iterator(colour: str) -> None:
-    """Another iterator can be asked for further items, and is closed in the end."""
+def test_a_cancelled_anext_ends_the_stream(colour: str) -> None:
+    """Its source is closed at once, whether it is a generator or another iterator."""
     log: list[str] = []
 
     class Ticks:
@@ -177,10 +178,8 @@ def test_a_cancelled_anext_ends_a_generator_but_no_other_iterator(colour: str) -
         assert await anext(stream) == 1
         with pytest.raises(asyncio.CancelledError):
             await anext(stream)
-        assert await anext(stream) == 3
-        assert log == []
-        await stream.aclose()
         assert log == ["closed"]
+        assert await anext(stream, "over") == "over"
         over = POLICY(generated)()
         assert await anext(over) == 1
         with pytest.raises(asyncio.CancelledError):
@@ -194,21 +193,6 @@ def test_a_cancelled_anext_ends_a_generator_but_no_other_iterator(colour: str) -
 def test_asend_needs_a_generator() -> None:
     """`asend` raises the AttributeError of the source that was opened."""
 
-    class Owner:
-        """A minimal owner of a stream."""
-
-        async def aopen(self) -> tuple[AsyncSource[int], int]:
-            return await aopen_first(Mere)
-
-        def failed(self, error: Exception, *, final: bool = False) -> bool:
-            return False
-
-        def returned(self, error: Exception) -> None: ...
-
-        def cut(self, error: BaseException | None) -> None: ...
-
-        def ended(self) -> None: ...
-
     class Mere:
         def __aiter__(self) -> AsyncIterator[int]:
             return self
@@ -217,7 +201,7 @@ def test_asend_needs_a_generator() -> None:
             return 1
 
     async def main() -> None:
-        stream = AsyncItems[int](Owner())
+        stream = async_items(StreamOwner(partial(aopen_first, Mere)))
         assert await stream.asend(None) == 1
         with pytest.raises(AttributeError, match="'Mere' object has no attribute 'asend'"):
             await stream.asend("x")
@@ -259,3 +243,72 @@ def test_a_stream_dropped_without_an_event_loop_is_closed() -> None:
     del stream, item
     gc.collect()
     assert log == ["closed"]
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+@pytest.mark.parametrize("items", [1, 2])
+def test_a_source_that_ignores_its_closing_gets_pythons_own_error(colour: str, items: int) -> None:
+    async def stubborn() -> AsyncGenerator[int]:
+        for number in range(9):
+            try:
+                yield number
+            except GeneratorExit:
+                log.append(number)
+
+    async def main() -> None:
+        stream = POLICY(stubborn)()
+        for _ in range(items):
+            await anext(stream)
+        with pytest.raises(RuntimeError, match="async generator ignored GeneratorExit"):
+            await stream.aclose()
+
+    log: list[int] = []
+    in_colour(colour, lambda: None, main)
+    assert log[0] == items - 1
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+@pytest.mark.parametrize("items", [1, 2])
+def test_a_source_may_answer_a_thrown_error_with_an_item(colour: str, items: int) -> None:
+    """At the first item and at a later one; the items after it follow."""
+
+    async def answers() -> AsyncGenerator[object]:
+        for number in range(9):
+            try:
+                yield number
+            except LookupError as error:
+                yield error
+
+    async def main() -> None:
+        stream, error = POLICY(answers)(), LookupError()
+        for _ in range(items):
+            await anext(stream)
+        assert await stream.athrow(error) is error
+        assert await anext(stream) == items
+        await stream.aclose()
+
+    in_colour(colour, lambda: None, main)
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+@pytest.mark.parametrize("items", [1, 2])
+def test_a_source_may_answer_with_its_end(colour: str, items: int) -> None:
+    """To a value that is sent, and to an error that is thrown."""
+
+    async def ends() -> AsyncGenerator[int, Any]:
+        for number in range(items):
+            try:
+                if (yield number):
+                    return
+            except LookupError:
+                return
+
+    async def main() -> None:
+        for error in (None, LookupError()):
+            stream = POLICY(ends)()
+            for _ in range(items):
+                await anext(stream)
+            with pytest.raises(StopAsyncIteration):
+                await (stream.asend("end") if error is None else stream.athrow(error))
+
+    in_colour(colour, lambda: None, main)

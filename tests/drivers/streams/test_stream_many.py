@@ -13,7 +13,7 @@ import trio
 
 from redouble import SYSTEM, Retry
 from tests.support.fakes import ASYNC, Boom, in_colour
-from tests.support.streams import SHAPES, Shape, stacked
+from tests.support.streams import SHAPES, Shape, stacked, until_closed
 
 EVERY = SHAPES | {"stacked": stacked}
 EVERY_SHAPE = pytest.mark.parametrize("shape", EVERY.values(), ids=EVERY)
@@ -131,6 +131,7 @@ def test_a_thousand_abandoned_streams_are_closed(colour: str, recwarn: pytest.Wa
                 streams.pop(index)
             if streams and rng.random() < 0.3:
                 streams.pop(rng.randrange(len(streams)))
+        await until_closed(colour)
         assert opened == []
 
     in_colour(colour, blocking, waiting)

@@ -49,14 +49,14 @@ def test_aopen_first_returns_a_source_and_its_first_item(colour: str) -> None:
 def test_a_source_is_closed_once() -> None:
     """Closing it again does nothing."""
     log: list[str] = []
-    source = Source(Response(log, [1]))
+    source = Source[int](Response(log, [1]))
     assert source.first() == 1
     source.close()
     source.close()
     assert log == ["open", "iterator", "response"]
 
     async def main() -> None:
-        source = AsyncSource(Response(log, [1]))
+        source = AsyncSource[int](Response(log, [1]))
         assert await source.afirst() == 1
         await source.aclose()
         await source.aclose()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from redouble import SYSTEM
 from tests.support.fakes import ASYNC, Virtual, in_colour
 from tests.support.layers.gates import BOOM, PANIC, read_gated
-from tests.support.streams import Reader, RecordingGate, ScriptedSource
+from tests.support.streams import Reader, RecordingGate, ScriptedSource, until_closed
 
 
 @pytest.mark.parametrize("where", ["first", "later", "body"])
@@ -98,6 +98,7 @@ def test_a_stream_in_a_reference_cycle_ends_its_admission_when_collected(colour:
         await anext(node.stream)
         del node
         gc.collect()
+        await until_closed(colour)
         assert tape.trail == ["open:1", "close:1"]
 
     in_colour(colour, lambda: None, main)

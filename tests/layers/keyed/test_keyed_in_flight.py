@@ -14,6 +14,7 @@ from redouble.testing import VirtualClock
 from tests.support.fakes import ASYNC, Boom, in_colour
 from tests.support.garbage_collection import without_gc
 from tests.support.layers.keyed_calls import KeyedBulkheads, first
+from tests.support.streams import until_closed
 from tests.support.virtual_time import AROUND_LOOP, at, no_real_waits
 
 pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
@@ -143,6 +144,7 @@ def test_an_async_generator_keeps_its_layer(colour: str, ending: str) -> None:
                 pass
         stream = None
         await SYSTEM.asleep(0)
+        await until_closed(colour)
         freed_afterwards(uses, layer)
 
     in_colour(colour, lambda: None, main)

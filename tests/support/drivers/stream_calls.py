@@ -12,7 +12,7 @@ from typing import Any
 from redouble import Hints, Retry, report
 from redouble.types import Event
 from tests.support.fakes import Call, Ledger, Virtual, in_colour
-from tests.support.streams import GENERATORS, HOOKS, SHAPES, Reader, ScriptedSource, Source
+from tests.support.streams import GENERATORS, HOOKS, SHAPES, Reader, ScriptedSource, Source, until_closed
 
 COMMITTED = "redouble: gave up after 1 attempt in 0.0 s (items had been handed out)"
 
@@ -49,6 +49,7 @@ def play(colour: str, script: Sequence[Source], reader: Reader = Reader(), **opt
                     await reader.aread(lambda: shape(one.policy, one.source.aitems), one.taken)  # noqa: B023
                 except BaseException as error:
                     one.error = error
+                await until_closed(colour)
                 every[f"{name}, observed={observed}"] = one.result()
 
     in_colour(colour, blocking, waiting)

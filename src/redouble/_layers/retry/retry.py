@@ -98,30 +98,22 @@ class Retry(Options, Layer):
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         """Return ``fn`` retried until its first item, for a generator function."""
-        from redouble._drivers.streams import OpenStream  # noqa: PLC0415
+        from redouble._drivers.streams import open_stream  # noqa: PLC0415
 
         refuse_until(self, f"{display_name(fn)} has none")
         refuse_limits(self, display_name(fn))
         name = self.name or display_name(fn)
-        return compile_wrapper(fn, STREAM, is_async=False, Streaming=OpenStream, policy=self, name=name)
+        return compile_wrapper(fn, STREAM, is_async=False, Streaming=open_stream, policy=self, name=name)
 
     def around_async_stream(
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn`` retried until its first item, for an async generator function."""
-        from redouble._drivers.async_generator import AsyncItems  # noqa: PLC0415
-        from redouble._drivers.stream_function import StreamFunction  # noqa: PLC0415
+        from redouble._drivers.stream_function import wrap_stream  # noqa: PLC0415
         from redouble._drivers.streams import Opener  # noqa: PLC0415
 
         refuse_until(self, f"{display_name(fn)} has none")
-
-        def retrying(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
-            fn(*args, **kwargs)  # runs nothing yet, but raises TypeError for wrong arguments
-            return AsyncItems(
-                Opener[T](self, self.name or display_name(fn), partial(fn, *args, **kwargs), aio=True)
-            )
-
-        return StreamFunction(fn, retrying)
+        return wrap_stream(fn, partial(Opener[T], self, self.name or display_name(fn), aio=True))
 
     def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``fn`` with retries and return what it returns: await it if ``fn`` is async."""
