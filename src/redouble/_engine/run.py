@@ -147,6 +147,13 @@ class Run(RunState):
         self.records.append((self.verdict, None, None, self.attempt_started, took))
         return self.succeed(None) if self.verdict.action == "accept" else self.decide(None)
 
+    def reopen(self) -> None:
+        """Take a success back: the running attempt has not ended, and may still fail."""
+        if self.ok:
+            self.ok = False
+            self.records.pop()
+            self.work -= self.took
+
     def rule_failed(self, broken: Exception, error: Exception | None) -> None:
         """End the call because a rule raised; stamp its error, which propagates, and the operation's."""
         self.verdict, self.reason = STOP, STOPPED
@@ -197,6 +204,8 @@ class Run(RunState):
             reason = WORKER_STILL_RUNNING
         elif self.cancelling is not None and self.cancelling(error):
             reason = STOPPED
+        elif self.guard is not None and (veto := self.guard.veto(verdict)) is not None:
+            reason = veto
         elif error is not None:
             try:
                 own = error.__dict__
@@ -210,7 +219,6 @@ class Run(RunState):
             return self.give_up(reason, error)
 
         # 7. draw the delay, apply the hint
-        until = self.until  # `nested` may have made it earlier: a resend guard of an HTTP client does
         delay = next(self.delays or self.delays_for(error), None)
         if delay is None:
             return self.give_up(BACKOFF_ENDED, error)
