@@ -53,10 +53,11 @@ TWINS = [
     ("http/_sender", "Sender._discard", "AsyncSender._discard"),
     ("http/_sender", "Sender._prepare_resend", "AsyncSender._prepare_resend"),
     ("http/_response_body", "RestartableBody.chunks", "AsyncRestartableBody.chunks"),
-    ("http/_response_body", "RestartableBody._read_ahead", "AsyncRestartableBody._read_ahead"),
-    ("http/_response_body", "RestartableBody._collect", "AsyncRestartableBody._collect"),
+    ("http/_response_body", "RestartableBody.read_whole", "AsyncRestartableBody.read_whole"),
+    ("http/_response_body", "RestartableBody._read_first", "AsyncRestartableBody._read_first"),
+    ("http/_response_body", "RestartableBody._restart", "AsyncRestartableBody._restart"),
     ("http/_httpx_transport", "HttpxBody.close", "AsyncHttpxBody.aclose"),
-    ("http/_httpx_transport", "HttpxBody.read_whole", "AsyncHttpxBody.read_whole"),
+    ("http/_httpx_transport", "HttpxBody.read_once", "AsyncHttpxBody.read_once"),
     ("http/_httpx_transport", "HttpxSender._release", "AsyncHttpxSender._release"),
     ("grpc/_attempt", "start_rpc", "astart_rpc"),
     ("grpc/_attempt", "run_policy", "arun_policy"),
@@ -305,7 +306,7 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             for name in ("_read_result", "_discard", "aclose")
         ),
         *(f"http/_sender.AsyncSender.{name}" for name in ("_release", "_read_result")),  # abstract
-        "http/_response_body.AsyncRestartableBody.aclose",
+        *(f"http/_response_body.AsyncRestartableBody.{name}" for name in ("aclose", "read_once")),  # abstract
         *(
             f"http/_httpcore_sockets.AsyncLimitedBackend.{name}"
             for name in ("connect_tcp", "connect_unix_socket", "sleep")

@@ -201,7 +201,5 @@ class AsyncLimitedStream:
 def _effective_timeout(timeout: Any) -> float | None:
     """Return the client's own timeout once the attempt that shortened it has ended."""
     return (
-        timeout.original
-        if timeout.__class__ is ShortenedTimeout and deadline_of_waits() is None
-        else timeout
+        timeout.original if timeout.__class__ is ShortenedTimeout and deadline_of_waits() is None else timeout
     )

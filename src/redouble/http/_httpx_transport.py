@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
+from math import inf
 from typing import Any, ClassVar, cast
 from weakref import ref
 
@@ -90,19 +91,13 @@ class HttpxBodyState(BodyState):
         response.stream = self
         setattr(response, self.read_method, self.read_whole)  # its caller receives nothing before the end
 
-    def _is_second(self) -> bool:
-        """Return True for a second iteration, about which the library's stream decides."""
-        again, self._iterated = self._iterated, True
-        return again
-
-    def _start_buffering(self) -> Any:
-        """Restore the response's own read method; the body then yields nothing before it is complete."""
+    def _own_response(self) -> Any:
+        """Return the response, with its own read method: it is read as a whole."""
         response: Any = self.response()
         if response is None:
             raise self.module.StreamClosed
-        if not self.buffered:
-            self.buffered = True
-            delattr(response, self.read_method)
+        response.__dict__.pop(self.read_method, None)
+        self._iterated = True
         return response
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -114,6 +109,8 @@ class HttpxBodyState(BodyState):
         if response is not None:
             response.headers = replacement.headers
             response.extensions = replacement.extensions
+            if self.read_method not in response.__dict__:  # it is read as a whole, from the beginning
+                reset(response)
 
     def timeout_error(self) -> Exception:
         return cast("Exception", self.module.ReadTimeout(OUT_OF_TIME))
@@ -125,14 +122,21 @@ class HttpxBody(HttpxBodyState, RestartableBody):
     read_method = "read"
 
     def __iter__(self) -> Iterator[bytes]:
-        return self.start() if self._is_second() else self.chunks()
+        if self._iterated:  # read as a whole, or for a second time: the library's stream decides
+            return self.start() if self.until == inf else self._timed_chunks()
+        self._iterated = True
+        return self.chunks()
 
     def start(self) -> Iterator[bytes]:
         return iter(self._stream)
 
-    def read_whole(self) -> bytes:
-        """Read the whole body; stands in for the response's own method, for one call."""
-        return cast("bytes", self._start_buffering().read())
+    def _timed_chunks(self) -> Iterator[bytes]:
+        for chunk in self._stream:
+            yield chunk
+            self.check_time(self.until)
+
+    def read_once(self) -> Any:
+        return self._own_response().read()
 
     def close(self) -> None:
         """Close the stream that is being read."""
@@ -145,14 +149,16 @@ class AsyncHttpxBody(HttpxBodyState, AsyncRestartableBody):
     read_method = "aread"
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return self.start() if self._is_second() else self.chunks()
+        if self._iterated:  # read as a whole, or for a second time: the library's stream decides
+            return self.start()
+        self._iterated = True
+        return self.chunks()
 
     def start(self) -> AsyncIterator[bytes]:
         return aiter(self._stream)
 
-    async def read_whole(self) -> bytes:
-        """Read the whole body; stands in for the response's own method, for one call."""
-        return cast("bytes", await self._start_buffering().aread())
+    async def read_once(self) -> Any:
+        return await self._own_response().aread()
 
     async def aclose(self) -> None:
         """Close the stream that is being read."""
@@ -164,6 +170,13 @@ class AsyncHttpxBody(HttpxBodyState, AsyncRestartableBody):
             yield
             return
         raise self.timeout_error()
+
+
+def reset(response: Any) -> None:
+    """Reset a response, so that it can be read from the beginning."""
+    response.__dict__.pop("_content", None)
+    response.__dict__.pop("_decoder", None)
+    response.is_stream_consumed = response.is_closed = False
 
 
 # --------------------------------------------------------------------------------- the library
@@ -178,7 +191,8 @@ class HttpxLibrary:
         self.ByteStream = library.ByteStream
         self._streams = streams = (library.SyncByteStream, library.AsyncByteStream)
         self.timeout_types = timeout_types(library.TimeoutException, module)
-        members = {"__module__": module, "module": library}
+        final = (library.DecodingError, library.StreamError)  # not of the connection
+        members = {"__module__": module, "module": library, "final_errors": final}
         self.body = type("RestartableBody", (HttpxBody, streams[0]), members)
         self.async_body = type("AsyncRestartableBody", (AsyncHttpxBody, streams[1]), members)
         self.prefetched_body = type("PrefetchedBody", (PrefetchedBody, *streams), {"__module__": module})
@@ -299,16 +313,9 @@ class HttpxState(SenderState):
 
     def _attach_body(self, call: Exchange | FirstSuccess, response: Any) -> None:
         if isinstance(call, Exchange) and (call.failed_finally or call.plan.reads_bodies):
-            _reset(response)
+            reset(response)
         if type(response.stream) is not self._library.ByteStream:  # otherwise the body is in memory
             self._body_type(self, call, response)
-
-
-def _reset(response: Any) -> None:
-    """Reset a response that rules have read, so that the caller can read or stream it."""
-    response.__dict__.pop("_content", None)
-    response.__dict__.pop("_decoder", None)
-    response.is_stream_consumed = response.is_closed = False
 
 
 class HttpxSender(HttpxState, Sender):

@@ -26,13 +26,14 @@ class RestartableResponse(requests.Response):
     """A response that restarts the call if its body fails before any part is delivered."""
 
     _redouble: tuple[Sender, Exchange | FirstSuccess] | None = None  # until its body is read
-    _buffered = False  # True if the whole body is read before any chunk is yielded
 
     @property
     def content(self) -> bytes:
         """The whole body."""
-        self._buffered = True
-        return super().content
+        call, self._redouble = self._redouble, None
+        if call is None:
+            return super().content
+        return cast("bytes", ResponseBody(self, *call).read_whole())
 
     def iter_content(  # pyright: ignore[reportIncompatibleMethodOverride]  # narrower than the stubs' overloads
         self, chunk_size: int | None = 1, decode_unicode: bool = False
@@ -60,16 +61,17 @@ class ResponseBody(RestartableBody):
         response: RestartableResponse,
         sender: Sender,
         call: Exchange | FirstSuccess,
-        chunk_size: int | None,
-        decode_unicode: bool,
+        *how: Any,
     ) -> None:
         self._response, self.sender, self._call = response, sender, call
         self.response = lambda: response
-        self._how = (chunk_size, decode_unicode)
-        self.buffered = response._buffered
+        self._how = how
 
     def start(self) -> Iterator[Any]:
         return self._response._chunks(*self._how)
+
+    def read_once(self) -> Any:
+        return self._response.content
 
     def close(self) -> None:
         self._response.close()

@@ -30,8 +30,11 @@ class BodyState(ABC):
     """
 
     _call: Exchange | FirstSuccess
+    final_errors: tuple[
+        type[Exception], ...
+    ] = ()  # for which a body that is read as a whole does not restart
     response: Callable[[], Any]  # returns the response whose body this is, or None if it was dropped
-    buffered = False  # True if the whole body is read before any chunk is yielded
+    until = inf  # when the time limit of a body that is read as a whole expires
 
     @property
     def exchange(self) -> Exchange:
@@ -52,6 +55,11 @@ class BodyState(ABC):
         """Return the time limit of reading what is delivered first."""
         return limited_waits(self.exchange.now, seconds)
 
+    def check_time(self, until: float) -> None:
+        """Raise if the time is up, for transports whose sockets we cannot limit."""
+        if until < inf and self.exchange.now() >= until:
+            raise self.timeout_error()
+
     def seconds_left(self) -> float:
         """Return the seconds that reading may take until something is delivered."""
         if isinstance(self._call, FirstSuccess) and not ambient.active:
@@ -69,24 +77,44 @@ class RestartableBody(BodyState):
         """Start to read the current response; return an iterator over its chunks."""
 
     @abstractmethod
+    def read_once(self) -> Any:
+        """Read the current response as a whole."""
+
+    @abstractmethod
     def close(self) -> None:
         """Close the current response or its stream."""
+
+    def read_whole(self) -> Any:
+        """Read the body as a whole: nothing of it is delivered before its end."""
+        while True:
+            seconds = self.seconds_left()
+            try:
+                if seconds == inf:
+                    return self.read_once()
+                self.until = self.exchange.now() + seconds
+                with self.limited(seconds):
+                    return self.read_once()
+            except Exception as error:
+                if isinstance(error, self.final_errors):
+                    raise
+                self._restart(error)
 
     def chunks(self) -> Iterator[Any]:
         """Yield the chunks of the body."""
         while True:
-            chunks = self.start()
+            chunks, seconds = self.start(), self.seconds_left()
             try:
-                received = self._read_ahead(chunks)
+                if seconds == inf:
+                    received = self._read_first(chunks, inf)
+                else:
+                    with self.limited(seconds):
+                        received = self._read_first(chunks, self.exchange.now() + seconds)
             except Exception as error:
-                self.close()
-                self.replace(self.sender._restart(self.exchange, error, self.response()))
+                self._restart(error)
             else:
                 break
         for chunk in received:
             yield chunk
-        if self.buffered:
-            return
         try:
             for chunk in chunks:
                 yield chunk
@@ -94,22 +122,18 @@ class RestartableBody(BodyState):
             self.exchange.mark_delivered(error)
             raise
 
-    def _read_ahead(self, chunks: Iterator[Any]) -> list[Any]:
-        """Return the first chunk, or all if buffered, within the time of the call."""
-        seconds = self.seconds_left()
-        if seconds == inf:
-            return self._collect(chunks, inf)
-        with self.limited(seconds):
-            return self._collect(chunks, self.exchange.now() + seconds)
+    def _restart(self, error: Exception) -> None:
+        self.close()
+        self.replace(self.sender._restart(self.exchange, error, self.response()))
 
-    def _collect(self, chunks: Iterator[Any], until: float) -> list[Any]:
+    def _read_first(self, chunks: Iterator[Any], until: float) -> list[Any]:
+        """Return the first chunk that is not empty, and those before it."""
         received: list[Any] = []
         for chunk in chunks:
             received.append(chunk)
-            if not self.buffered and chunk:
+            if chunk:
                 break
-            if until < inf and self.exchange.now() >= until:  # for transports whose sockets we cannot limit
-                raise self.timeout_error()
+            self.check_time(until)
         return received
 
 
@@ -123,24 +147,44 @@ class AsyncRestartableBody(BodyState):
         """Start to read the current response; return an iterator over its chunks."""
 
     @abstractmethod
+    async def read_once(self) -> Any:
+        """Read the current response as a whole."""
+
+    @abstractmethod
     async def aclose(self) -> None:
         """Close the current response or its stream."""
+
+    async def read_whole(self) -> Any:
+        """Read the body as a whole: nothing of it is delivered before its end."""
+        while True:
+            seconds = self.seconds_left()
+            try:
+                if seconds == inf:
+                    return await self.read_once()
+                self.until = self.exchange.now() + seconds
+                with self.limited(seconds):
+                    return await self.read_once()
+            except Exception as error:
+                if isinstance(error, self.final_errors):
+                    raise
+                await self._restart(error)
 
     async def chunks(self) -> AsyncIterator[Any]:
         """Yield the chunks of the body."""
         while True:
-            chunks = self.start()
+            chunks, seconds = self.start(), self.seconds_left()
             try:
-                received = await self._read_ahead(chunks)
+                if seconds == inf:
+                    received = await self._read_first(chunks, inf)
+                else:
+                    with self.limited(seconds):
+                        received = await self._read_first(chunks, self.exchange.now() + seconds)
             except Exception as error:
-                await self.aclose()
-                self.replace(await self.sender._restart(self.exchange, error, self.response()))
+                await self._restart(error)
             else:
                 break
         for chunk in received:
             yield chunk
-        if self.buffered:
-            return
         try:
             async for chunk in chunks:
                 yield chunk
@@ -148,20 +192,16 @@ class AsyncRestartableBody(BodyState):
             self.exchange.mark_delivered(error)
             raise
 
-    async def _read_ahead(self, chunks: AsyncIterator[Any]) -> list[Any]:
-        """Return the first chunk, or all if buffered, within the time of the call."""
-        seconds = self.seconds_left()
-        if seconds == inf:
-            return await self._collect(chunks, inf)
-        with self.limited(seconds):
-            return await self._collect(chunks, self.exchange.now() + seconds)
+    async def _restart(self, error: Exception) -> None:
+        await self.aclose()
+        self.replace(await self.sender._restart(self.exchange, error, self.response()))
 
-    async def _collect(self, chunks: AsyncIterator[Any], until: float) -> list[Any]:
+    async def _read_first(self, chunks: AsyncIterator[Any], until: float) -> list[Any]:
+        """Return the first chunk that is not empty, and those before it."""
         received: list[Any] = []
         async for chunk in chunks:
             received.append(chunk)
-            if not self.buffered and chunk:
+            if chunk:
                 break
-            if until < inf and self.exchange.now() >= until:  # for transports whose sockets we cannot limit
-                raise self.timeout_error()
+            self.check_time(until)
         return received
