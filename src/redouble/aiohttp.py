@@ -10,19 +10,20 @@ The result is what the session itself would have given: a last response of 503 i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from contextlib import contextmanager
 from math import inf
+from operator import attrgetter
 from typing import Any, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
-from redouble._clients.call_record import LazyCallRecord
 from redouble._clients.idempotency_key import Keys, as_idempotency
 from redouble._internal.extras import missing_extra
 from redouble._layers.layer import Layer
-from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import cancel_after
-from redouble.http._client import NOW, PolicyBinding
+from redouble.http._client import ClientPolicy
 from redouble.http._exchange import Exchange, status_text
+from redouble.http._sender import AsyncSender, FirstSuccess
 
 try:
     import aiohttp
@@ -31,7 +32,6 @@ try:
         TIMEOUT_TYPES,
         RestartableContent,
         classify_payload,
-        prefetch,
         prepare_resend,
         set_content,
     )
@@ -61,11 +61,15 @@ def middleware(policy: Layer | None = None, *, idempotency: Keys = None) -> Midd
     return Middleware(policy, idempotency)
 
 
-class Middleware:
+class Middleware(AsyncSender):
     """The middleware that `middleware` makes."""
 
+    _timeout_types = TIMEOUT_TYPES
+    _response_type, _response_name = aiohttp.ClientResponse, "an aiohttp.ClientResponse"
+    _status_of = attrgetter("status")
+
     def __init__(self, policy: Layer | None = None, idempotency: Keys = None) -> None:
-        self._binding = PolicyBinding("aiohttp", policy, idempotency, self._attempt, aio=True)
+        super().__init__("aiohttp", policy, idempotency, aio=True)
         # After an error on a reused connection aiohttp reconnects silently and calls its middlewares again,
         # although this one has given up. Keyed by task, because the same task makes both calls.
         self._any_gave_up = False
@@ -74,81 +78,90 @@ class Middleware:
         self._keys = as_idempotency(idempotency)
         self._issued_keys: WeakKeyDictionary[asyncio.Task[Any], tuple[object, str]] = WeakKeyDictionary()
 
-    async def __call__(self, request: aiohttp.ClientRequest, handler: Next) -> aiohttp.ClientResponse:
+    def __call__(
+        self, request: aiohttp.ClientRequest, handler: Next
+    ) -> Coroutine[Any, Any, aiohttp.ClientResponse]:
         """Send a request as often as the policy allows."""
         if self._any_gave_up:
             self._reject_reconnect(request)
-        policy, body = self._binding.current, request.body
-        if not policy.fast_path or ambient.active or (body and not isinstance(body, aiohttp.BytesPayload)):
-            if self._keys.auto:
-                self._issue_key(request)
-            exchange = policy.begin_exchange(request, classify_payload(body), request.url.raw_authority)
-            exchange.how = handler
-            return await self._complete(exchange)
-        started = NOW()
-        try:
-            response: Any = await handler(request)
-        except Exception as error:
-            failure: Exception | None = error
-            response = None
-        else:
-            failure = None
-            if response.status < 400:
-                return self._finish_fast(request, handler, response, started)
-        exchange = policy.resume_exchange(request, request.url.raw_authority, started)
-        exchange.how = handler
-        try:
-            return await self._complete(
-                exchange, await self._failure_of(exchange, response, failure), response
-            )
-        finally:
-            failure = None  # breaks the reference cycle between this frame and its error
+        return self._send(request, handler)
 
-    def _finish_fast(
-        self, request: Any, handler: Any, response: Any, started: float
-    ) -> aiohttp.ClientResponse:
-        """Stamp a response that succeeded at once with its record."""
-        policy, host, now = self._binding.current, request.url.raw_authority, NOW()
-        if policy.has_budget:
-            (policy.credits.get(host) or policy.credit_for(host, host))(now)
-        if response.content.is_eof() and response.content.exception() is None:
-            response.__redouble__ = LazyCallRecord(policy.plan, started, now)
-            return cast("aiohttp.ClientResponse", response)
-        exchange = policy.resume_exchange(request, host, started)
-        exchange.how = handler
-        return self._finish(exchange, response)
+    def _is_simple(self, request: aiohttp.ClientRequest) -> bool:
+        body = request.body
+        return not body or isinstance(body, aiohttp.BytesPayload)
 
-    async def _complete(
-        self, exchange: Exchange, failure: Exception | None = None, response: Any = None
-    ) -> aiohttp.ClientResponse:
-        exchange.client_closed = lambda: bool(exchange.request.session.closed)
-        try:
-            response = await exchange.aoutcome(TIMEOUT_TYPES, failure, response)
-        except RECONNECTS as error:
-            self._gave_up[cast("Any", asyncio.current_task())] = (_call_identity(exchange.request), error)
-            self._any_gave_up = True
-            raise
-        finally:
-            failure = None
-            if exchange.unread is not None:
-                exchange.unread.close()
-        if not isinstance(response, aiohttp.ClientResponse):
-            raise TypeError(
-                f"the policy returned {response!r}: write a layer that returns an aiohttp.ClientResponse"
-            )
-        return self._finish(exchange, response)
+    def _host_of(self, request: aiohttp.ClientRequest) -> str:
+        return request.url.raw_authority
 
-    def _finish(self, exchange: Exchange, response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
-        exchange.finish(response)
-        exchange.request.response = None  # breaks the reference cycle between response and request
+    def _begin_exchange(self, policy: ClientPolicy, request: Any, how: Any) -> Exchange:
+        if self._keys.auto:
+            self._issue_key(policy, request)
+        exchange = policy.begin_exchange(request, classify_payload(request.body), self._host_of(request), how)
+        exchange.client_closed = lambda: bool(request.session.closed)
+        return exchange
+
+    def _resume_exchange(self, policy: ClientPolicy, request: Any, how: Any, started: float) -> Exchange:
+        exchange = super()._resume_exchange(policy, request, how, started)
+        exchange.client_closed = lambda: bool(request.session.closed)
+        return exchange
+
+    @contextmanager
+    def _limited(self, exchange: Exchange, seconds: float) -> Generator[None]:
+        before = exchange.request.response
+        with cancel_after(exchange.shorten_timeout(seconds)):
+            yield
+            return
+        sent = exchange.request.response is not before
+        timeout_error = aiohttp.SocketTimeoutError if sent else aiohttp.ConnectionTimeoutError
+        raise exchange.record_failure(timeout_error("the time of the attempt was up"))
+
+    def _deliver(self, request: aiohttp.ClientRequest, how: Next) -> Awaitable[aiohttp.ClientResponse]:
+        return how(request)
+
+    async def _prepare_resend(self, exchange: Exchange) -> None:
+        await super()._prepare_resend(exchange)
+        await prepare_resend(exchange.request)
+
+    async def _read_result(self, exchange: Exchange, response: aiohttp.ClientResponse) -> None:
+        if exchange.plan.reads_bodies:
+            set_content(response, await response.read())
+
+    def _body_length(self, response: aiohttp.ClientResponse) -> float:
+        length = response.content_length
+        return inf if length is None else length
+
+    def _chunks_of(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        return response.content.iter_any()
+
+    async def _release(self, response: aiohttp.ClientResponse) -> None:
+        response.release()
+
+    def _replace_body(
+        self, _: Exchange, response: Any, received: list[bytes], rest: Any, error: Exception | None
+    ) -> None:
+        del rest  # a body that is not read as a whole is not replaced
+        set_content(response, b"" if error else b"".join(received), error)
+
+    def _status_error(self, _: Exchange, response: aiohttp.ClientResponse) -> Exception:
+        return ClientResponseError(response)
+
+    def _attach_body(self, call: Exchange | FirstSuccess, response: Any) -> None:
+        call.request.response = None  # breaks the reference cycle between response and request
         content = response.content
         if not content.is_eof() or content.exception() is not None:  # otherwise the body is complete
-            response.content = cast("Any", RestartableContent(exchange, response))
-        return response
+            response.content = RestartableContent(self, call, response)
 
-    def _issue_key(self, request: aiohttp.ClientRequest) -> None:
+    async def _discard(self, response: aiohttp.ClientResponse) -> None:
+        response.close()
+
+    def _raised(self, exchange: Exchange, error: Exception) -> None:
+        if isinstance(error, RECONNECTS):
+            self._gave_up[cast("Any", asyncio.current_task())] = (_call_identity(exchange.request), error)
+            self._any_gave_up = True
+
+    def _issue_key(self, policy: ClientPolicy, request: aiohttp.ClientRequest) -> None:
         task: Any = asyncio.current_task()
-        if request.method in self._binding.current.plan.methods or self._keys.header in request.headers:
+        if request.method in policy.plan.methods or self._keys.header in request.headers:
             return
         call, key = self._issued_keys.get(task, (None, ""))
         if call is not _call_identity(request):
@@ -161,51 +174,6 @@ class Middleware:
         self._any_gave_up = bool(self._gave_up)
         if error is not None and call is _call_identity(request):
             raise error
-
-    async def _attempt(self, exchange: Exchange) -> aiohttp.ClientResponse:
-        exchange.begin_attempt()
-        if exchange.sends > 1:
-            await prepare_resend(exchange)
-        seconds = exchange.seconds_left()
-        if seconds == inf:
-            return await self._send(exchange)
-        exchange.attempt_deadline = exchange.now() + seconds
-        before = exchange.request.response
-        with cancel_after(exchange.shorten_timeout(seconds)):
-            return await self._send(exchange)
-        sent = exchange.request.response is not before
-        timeout_error = aiohttp.SocketTimeoutError if sent else aiohttp.ConnectionTimeoutError
-        raise exchange.record_failure(timeout_error("the time of the attempt was up"))
-
-    async def _send(self, exchange: Exchange) -> aiohttp.ClientResponse:
-        failure = None
-        try:
-            response: aiohttp.ClientResponse = await exchange.how(exchange.request)
-            if response.status >= 400:
-                failure = await self._failure_of(exchange, response, None)
-            if failure is not None:
-                raise failure
-            if exchange.plan.reads_bodies:
-                set_content(response, await response.read())
-        except Exception as error:
-            if exchange.error is not error:
-                exchange.record_failure(error)
-            raise
-        finally:
-            failure = None
-        exchange.in_flight = False
-        return response
-
-    async def _failure_of(
-        self, exchange: Exchange, response: Any, failure: Exception | None
-    ) -> Exception | None:
-        """Return the stamped failure of an attempt, or None if it succeeded."""
-        if failure is not None:
-            return exchange.record_failure(failure)
-        if not exchange.is_failure(response.status, response.headers):
-            return None
-        await prefetch(exchange, response)
-        return exchange.record_failure(ClientResponseError(response), response)
 
 
 class ClientResponseError(aiohttp.ClientResponseError):

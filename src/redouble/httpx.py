@@ -16,8 +16,7 @@ from redouble._layers.layer import Layer
 try:
     import httpx
 
-    from redouble.http._httpx_library import HttpxLibrary
-    from redouble.http._httpx_transport import AsyncSender, Sender
+    from redouble.http._httpx_transport import AsyncHttpxSender, HttpxLibrary, HttpxSender
 except ModuleNotFoundError as error:
     raise missing_extra("httpx", error) from None
 
@@ -26,7 +25,7 @@ __all__ = ["AsyncTransport", "Transport"]
 _LIBRARY = HttpxLibrary(httpx, __name__)
 
 
-class Transport(Sender, httpx.BaseTransport):
+class Transport(HttpxSender, httpx.BaseTransport):
     """A transport that retries requests, for `httpx.Client(transport=...)`.
 
     policy: a `Retry`, any other layer, or a pipeline; `redouble.presets.http()` by default, with one budget
@@ -51,7 +50,7 @@ class Transport(Sender, httpx.BaseTransport):
         super().__init__(policy, wrapped, idempotency)
 
 
-class AsyncTransport(AsyncSender, httpx.AsyncBaseTransport):
+class AsyncTransport(AsyncHttpxSender, httpx.AsyncBaseTransport):
     """The same for `httpx.AsyncClient(transport=...)`, on asyncio and on Trio."""
 
     _library = _LIBRARY

@@ -16,8 +16,7 @@ from redouble._layers.layer import Layer
 try:
     import httpx2
 
-    from redouble.http._httpx_library import HttpxLibrary
-    from redouble.http._httpx_transport import AsyncSender, Sender
+    from redouble.http._httpx_transport import AsyncHttpxSender, HttpxLibrary, HttpxSender
 except ModuleNotFoundError as error:
     raise missing_extra("httpx2", error) from None
 
@@ -26,7 +25,7 @@ __all__ = ["AsyncTransport", "Transport"]
 _LIBRARY = HttpxLibrary(httpx2, __name__)
 
 
-class Transport(Sender, httpx2.BaseTransport):
+class Transport(HttpxSender, httpx2.BaseTransport):
     """A transport that retries requests, for `httpx2.Client(transport=...)`.
 
     policy: a `Retry`, any other layer, or a pipeline; `redouble.presets.http()` by default, with one budget
@@ -51,7 +50,7 @@ class Transport(Sender, httpx2.BaseTransport):
         super().__init__(policy, wrapped, idempotency)
 
 
-class AsyncTransport(AsyncSender, httpx2.AsyncBaseTransport):
+class AsyncTransport(AsyncHttpxSender, httpx2.AsyncBaseTransport):
     """The same for `httpx2.AsyncClient(transport=...)`, on asyncio and on Trio."""
 
     _library = _LIBRARY

@@ -276,4 +276,4 @@ def test_the_guard_vetoes_an_attempt_after_the_deadline(
         ours._channel_policy().plan("t.Service/Say", "unary"), print, SimpleNamespace(), RequestSource(b"")
     )
     guard.now, guard.deadline, guard.deadline_exceeded = lambda: 100.0, 100.0 + left, late
-    assert guard.check(None) == expected
+    assert guard.veto(Verdict.retry()) == expected

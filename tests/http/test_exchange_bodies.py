@@ -16,7 +16,7 @@ from redouble.http._request_body import classify_body
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.fakes import Ledger, Virtual
 from tests.support.http.exchanges import CONNECTION_LOST, POLICY, error_texts, report_of
-from tests.support.http.offline_clients import Client, StatusError, retrying
+from tests.support.http.offline_clients import Client, StatusError, again, retrying
 
 NONE = Pipeline()
 
@@ -187,7 +187,7 @@ def test_a_new_response_that_does_not_fit_the_head_raises(script: list[Any], rea
     first = client.request()
     broken = CONNECTION_LOST("cut")
     with suppress(StatusError):
-        first.exchange.restart(broken)
+        first.exchange.finish(again(first.exchange, broken))
     assert first.exchange.mismatch(broken) is broken
     assert (report_of(broken).reason, report_of(broken).attempts) == (reason, len(client.sent))
 

@@ -6,9 +6,10 @@ import pytest
 
 from redouble import Timeout, config, policies
 from redouble._clients.idempotency_key import Idempotency
+from redouble._clients.policy_binding import PolicyBinding
 from redouble.config import _reload
 from redouble.errors import ConfigError
-from redouble.http._client import PolicyBinding
+from redouble.http._client import ClientPolicy, bind_policy
 from redouble.http._request_body import RESENDABLE
 from tests.support.http.offline_clients import Request
 
@@ -26,8 +27,8 @@ async def asend(exchange: object) -> object:
     return exchange
 
 
-def binding(name: str = "payments", *, aio: bool = False) -> PolicyBinding:
-    return PolicyBinding("client", policies(name), Idempotency("auto"), asend if aio else send, aio=aio)
+def binding(name: str = "payments", *, aio: bool = False) -> PolicyBinding[ClientPolicy]:
+    return bind_policy("client", policies(name), Idempotency("auto"), asend if aio else send, aio=aio)
 
 
 def load(**options: object) -> None:
@@ -76,4 +77,4 @@ def test_a_configuration_that_a_client_cannot_use_is_refused() -> None:
 def test_a_name_inside_a_pipeline_is_refused() -> None:
     load(attempts=2)
     with pytest.raises(TypeError, match="name the whole pipeline in the configuration"):
-        PolicyBinding("client", Timeout(1) | policies("payments"), None, send, aio=False)
+        bind_policy("client", Timeout(1) | policies("payments"), None, send, aio=False)

@@ -26,7 +26,7 @@ from redouble.http import IDEMPOTENT, rule
 from redouble.http._plan import _default
 from redouble.http._rule import FAILING
 from tests.support.fakes import ASYNC, Boom, in_colour
-from tests.support.http.offline_clients import RecordingSender, retrying
+from tests.support.http.offline_clients import RecordingSender, new_call, retrying
 
 # ------------------------------------------------------------------------------- layers
 
@@ -164,7 +164,7 @@ def test_options_and_policies_of_one_request_make_another_plan(colour: str) -> N
     plan = sender.plan(Bulkhead(3) | retrying(attempts=5, name="mine"), aio=aio)
     for other in (plan.with_options({"attempts": 2}), plan.for_policy(retrying(attempts=2, name="mine"))):
         sender.sent.clear()
-        send = partial(other.call_for("a"), "x")
+        send = partial(other.call_for("a"), new_call())
         with pytest.raises(Boom) as caught:
             in_colour(colour, send, send)
         call_report = report(caught.value)

@@ -11,7 +11,7 @@ from redouble import Kind, Layer, RetryBudget, Timeout, Worker, presets, report
 from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.fakes import Boom
-from tests.support.http.offline_clients import RecordingSender, retrying
+from tests.support.http.offline_clients import RecordingSender, new_call, retrying
 from tests.support.thread_switching import run_in_threads, switching
 from tests.support.virtual_time import at, no_real_waits
 
@@ -61,7 +61,7 @@ def test_threads_may_look_up_hosts_concurrently() -> None:
 
     def work(owner: str) -> None:
         for host in range(150):
-            assert plan.call_for(host % 40 if host % 2 else (owner, host))(host) == host
+            assert plan.call_for(host % 40 if host % 2 else (owner, host))(new_call()) == "x"
 
     run_in_threads(work, threads=8)
 
@@ -74,10 +74,10 @@ def timed(place: str, sender: RecordingSender, policy: Layer) -> object:
     plan = sender.plan(policy, aio=aio)
 
     def blocking(_: VirtualClock) -> object:
-        return plan.call_for("a")("x")
+        return plan.call_for("a")(new_call())
 
     async def waiting(_: VirtualClock) -> object:
-        return await plan.call_for("a")("x")
+        return await plan.call_for("a")(new_call())
 
     if not aio:
         with virtual_time() as clock:
@@ -114,5 +114,5 @@ def test_the_limit_of_a_worker_is_a_deadline_inside_it() -> None:
             retrying() | Timeout(60, worker=Worker()),
         )
     ]
-    assert [call("x") for call in calls] == ["x", "x"]
+    assert [call(new_call()) for call in calls] == ["x", "x"]
     assert all(left is not None and 0 < left <= 60 for left in sender.time_left)

@@ -57,8 +57,6 @@ FROM_OUTSIDE = {
     "_runtime/trio_backend": {"trio"},
     "aiohttp": {"aiohttp"},
     "http/_aiohttp_bodies": {"aiohttp"},
-    "http/_httpx_library": {"anyio"},
-    "http/_httpx_response_body": {"anyio"},
     "http/_httpx_transport": {"anyio"},
     "http/_requests_response_body": {"requests", "urllib3"},
     "http/_urllib3_sockets": {"urllib3"},

@@ -38,17 +38,26 @@ TWINS = [
     ("_drivers/streams", "Opener.open", "Opener.aopen"),
     ("_layers/limits/throttle", "Throttle._enter", "Throttle._aenter"),
     ("_layers/limits/wait_queue", "QueuedAdmission.enter", "QueuedAdmission.aenter"),
-    ("http/_exchange", "Exchange.outcome", "Exchange.aoutcome"),
-    ("http/_exchange", "Exchange.restart", "Exchange.arestart"),
-    ("http/_exchange", "Exchange._restart", "Exchange._arestart"),
-    ("http/_httpx_library", "HttpxLibrary.prefetch", "HttpxLibrary.aprefetch"),
-    ("http/_httpx_transport", "Sender.handle_request", "AsyncSender.handle_async_request"),
-    ("http/_httpx_transport", "Sender._failure_of", "AsyncSender._failure_of"),
-    ("http/_httpx_transport", "Sender._complete", "AsyncSender._complete"),
-    ("http/_httpx_transport", "Sender._send", "AsyncSender._send"),
-    ("http/_httpx_transport", "Sender._discard", "AsyncSender._discard"),
-    ("http/_httpx_response_body", "RestartableBody.close", "AsyncRestartableBody.aclose"),
-    ("http/_httpx_response_body", "RestartableBody._restart", "AsyncRestartableBody._restart"),
+    ("_drivers/calls", "drive_after_failure", "adrive_after_failure"),
+    ("_clients/plan", "call_within", "acall_within"),
+    ("_clients/plan", "GuardedRetry.around.retrying", "GuardedRetry.around_async.retrying"),
+    ("http/_sender", "Sender._send", "AsyncSender._send"),
+    ("http/_sender", "Sender._complete", "AsyncSender._complete"),
+    ("http/_sender", "Sender._attempt", "AsyncSender._attempt"),
+    ("http/_sender", "Sender._deliver_recorded", "AsyncSender._deliver_recorded"),
+    ("http/_sender", "Sender._settle", "AsyncSender._settle"),
+    ("http/_sender", "Sender._prefetch", "AsyncSender._prefetch"),
+    ("http/_sender", "Sender._restart", "AsyncSender._restart"),
+    ("http/_sender", "Sender._close_unread", "AsyncSender._close_unread"),
+    ("http/_sender", "Sender._discard", "AsyncSender._discard"),
+    ("http/_sender", "Sender._prepare_resend", "AsyncSender._prepare_resend"),
+    ("http/_response_body", "RestartableBody.chunks", "AsyncRestartableBody.chunks"),
+    ("http/_response_body", "RestartableBody.read_whole", "AsyncRestartableBody.read_whole"),
+    ("http/_response_body", "RestartableBody._read_first", "AsyncRestartableBody._read_first"),
+    ("http/_response_body", "RestartableBody._restart", "AsyncRestartableBody._restart"),
+    ("http/_httpx_transport", "HttpxBody.close", "AsyncHttpxBody.aclose"),
+    ("http/_httpx_transport", "HttpxBody.read_once", "AsyncHttpxBody.read_once"),
+    ("http/_httpx_transport", "HttpxSender._release", "AsyncHttpxSender._release"),
     ("grpc/_attempt", "start_rpc", "astart_rpc"),
     ("grpc/_attempt", "run_policy", "arun_policy"),
     ("grpc/_attempt", "attempt_unary", "aattempt_unary"),
@@ -58,7 +67,13 @@ TWINS = [
 ]
 
 # Twins that are not themselves async functions of a module or class: they contain one, or are nested in one.
-INSIDE = {"Gate.around_async", "Chaos.around_async.faulty", "Model.around_async"}
+INSIDE = {
+    "GuardedRetry.around_async.retrying",
+    "Gate.around_async",
+    "Chaos.around_async.faulty",
+    "Model.around_async",
+    "aattempt_function",
+}
 
 # Async names and their blocking counterparts. A blocking counterpart must not occur in async code.
 FUNCTIONS = {
@@ -70,6 +85,9 @@ FUNCTIONS = {
     "aclose_failed": "close_failed",
     "adetails_of": "details_of",
     "adrive": "drive",
+    "adrive_after_failure": "drive_after_failure",
+    "acall_within": "call_within",
+    "awithin_limits": "within_limits",
     "AIO": "SYNC",
     "aiter": "iter",
     "arun_policy": "run_policy",
@@ -87,17 +105,10 @@ FUNCTIONS = {
     "StopAsyncIteration": "StopIteration",
 }
 METHODS = {
+    "aread": "read",
     "_aenter": "_enter",
     "_anow": "_now",
     "_afirst": "_first",
-    "AsyncRestartableBody": "RestartableBody",
-    "adiscard": "discard",
-    "aread_all": "read_all",
-    "aprefetch": "prefetch",
-    "aoutcome": "outcome",
-    "arestart": "restart",
-    "_arestart": "_restart",
-    "handle_async_request": "handle_request",
     "aenter": "enter",
     "aclose": "close",
     "afirst": "first",
@@ -267,21 +278,20 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         ),
         *(
             f"aiohttp.Middleware.{name}"
-            for name in ("__call__", "_attempt", "_complete", "_failure_of", "_send")
+            for name in ("_prepare_resend", "_read_result", "_release", "_discard")
         ),
-        *("http/_aiohttp_bodies.prepare_resend", "http/_aiohttp_bodies.prefetch"),
+        "http/_aiohttp_bodies.prepare_resend",
         *(
             f"http/_aiohttp_bodies.RestartableContent.{name}"
             for name in ("_read", "_read_within", "_restart")
         ),
-        "http/_httpx_response_body.AsyncRestartableBody.read_whole",
-        *("http/_httpx_transport.AsyncSender._attempt", "http/_httpx_response_body.PrefetchedBody.__aiter__"),
-        *("http/_httpx_response_body.PrefetchedBody.aclose", "http/_httpx_library.HttpxLibrary.aread_all"),
-        *("http/_httpx_library.HttpxLibrary.adiscard", "http/_httpx_transport.AsyncSender.aclose"),
+        *(f"http/_httpx_transport.PrefetchedBody.{name}" for name in ("__aiter__", "aclose")),
         *(
-            f"http/_httpx_response_body.AsyncRestartableBody.{name}"
-            for name in ("__aiter__", "_collect", "_read_ahead")
+            f"http/_httpx_transport.AsyncHttpxSender.{name}"
+            for name in ("_read_result", "_discard", "aclose")
         ),
+        *(f"http/_sender.AsyncSender.{name}" for name in ("_release", "_read_result")),  # abstract
+        *(f"http/_response_body.AsyncRestartableBody.{name}" for name in ("aclose", "read_once")),  # abstract
         *(
             f"http/_httpcore_sockets.AsyncLimitedBackend.{name}"
             for name in ("connect_tcp", "connect_unix_socket", "sleep")

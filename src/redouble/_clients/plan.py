@@ -1,8 +1,8 @@
 """The plan of one policy for one client: a function that sends, and the facts that the client needs.
 
 The policy may be any layer or pipeline. The plan derives from it the time limit of a call and whether there
-is a retry budget for each host. A client that ends its own wait knows whether the request was sent; therefore
-the time limits of attempts become deadlines, at which the client ends its wait.
+is a retry budget for each host. A client that ends its own wait knows whether the request was sent, and keeps
+its connections intact; therefore all time limits become deadlines, at which the client ends its wait.
 """
 
 from __future__ import annotations
@@ -13,13 +13,18 @@ from functools import partial
 from math import inf
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
+from redouble._clients.client_call import ClientCall
+from redouble._clients.policy_binding import is_named
+from redouble._drivers.attempt_timeout import run_limited
+from redouble._drivers.calls import adrive, adrive_after_failure, begin_run, drive, drive_after_failure
 from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets, RetryBudget
+from redouble._engine.run import Run
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._internal.callables import display_name
-from redouble._layers.layer import Layer, LayerProxy, Pipeline
+from redouble._layers.layer import Layer, Pipeline
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
-from redouble._runtime.clock import SYSTEM
+from redouble._runtime.clock import SYSTEM, call_reader
 from redouble._runtime.deadline import deadline
 
 __all__ = ["RETRY_OPTIONS", "Credit", "Plan", "Send", "is_named", "layers_of", "make_plan"]
@@ -45,6 +50,7 @@ class Plan:
         self.name = (retries[0].name if retries else "") or name
         self.reads_bodies = any(layer.until is not None for layer in retries)  # a rule for results reads them
         self.max_attempts = _product(layer.attempts for layer in retries)
+        self.outermost = retries[0] if retries else None
         self._name, self._send, self._aio = name, send, aio
         self._by_host = any(isinstance(layer.budget, HostBudgets) for layer in retries)
         self._calls = BoundedCache[Send](MAX_HOSTS)
@@ -67,7 +73,7 @@ class Plan:
 
     def with_options(self, options: Mapping[str, Any]) -> Self:
         """Return a plan in which these options of the outermost `Retry` are replaced."""
-        outermost = next((layer for layer in self.layers if isinstance(layer, Retry)), None)
+        outermost = self.outermost
         if outermost is None:
             raise TypeError(f"{', '.join(sorted(options))}: the policy has no Retry whose options could vary")
         layers = tuple(
@@ -80,26 +86,18 @@ class Plan:
         return type(self)(layers_of(policy), self._name, self._send, aio=self._aio)
 
     def _wrap_send(self, host: Hashable | None) -> Send:
-        layers = [part for layer in self.layers for part in self._client_layers(layer, host)]
+        layers = [self._client_layer(layer, host) for layer in self.layers]
         return Pipeline(*layers)(self._send) if layers else self._send
 
-    def _client_layers(self, layer: Layer, host: Hashable | None) -> tuple[Layer, ...]:
+    def _client_layer(self, layer: Layer, host: Hashable | None) -> Layer:
         if isinstance(layer, Timeout) and layer.worker is None:
-            return (DeadlineLayer(cast("float", layer.seconds)),)
+            return DeadlineLayer(cast("float", layer.seconds))
         if not isinstance(layer, Retry):
-            return (layer,)
-        parts: list[Layer] = []
-        if layer._total < inf and layer is not next(each for each in self.layers if isinstance(each, Retry)):
-            parts.append(DeadlineLayer(layer._total))
+            return layer
         retry = replace(layer, name=layer.name or self._name)
-        if self._aio and layer._total < inf:
-            # The client cancels its own attempt cleanly; the policy only has to start none after the limit.
-            retry = replace(retry, timeout=None, give_up_after=layer._limit)
         if host is not None and isinstance(layer.budget, HostBudgets):
             retry = replace(retry, budget=layer.budget.of(host))
-        if layer._attempt_limit < inf and layer.worker is None:
-            return *parts, replace(retry, attempt_timeout=None), DeadlineLayer(layer._attempt_limit)
-        return *parts, retry
+        return GuardedRetry(retry, outermost=layer is self.outermost)
 
 
 def _is_transparent(layer: Layer) -> bool:
@@ -109,29 +107,106 @@ def _is_transparent(layer: Layer) -> bool:
     return layer._afirst in ("plain", "credited")
 
 
+class GuardedRetry(Layer):
+    """A `Retry` of a client's policy: the call guards its runs, and an attempt gets its limits as a deadline.
+
+    The outermost one continues a call of which an attempt has failed outside of the policy.
+    """
+
+    def __init__(self, policy: Retry, *, outermost: bool) -> None:
+        self._policy, self._outermost = policy, outermost
+
+    def around(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
+        """Return ``fn`` retried, for a plain function."""
+
+        def retrying(client_call: ClientCall) -> Any:
+            run, failure = self._begin(client_call, aio=False)
+            limited = within_limits(run, fn)
+            try:
+                if failure is not None:
+                    return drive_after_failure(run, failure, limited, (client_call,), {})
+                return drive(run, None, limited, (client_call,), {})
+            finally:
+                run.guard = failure = None  # break the cycles with the call, and with this frame
+
+        return retrying
+
+    def around_async(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
+        """Return ``fn`` retried, for a coroutine function."""
+
+        async def retrying(client_call: ClientCall) -> Any:
+            run, failure = self._begin(client_call, aio=True)
+            limited = awithin_limits(run, fn)
+            try:
+                if failure is not None:
+                    return await adrive_after_failure(run, failure, limited, (client_call,), {})
+                return await adrive(run, None, limited, (client_call,), {})
+            finally:
+                run.guard = failure = None  # break the cycles with the call, and with this frame
+
+        return retrying
+
+    def _begin(self, client_call: ClientCall, *, aio: bool) -> tuple[Run, Exception | None]:
+        """Return the run of a call, and the failure of its running attempt if there was one already."""
+        policy, name = self._policy, self._policy.name or ""
+        failure, run = None, None
+        if self._outermost:
+            failure, client_call.failure = client_call.failure, None
+            run = client_call.run
+        if failure is None:
+            run = begin_run(Run, policy, name, aio=aio)
+        elif run is None:
+            started = call_reader(policy._time, aio=aio)() - client_call.elapsed()
+            run = begin_run(Run, policy, name, aio=aio, attempt=1, started=started)
+        else:
+            run.reopen()
+        run.guard, run.tracked = client_call, True
+        if self._outermost:
+            client_call.run = run
+        return run, failure
+
+
 class DeadlineLayer(Layer):
-    """A layer that sets a deadline around each call; the client inside ends its waits at the deadline."""
+    """A `Timeout` of a client's policy: the client inside ends its waits at the deadline."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
     def around(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
         """Return ``fn`` with a deadline, for a plain function."""
-
-        def with_deadline(exchange: object) -> Any:
-            with deadline(self._seconds):
-                return fn(exchange)
-
-        return with_deadline
+        return partial(call_within, lambda: self._seconds, fn)
 
     def around_async(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
         """Return ``fn`` with a deadline, for a coroutine function."""
+        return partial(acall_within, lambda: self._seconds, fn)
 
-        async def with_deadline(exchange: object) -> Any:
-            with deadline(self._seconds):
-                return await fn(exchange)
 
-        return with_deadline
+def within_limits(run: Run, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that makes an attempt within the limits of its run: on its worker if it has one."""
+    return partial(call_within, run.time_left, fn) if run.policy.worker is None else run_limited(run, fn)
+
+
+def awithin_limits(run: Run, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the coroutine function that makes an attempt within the limits of its run."""
+    return partial(acall_within, run.time_left, fn)
+
+
+def call_within(limit: Callable[[], float], fn: Callable[..., Any], client_call: ClientCall) -> Any:
+    """Call a function with a deadline; ``limit`` returns the seconds."""
+    seconds = limit()
+    if seconds == inf:
+        return fn(client_call)
+    with deadline(seconds):
+        return fn(client_call)
+
+
+async def acall_within(limit: Callable[[], float], fn: Callable[..., Any], client_call: ClientCall) -> Any:
+    """Call a function with a deadline; ``limit`` returns the seconds."""
+    seconds = limit()
+    if seconds == inf:
+        return await fn(client_call)
+    with deadline(seconds):
+        return await fn(client_call)
 
 
 P = TypeVar("P", bound=Plan)
@@ -154,11 +229,6 @@ def make_plan(policy: object, plan: type[P], name: str, send: Send, *, aio: bool
             "instead, as in Hedge(0.1)(client.get)"
         )
     return plan(layers_of(policy), name, send, aio=aio)
-
-
-def is_named(policy: object) -> bool:
-    """Return True if `redouble.policies` made the policy; does not import the configuration package."""
-    return isinstance(policy, LayerProxy) and policy.resolved_by_name
 
 
 def layers_of(policy: Layer) -> tuple[Layer, ...]:

@@ -32,10 +32,12 @@ __all__ = [
     "acall",
     "acall_blocking",
     "adrive",
+    "adrive_after_failure",
     "aoutcome",
     "begin_run",
     "call",
     "drive",
+    "drive_after_failure",
     "outcome",
     "run_after_failure",
     "slow_path_needed",
@@ -156,6 +158,30 @@ async def adrive(
         refusal = None  # break the cycle of the error and this frame
         if run.tracked:
             run.refund()
+
+
+def drive_after_failure(run: Run, error: Exception, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
+    """Continue a call whose running attempt was not made by a driver, and has failed with this error."""
+    delay = run_after_failure(run, error, run.read_clock())
+    if delay is not None:
+        return drive(run, delay, fn, args, kwargs)
+    try:
+        raise error_of(run, error) if run.replaces_error else error
+    finally:
+        del error  # break the cycle of the error and this frame
+
+
+async def adrive_after_failure(
+    run: Run, error: Exception, fn: Callable[..., Awaitable[T]], args: Args, kwargs: Kwargs
+) -> T:
+    """Continue a call whose running attempt was not made by a driver, and has failed with this error."""
+    delay = run_after_failure(run, error, run.read_clock())
+    if delay is not None:
+        return await adrive(run, delay, fn, args, kwargs)
+    try:
+        raise error_of(run, error) if run.replaces_error else error
+    finally:
+        del error  # break the cycle of the error and this frame
 
 
 # ---------------------------------------------------------------------------- outcomes

@@ -18,7 +18,6 @@ from redouble._engine.options import Options
 from redouble._engine.report import (
     CallStamp,
     Report,
-    RetryVeto,
     left_worker,
     related_errors,
     stamp_of,
@@ -53,9 +52,6 @@ class RunContext(Protocol):
 
 def nested(error: BaseException, run: RunContext) -> Reason | None:
     """Return the reason to stop if an inner policy gave up on this error during this attempt."""
-    mark = stamp_of(error)
-    if isinstance(mark, RetryVeto) and (veto := mark.check(run)) is not None:
-        return veto
     stamps = list(_stamps(error, run))
     still_running = any(isinstance(other, WorkerStillRunning) for other in related_errors(error))
     if still_running or any(left_worker(stamp) for stamp in stamps):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
-from redouble._failures.verdict import Kind
+from redouble._failures.verdict import Kind, Verdict
 from redouble._internal.public import public
 from redouble.errors import Limit, Reason, RetryError, WorkerStillRunning
 
@@ -16,7 +16,7 @@ __all__ = [
     "AttemptRecord",
     "Outcome",
     "Report",
-    "RetryVeto",
+    "ResendGuard",
     "annotate",
     "has_left_a_worker",
     "left_worker",
@@ -97,22 +97,24 @@ class CallStamp(Protocol):
         ...
 
 
-class RetryVeto:
-    """A stamp that one of our clients leaves on the error of an attempt, to forbid a retry.
+class ResendGuard:
+    """What one of our clients gives the engine with each call: whether the request may be sent again.
 
-    Code that reads stamps sees a policy that stopped at its first attempt, which does not multiply attempts.
+    The client sets it as the `guard` of the runs of its call, and the engine consults it before every retry.
+    It is also the stamp on the error of an attempt that no policy has judged yet. Code that reads stamps sees
+    a policy that stopped at its first attempt, which does not multiply attempts.
     """
-
-    __slots__ = ()
 
     reason = Reason.stopped
     name = ""
     attempt = 1
-    decides_resend = False  # True if the result of `check` matters
 
-    def check(self, run: Any, /) -> Reason | None:  # noqa: ARG002
-        """Return the reason why this run must not retry, or None."""
-        return None
+    def veto(self, verdict: Verdict, /) -> Reason | None:
+        """Return the reason why an attempt that ended with this verdict must not be followed by another."""
+
+    def report(self) -> Report:
+        """Build the report of the call so far."""
+        raise NotImplementedError
 
 
 @public("redouble")
@@ -194,7 +196,7 @@ def has_left_a_worker(error: BaseException) -> bool:
     )
 
 
-def annotate(exc: BaseException, stamp: CallStamp, note: str | None) -> CallStamp | Report | None:
+def annotate(exc: BaseException, stamp: CallStamp | Report, note: str | None) -> CallStamp | Report | None:
     """Set the stamp and one note, replacing earlier ones; return the replaced stamp.
 
     They are written into ``__dict__``: an exception may forbid ``setattr`` (a frozen dataclass does), and its

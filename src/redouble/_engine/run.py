@@ -127,6 +127,14 @@ class Run(RunState):
         self.records.append((verdict, None, None, self.attempt_started, ended))
         return self.succeed(None)
 
+    def reopen(self) -> None:
+        """Take a success back: the running attempt has not ended, and may still fail."""
+        if self.ok:
+            self.ok = False
+            self.worked = self.work - self.took
+            self.counted -= 2
+            self.records.pop()
+
     def failed(self, error: Exception | None, now: float, verdict: Verdict = RETRY) -> float | None:
         """Record that the attempt failed; return the seconds to wait, or None to end the call.
 
@@ -175,19 +183,17 @@ class Run(RunState):
             return self.give_up(ATTEMPTS, error)
         if now >= until:
             return self.give_up(TIMEOUT, error)
-        if self.tracked and (reason := self.track_limits()) is not None:
-            return self.give_up(reason, error)
         if self.cancelling is not None and self.cancelling(error):
             return self.give_up(STOPPED, error)
+        if self.tracked and (reason := self.track_limits()) is not None:
+            return self.give_up(reason, error)
         if error is not None:
             try:
                 marked: object = special or error.__cause__ is not None or error.__dict__
             except Exception:
                 marked = False  # its attributes cannot be read
-            if marked and (special or may_be_nested(error)):
-                if (reason := nested(error, self)) is not None:
-                    return self.give_up(reason, error)
-                until = self.until  # a resend guard of an HTTP client may have made it earlier
+            if marked and (special or may_be_nested(error)) and (reason := nested(error, self)) is not None:
+                return self.give_up(reason, error)
 
         # 7. draw the delay, apply the hint
         delays = self.delays
@@ -276,7 +282,7 @@ class Run(RunState):
         return None
 
     def track_limits(self) -> Reason | None:
-        """Return the reason to stop if work time is used up, a worker is left, or time stands still."""
+        """Return the reason to stop: work time, a worker, a clock that stands still, a resend guard."""
         if self.work >= self.policy._work_limit:
             return WORK_TIMEOUT
         if self.stuck:
@@ -289,7 +295,7 @@ class Run(RunState):
             self.stalled += 1
             if self.attempt > MAX_RECORDS:
                 self.drop_first_record()
-        return None
+        return None if self.guard is None else self.guard.veto(self.verdict)
 
     def track_retry(self, error: Exception | None, delay: float) -> float | None:
         """Spend from the budget and emit the retry; return the delay, or give up and return None."""

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from redouble._engine.budget_protocol import Grant
 from redouble._engine.nested import carries_exhausted_budget
 from redouble._engine.options import Options
-from redouble._engine.report import PREFIX, Report, annotate
+from redouble._engine.report import PREFIX, Report, ResendGuard, annotate
 from redouble._engine.run_results import Entry, report_of, return_report, summary_of
 from redouble._failures.transient import kind_of
 from redouble._failures.verdict import CANCELLED_BY_LIMIT, RETRY, Ended, Kind, Verdict
@@ -70,6 +70,7 @@ class RunState:
     ok: bool = False
     replaces_error: bool = False  # True if the driver raises `error_of` instead of the operation's error
     exhausted: bool = False  # True if the budget of an inner policy was exhausted
+    guard: ResendGuard | None = None  # of one of our clients, which decides whether a request is sent again
     first_item: float | None = None  # seconds until the first item of a stream
     elapsed_before: float = 0.0  # seconds from the start of a stream to the start of this run
     attempt_elapsed_before: float = 0.0  # seconds that the stream's attempt had taken before this run

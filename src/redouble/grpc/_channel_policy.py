@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, cast
 
-from redouble._clients.plan import Plan, Send, is_named, layers_of, make_plan
+from redouble._clients.plan import Plan, Send, layers_of, make_plan
+from redouble._clients.policy_binding import PolicyBinding
 from redouble._engine.budget_protocol import traits_of
 from redouble._failures.verdict import Ended, Kind, Verdict, judge
 from redouble._internal.bounded_cache import BoundedCache
@@ -131,20 +132,5 @@ def channel_policy_of(
     policy: Layer | None, sends: Mapping[Shape, Send], *, aio: bool
 ) -> Callable[[], ChannelPolicy]:
     """Return a function for the effective channel policy; it follows reloads of a policy given by name."""
-
-    def make(layer: object) -> ChannelPolicy | None:
-        return ChannelPolicy(layer, sends, aio=aio)
-
-    if not is_named(policy):
-        channel_policy = ChannelPolicy(policy, sends, aio=aio)
-        return lambda: channel_policy
-    named = cast("Any", policy)
-    binding = named._follow(make, None, "redouble.grpc")
-
-    def current() -> ChannelPolicy:
-        channel_policy: ChannelPolicy | None = binding.value
-        if channel_policy is None:
-            raise named._not_loaded_error()
-        return channel_policy
-
-    return current
+    binding = PolicyBinding(policy, lambda layer: ChannelPolicy(layer, sends, aio=aio), "redouble.grpc")
+    return lambda: binding.current

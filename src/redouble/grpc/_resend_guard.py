@@ -1,26 +1,26 @@
 """The resend guard of one RPC: the state of a logical call, and the veto against further attempts.
 
-The guard is the `RetryVeto` stamped on the error of each attempt, so the engine consults it before every
-retry. It vetoes a retry that the policy would allow if the server's pushback forbids retries, if the caller
-has cancelled the call or received a part of the response, or if the requests cannot be sent again.
+The guard is the `ResendGuard` of the runs of its policy, so the engine consults it before every retry. It
+vetoes a retry that the policy would allow if the server's pushback forbids retries, if the caller has
+cancelled the call or received a part of the response, or if the requests cannot be sent again.
 """
 
 from __future__ import annotations
 
 from _thread import allocate_lock
 from collections.abc import Callable
-from contextlib import suppress
 from contextvars import ContextVar
 from math import inf
 from typing import Any, cast
 
 import grpc
 
-from redouble._clients.call_record import CallRecord
+from redouble._clients.client_call import ClientCall
 from redouble._clients.plan import Plan
-from redouble._engine.report import STAMP, Report, RetryVeto, annotate, stamp_of
-from redouble._engine.run_results import OUTCOMES, return_report
+from redouble._engine.report import annotate
+from redouble._engine.run_results import OUTCOMES
 from redouble._failures.retry_after import milliseconds
+from redouble._failures.verdict import Verdict
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, context_clock, virtual
 from redouble._runtime.deadline import time_left
@@ -35,12 +35,9 @@ PUSHBACK = "grpc-retry-pushback-ms"
 SLACK = 0.01  # seconds: too short for another attempt after one that exceeded its deadline
 
 
-class RpcResendGuard(RetryVeto):
+class RpcResendGuard(ClientCall):
     """The state of one logical call: its deadline, its attempts, and whether another one may follow."""
 
-    decides_resend = True
-
-    attempts = 0  # number of attempts started
     current: Any = None  # the RPC object of the running or the successful attempt
     response: Any = None  # the response of ``current``
     forbidden = False  # the server's pushback forbids a retry
@@ -59,10 +56,9 @@ class RpcResendGuard(RetryVeto):
         call_details: Any,
         requests: RequestSource,
     ) -> None:
-        self.plan, self.requests = plan, requests
+        super().__init__(plan, context_clock())
+        self.requests = requests
         self.continuation, self.call_details = continuation, call_details
-        self.now = now = context_clock()
-        self.started = now()
         timeout = getattr(call_details, "timeout", None)
         ambient_limit = time_left() if ambient.active else inf
         self.deadline = self.started + min(inf if timeout is None else timeout, ambient_limit)
@@ -104,12 +100,12 @@ class RpcResendGuard(RetryVeto):
         """Record the start of an attempt; return the number of earlier ones."""
         if self.cancelled:
             raise CallCancelled
-        # The engine calls `check` before a retry; a user's own layer that calls twice does not.
-        if self.attempts and (reason := self._reason()) is not None:
+        # The engine calls `veto` before a retry; a user's own layer that calls twice does not.
+        if self.sends and (reason := self._reason()) is not None:
             raise self.record_failure(Stopped(f"no other attempt: {OUTCOMES[reason][0]}", reason=reason))
-        self.attempts += 1
+        self.sends += 1
         self.forbidden = self.deadline_exceeded = False
-        return self.attempts - 1
+        return self.sends - 1
 
     def attach(self, call: Any) -> None:
         """Record the RPC object of the running attempt."""
@@ -129,8 +125,8 @@ class RpcResendGuard(RetryVeto):
         self.timed_out = False
         self.forbidden = forbids(error)
         self.deadline_exceeded = code_of(error) is grpc.StatusCode.DEADLINE_EXCEEDED
-        with suppress(Exception):  # it has no __dict__: then the veto applies when the next attempt begins
-            vars(error)[STAMP] = self
+        super().record_failure(error)
+        self.error = None  # it may be the RPC object, and its frames may refer to this guard
         if self.cancelled:
             raise CallCancelled from error
         return error
@@ -151,7 +147,7 @@ class RpcResendGuard(RetryVeto):
 
     # ------------------------------------------------------------------ before a retry
 
-    def check(self, run: Any, /) -> Reason | None:  # noqa: ARG002
+    def veto(self, verdict: Verdict, /) -> Reason | None:  # noqa: ARG002  the reason is not in the verdict
         """Return the reason for which another attempt is vetoed, or None."""
         if self.deadline_exceeded and self.attempt_limit() <= SLACK:
             return Reason.timeout
@@ -170,8 +166,7 @@ class RpcResendGuard(RetryVeto):
 
     def conclude(self, error: Exception, classes: ErrorClasses) -> None:
         """Annotate the error that the call raises, and make an error of redouble a `grpc.RpcError` too."""
-        if stamp_of(error) is self:
-            annotate(error, self._record(Reason.stopped, error), None)
+        self.replace_stamp(error)
         as_rpc_error(error, classes)
 
     def cancellation_error(self, error: BaseException | None) -> Exception:
@@ -182,22 +177,12 @@ class RpcResendGuard(RetryVeto):
         else:
             cancelled = CancelledCall(CANCELLED)
             cancelled.__cause__ = ended
-        annotate(cancelled, self._record(Reason.stopped, cancelled), None)
+        annotate(cancelled, self.report_for(Reason.stopped, cancelled), None)
         return cancelled
 
     def record_break(self, error: Exception) -> None:
         """Record the error of a stream that failed after the caller had received a part of it."""
-        self._record(Reason.committed, error).attach_to(error)
-
-    def report(self) -> Report:
-        """Build the report of the call so far, for code that reads an error before the policy has decided."""
-        return self._record(Reason.stopped, None).report()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return return_report, (self.report(),)
-
-    def _record(self, reason: Reason, error: Exception | None) -> CallRecord:
-        return CallRecord(self.plan, reason, self.attempts, self.now() - self.started, error)
+        self.annotate(error, Reason.committed)
 
 
 # The guard of the call whose policy runs in this context: cancelling the call interrupts its delay.

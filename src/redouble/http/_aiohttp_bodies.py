@@ -16,15 +16,16 @@ from aiohttp.base_protocol import BaseProtocol
 from aiohttp.streams import AsyncStreamIterator, ChunkTupleAsyncStreamIterator
 
 from redouble._runtime.backend import cancel_after
-from redouble.http._client import PREFETCH_LIMIT, timeout_types
+from redouble.http._client import timeout_types
 from redouble.http._exchange import Exchange
 from redouble.http._request_body import RESENDABLE, OneShot, Resendable, classify_body, classify_parts
+from redouble.http._response_body import OUT_OF_TIME, BodyState
+from redouble.http._sender import AsyncSender, FirstSuccess
 
 __all__ = [
     "TIMEOUT_TYPES",
     "RestartableContent",
     "classify_payload",
-    "prefetch",
     "prepare_resend",
     "set_content",
 ]
@@ -33,12 +34,14 @@ __all__ = [
 TIMEOUT_TYPES = timeout_types(aiohttp.ServerTimeoutError, "redouble.aiohttp")
 
 
-class RestartableContent:
+class RestartableContent(BodyState):
     """The content of a response; restarts the call if it fails before any part is delivered."""
 
-    def __init__(self, exchange: Exchange, response: aiohttp.ClientResponse) -> None:
-        self._exchange, self._content = exchange, response.content
-        self._response = ref(response)
+    def __init__(
+        self, sender: AsyncSender, call: Exchange | FirstSuccess, response: aiohttp.ClientResponse
+    ) -> None:
+        self._sender, self._call, self._content = sender, call, response.content
+        self.response = ref(response)
         self._replacement: aiohttp.ClientResponse | None = None
         self._timeout_error: Exception | None = None
         self._delivered = self._restarting = self._closed = False
@@ -93,10 +96,9 @@ class RestartableContent:
             self._replacement.close()
 
     async def _read(self, how: str, *args: Any, **options: Any) -> Any:
-        exchange = self._exchange
         while True:
             try:
-                seconds = inf if self._delivered else exchange.seconds_left_to_read()
+                seconds = inf if self._delivered else self.seconds_left()
                 reading = getattr(self._content, how)(*args, **options)
                 data = await (reading if seconds == inf else self._read_within(seconds, reading))
             except Exception as error:
@@ -104,7 +106,7 @@ class RestartableContent:
                 if intact or self._closed:
                     raise  # the body is intact: the caller misused it or closed it
                 if self._delivered:
-                    exchange.mark_delivered(error)
+                    self.exchange.mark_delivered(error)
                     if self._replacement is not None:
                         self._replacement.close()  # the caller has no reference to it
                     raise
@@ -117,48 +119,28 @@ class RestartableContent:
     async def _read_within(self, seconds: float, reading: Awaitable[Any]) -> Any:
         with cancel_after(max(0.0, seconds)):
             return await reading
-        self._timeout_error = aiohttp.SocketTimeoutError(
-            "the time of the call was up before the whole body arrived"
-        )
+        self._timeout_error = self.timeout_error()
         raise self._timeout_error
 
+    def timeout_error(self) -> Exception:
+        return aiohttp.SocketTimeoutError(OUT_OF_TIME)
+
     async def _restart(self, error: Exception) -> None:
-        exchange, response = self._exchange, self._response()
+        response = self.response()
         self._restarting = True
         for response_to_close in (self._replacement, response):
             if response_to_close is not None:
                 response_to_close.close()
         self._restarting = False
-        try:
-            replacement = await exchange.arestart(error)
-        except Exception as failed:
-            last = exchange.final_response(failed, TIMEOUT_TYPES)
-            if last is None:
-                raise
-            last.close()
-            raise exchange.mismatch(error) from None
-        if response is not None and replacement.status != response.status:
-            replacement.close()
-            raise exchange.mismatch(error)
+        self.replace(await self._sender._restart(self.exchange, error, response))
+
+    def replace(self, replacement: Any) -> None:
         self._replacement, self._content = replacement, replacement.content
+        response: Any = self.response()
         if response is not None:  # pragma: no branch  the caller may have dropped it meanwhile
-            original: Any = response
-            original._headers, original._raw_headers = replacement._headers, replacement._raw_headers
-            original._cache.clear()  # values derived from the previous headers
-            original._released = False  # so that closing it calls set_exception, which closes the replacement
-            exchange.finish(response)
-
-
-async def prefetch(exchange: Exchange, response: aiohttp.ClientResponse) -> None:
-    """Read the body of a failed response if it is small, to free its connection during the backoff."""
-    announced = response.content_length
-    if announced is None or announced > PREFETCH_LIMIT:
-        exchange.unread = response
-        return
-    try:
-        set_content(response, await response.read())
-    except Exception as error:  # raised when the caller reads the body; the status decides
-        set_content(response, b"", error)
+            response._headers, response._raw_headers = replacement._headers, replacement._raw_headers
+            response._cache.clear()  # values derived from the previous headers
+            response._released = False  # so that closing it calls set_exception, which closes the replacement
 
 
 def set_content(response: aiohttp.ClientResponse, body: bytes, error: Exception | None = None) -> None:
@@ -205,12 +187,8 @@ class ReusablePayload(Resendable):
         return getattr(self._payload, "consumed", False) is False and self._file.rewind()
 
 
-async def prepare_resend(exchange: Exchange) -> None:
+async def prepare_resend(request: aiohttp.ClientRequest) -> None:
     """Wait until aiohttp has stopped writing the body, and prepare it to be written again."""
-    if exchange.unread is not None:
-        response, exchange.unread = exchange.unread, None
-        response.close()
-    request: aiohttp.ClientRequest = exchange.request
     await request.close()
     waiting: Any = getattr(request, "_continue", None)
     if waiting is not None and waiting.done():

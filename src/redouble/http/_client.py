@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 from redouble._clients.idempotency_key import Keys, as_idempotency, is_key
-from redouble._clients.plan import RETRY_OPTIONS, Credit, Send, is_named
+from redouble._clients.plan import RETRY_OPTIONS, Credit, Send
+from redouble._clients.policy_binding import PolicyBinding
 from redouble._engine.retry_budget import MAX_HOSTS as HOSTS
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._layers.layer import Layer, Pipeline
@@ -28,12 +29,9 @@ __all__ = [
     "EXTENSION",
     "NOW",
     "NO_OPTIONS",
-    "PREFETCH_LIMIT",
     "ClientPolicy",
-    "ClientState",
-    "PolicyBinding",
     "RequestOptions",
-    "empty_instance",
+    "bind_policy",
     "request_options",
     "timeout_types",
 ]
@@ -108,13 +106,7 @@ def _option_names() -> str:
 EXTENSION = "redouble"  # the key of our options in the extensions of a request
 
 
-def empty_instance(kind: type[Any]) -> Any:
-    """Create an empty instance, to be filled by unpickling."""
-    return object.__new__(kind)
-
-
 NOW = fast_reader(SYSTEM, aio=False)  # the fast path always uses the system clock
-PREFETCH_LIMIT = 65_536  # bytes of a failed response that are read, to free its connection during the backoff
 REQUEST_ATTRIBUTES = ("_request", "request", "response")
 MAX_REQUEST_PLANS = 100  # cached plans of per-request options
 
@@ -157,7 +149,7 @@ class ClientPolicy:
         self._now = fast_reader(SYSTEM, aio=aio)
 
     def begin_exchange(
-        self, request: Any, source: Resendable, host: Hashable, options: object = NO_OPTIONS
+        self, request: Any, source: Resendable, host: Hashable, how: Any = None, options: object = NO_OPTIONS
     ) -> Exchange:
         """Create the exchange of a request, and add an idempotency key if it needs one."""
         plan, keys, requested = self.plan, self._keys, NO_OPTIONS
@@ -166,12 +158,20 @@ class ClientPolicy:
             plan = requested.plan_for(plan, self._request_plans)
         if requested.key is not None:
             request.headers[keys.header] = requested.key
-        exchange = Exchange(plan, keys, request, source, host, self._now)
+        exchange = Exchange(plan, keys, request, source, host, how, self._now)
         exchange.client_closed = self.is_closed
         if keys.auto and requested.key is None and request.method not in plan.methods:
             exchange.key = self._issue_key(request)
         if requested.idempotent is not None:
             exchange.idempotent = requested.idempotent
+        return exchange
+
+    def resume_exchange(self, request: Any, host: Hashable, how: Any, started: float) -> Exchange:
+        """Create the exchange of a request whose first attempt started at ``started`` (read from `NOW`)."""
+        exchange = Exchange(self.plan, self._keys, request, RESENDABLE, host, how, self._now)
+        exchange.started -= NOW() - started
+        exchange.sends, exchange.resend_allowed = 1, False
+        exchange.client_closed = self.is_closed
         return exchange
 
     def _issue_key(self, request: Any) -> IssuedKey | None:
@@ -190,50 +190,21 @@ class ClientPolicy:
         """Return True if the client is closed."""
         return self._state.closed
 
-    def resume_exchange(self, request: Any, host: Hashable, started: float) -> Exchange:
-        """Create the exchange of a request whose first attempt started at ``started`` (read from `NOW`)."""
-        exchange = Exchange(self.plan, self._keys, request, RESENDABLE, host, self._now)
-        ago = NOW() - started
-        exchange.started -= ago
-        exchange.call_deadline -= ago
-        exchange.sends, exchange.resend_allowed = 1, False
-        exchange.client_closed = self.is_closed
-        return exchange
-
     def credit_for(self, key: Hashable, host: str) -> Credit:
         """Return the callable that credits a success to the host's budget, cached by this key."""
         return self.credits.get_or_create(key, lambda: self.plan.credit_for(host))
 
 
-class PolicyBinding:
-    """The client's effective policy; follows configuration reloads if it was given by name."""
+def bind_policy(
+    name: str, policy: Layer | None, idempotency: Keys, send: Send, *, aio: bool
+) -> PolicyBinding[ClientPolicy]:
+    """Return the effective policy of a client, which follows reloads if it was given by name."""
+    state = ClientState()
 
-    def __init__(self, name: str, policy: Layer | None, idempotency: Keys, send: Send, *, aio: bool) -> None:
-        state = ClientState()
+    def make(policy: Layer | None) -> ClientPolicy:
+        return ClientPolicy(name, policy, idempotency, send, state, aio=aio)
 
-        def make(policy: Layer | None) -> ClientPolicy | None:
-            return ClientPolicy(name, policy, idempotency, send, state, aio=aio)
-
-        named = self._policy = cast("Any", policy)
-        if is_named(policy):
-            self._binding = named._follow(make, None, f"redouble.{name}")
-        else:
-            self._binding = FixedBinding(make(policy))
-
-    @property
-    def current(self) -> ClientPolicy:
-        """The policy in force; raise if its name is not configured."""
-        current: ClientPolicy | None = self._binding.value
-        if current is None:
-            raise self._policy._not_loaded_error()
-        return current
-
-
-class FixedBinding:
-    """A binding whose policy never changes."""
-
-    def __init__(self, value: ClientPolicy | None) -> None:
-        self.value = value
+    return PolicyBinding(policy, make, f"redouble.{name}")
 
 
 def timeout_types(timeout: type[Exception], module: str) -> dict[type[Exception], type[Exception]]:

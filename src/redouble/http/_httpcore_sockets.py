@@ -15,6 +15,7 @@ from redouble._clients.socket_deadline import SOCKET_DEADLINE, ShortenedTimeout,
 __all__ = ["WRITE_SIZE", "limit_async_sockets", "limit_sockets", "reject_retries"]
 
 
+deadline_of_waits = SOCKET_DEADLINE.get  # every read and write calls it
 WRITE_SIZE = 16_384  # bytes written between two reads of the clock
 
 
@@ -90,12 +91,14 @@ class LimitedStream:
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Receive at most ``max_bytes``."""
+        if deadline_of_waits() is None and timeout.__class__ is not ShortenedTimeout:
+            return cast("bytes", self._read(max_bytes, timeout))
         return cast("bytes", self._read(max_bytes, self._wait_limit(timeout)))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send the whole buffer."""
-        if SOCKET_DEADLINE.get() is None:
-            self._write(buffer, self._wait_limit(timeout))
+        if deadline_of_waits() is None:
+            self._write(buffer, timeout if timeout.__class__ is not ShortenedTimeout else timeout.original)
             return
         for start in range(0, len(buffer), WRITE_SIZE):
             self._write(buffer[start : start + WRITE_SIZE], self._wait_limit(timeout))
@@ -127,7 +130,7 @@ class LimitedSocketStream(LimitedStream):
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Receive at most ``max_bytes``."""
-        if SOCKET_DEADLINE.get() is not None or timeout.__class__ is ShortenedTimeout:
+        if deadline_of_waits() is not None or timeout.__class__ is ShortenedTimeout:
             return super().read(max_bytes, timeout)
         try:
             self._sock.settimeout(timeout)
@@ -139,7 +142,7 @@ class LimitedSocketStream(LimitedStream):
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send the whole buffer."""
-        if SOCKET_DEADLINE.get() is not None or timeout.__class__ is ShortenedTimeout:
+        if deadline_of_waits() is not None or timeout.__class__ is ShortenedTimeout:
             super().write(buffer, timeout)
             return
         try:
@@ -198,7 +201,5 @@ class AsyncLimitedStream:
 def _effective_timeout(timeout: Any) -> float | None:
     """Return the client's own timeout once the attempt that shortened it has ended."""
     return (
-        timeout.original
-        if timeout.__class__ is ShortenedTimeout and SOCKET_DEADLINE.get() is None
-        else timeout
+        timeout.original if timeout.__class__ is ShortenedTimeout and deadline_of_waits() is None else timeout
     )

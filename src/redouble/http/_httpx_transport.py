@@ -1,33 +1,224 @@
 """The transports of httpx and httpx2: one implementation, parametrised by `HttpxLibrary`.
 
-Only the transport of a client is replaced. It sends a request as often as the policy allows. The policy gets
-a bad status as the library's own `HTTPStatusError`; the caller gets the response. Most requests succeed at
-once and need no decision: they take a fast path, and an exchange is created only when something fails.
+Only the transport of a client is replaced. The two libraries differ only in their name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from math import inf
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
+from weakref import ref
 
-from anyio import move_on_after  # unlike asyncio's timeout, it waits for the shielded clean-up of httpcore
+from anyio import CancelScope, move_on_after  # unlike asyncio's, they wait for the clean-up of httpcore
 
-from redouble._clients.call_record import LazyCallRecord
 from redouble._clients.idempotency_key import Keys
 from redouble._clients.socket_deadline import ShortenedTimeout, limited_waits
 from redouble._layers.layer import Layer
-from redouble._runtime.ambient import ambient
-from redouble.http._client import EXTENSION, NO_OPTIONS, NOW, ClientPolicy, PolicyBinding
+from redouble.http._client import EXTENSION, NO_OPTIONS, ClientPolicy, timeout_types
 from redouble.http._exchange import Exchange, status_text
 from redouble.http._httpcore_sockets import limit_async_sockets, limit_sockets, reject_retries
-from redouble.http._httpx_library import HttpxLibrary
-from redouble.http._request_body import RESENDABLE
+from redouble.http._request_body import RESENDABLE, OneShot, Resendable, classify_body, classify_parts
+from redouble.http._response_body import OUT_OF_TIME, AsyncRestartableBody, BodyState, RestartableBody
+from redouble.http._sender import AsyncSender, FirstSuccess, Sender, SenderState
 
-__all__ = ["AsyncSender", "HttpxLibrary", "Sender", "TransportState", "shorten_timeouts"]
+__all__ = ["AsyncHttpxSender", "HttpxLibrary", "HttpxSender", "shorten_timeouts"]
 
 
 TIMEOUT_NAMES = ("connect", "read", "write", "pool")
+
+
+# ----------------------------------------------------------------------------- response bodies
+
+
+class PrefetchedBody:
+    """A body whose first chunks were already read; the rest follows, or the error that ended it."""
+
+    def __init__(self, chunks: list[bytes], remaining: Any, stream: Any, error: Exception | None) -> None:
+        self._chunks, self._remaining, self._stream, self._error = chunks, remaining, stream, error
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._chunks
+        if self._error is not None:
+            raise self._error
+        yield from self._remaining
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for chunk in self._chunks:
+            yield chunk
+        if self._error is not None:
+            raise self._error
+        async for chunk in self._remaining:
+            yield chunk
+
+    def close(self) -> None:
+        """Close the underlying stream."""
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        """Close the underlying stream."""
+        if self._error is None:
+            await self._remaining.aclose()  # the iterator is suspended in the middle
+        await self._stream.aclose()
+
+
+class UnpickledBody:
+    """The placeholder of a body that had not been read when its response was pickled."""
+
+    def __init__(self, error: type[Exception]) -> None:
+        self._error = error
+
+    def read_whole(self) -> Any:
+        """Raise: the body was not pickled with its response."""
+        raise self._error
+
+
+class HttpxBodyState(BodyState):
+    """The part of a restartable body that both colours share."""
+
+    module: Any
+    read_method: str  # the name of the response's method that reads the whole body
+    read_whole: Callable[[], Any]
+
+    _iterated = False
+
+    def __init__(self, sender: Any, call: Exchange | FirstSuccess, response: Any) -> None:
+        self.sender = sender
+        self._call = call
+        self.response = ref(response)
+        self._stream: Any = response.stream
+        response.stream = self
+        setattr(response, self.read_method, self.read_whole)  # its caller receives nothing before the end
+
+    def _own_response(self) -> Any:
+        """Return the response, with its own read method: it is read as a whole."""
+        response: Any = self.response()
+        if response is None:
+            raise self.module.StreamClosed
+        response.__dict__.pop(self.read_method, None)
+        self._iterated = True
+        return response
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return UnpickledBody, (self.module.StreamClosed,)  # like any stream, it does not survive pickling
+
+    def replace(self, replacement: Any) -> None:
+        self._stream = replacement.stream
+        response = self.response()
+        if response is not None:
+            response.headers = replacement.headers
+            response.extensions = replacement.extensions
+            if self.read_method not in response.__dict__:  # it is read as a whole, from the beginning
+                reset(response)
+
+    def timeout_error(self) -> Exception:
+        return cast("Exception", self.module.ReadTimeout(OUT_OF_TIME))
+
+
+class HttpxBody(HttpxBodyState, RestartableBody):
+    """A restartable body for blocking code."""
+
+    read_method = "read"
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self._iterated:  # read as a whole, or for a second time: the library's stream decides
+            return self.start() if self.until == inf else self._timed_chunks()
+        self._iterated = True
+        return self.chunks()
+
+    def start(self) -> Iterator[bytes]:
+        return iter(self._stream)
+
+    def _timed_chunks(self) -> Iterator[bytes]:
+        for chunk in self._stream:
+            yield chunk
+            self.check_time(self.until)
+
+    def read_once(self) -> Any:
+        return self._own_response().read()
+
+    def close(self) -> None:
+        """Close the stream that is being read."""
+        self._stream.close()
+
+
+class AsyncHttpxBody(HttpxBodyState, AsyncRestartableBody):
+    """A restartable body for async code."""
+
+    read_method = "aread"
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._iterated:  # read as a whole, or for a second time: the library's stream decides
+            return self.start()
+        self._iterated = True
+        return self.chunks()
+
+    def start(self) -> AsyncIterator[bytes]:
+        return aiter(self._stream)
+
+    async def read_once(self) -> Any:
+        return await self._own_response().aread()
+
+    async def aclose(self) -> None:
+        """Close the stream that is being read."""
+        await self._stream.aclose()
+
+    @contextmanager
+    def limited(self, seconds: float) -> Generator[None]:
+        with super().limited(seconds), move_on_after(max(0.0, seconds)):
+            yield
+            return
+        raise self.timeout_error()
+
+
+def reset(response: Any) -> None:
+    """Reset a response, so that it can be read from the beginning."""
+    response.__dict__.pop("_content", None)
+    response.__dict__.pop("_decoder", None)
+    response.is_stream_consumed = response.is_closed = False
+
+
+# --------------------------------------------------------------------------------- the library
+
+
+class HttpxLibrary:
+    """One of the two libraries: its classes, and our subclasses of them."""
+
+    def __init__(self, library: Any, module: str) -> None:
+        self.name: str = library.__name__
+        self.module = library
+        self.ByteStream = library.ByteStream
+        self._streams = streams = (library.SyncByteStream, library.AsyncByteStream)
+        self.timeout_types = timeout_types(library.TimeoutException, module)
+        final = (library.DecodingError, library.StreamError)  # not of the connection
+        members = {"__module__": module, "module": library, "final_errors": final}
+        self.body = type("RestartableBody", (HttpxBody, streams[0]), members)
+        self.async_body = type("AsyncRestartableBody", (AsyncHttpxBody, streams[1]), members)
+        self.prefetched_body = type("PrefetchedBody", (PrefetchedBody, *streams), {"__module__": module})
+
+    def classify_stream(self, stream: Any) -> Resendable:
+        """Return how the body of a request can be resent; read from private attributes of the library."""
+        if type(stream) is self.ByteStream:
+            return RESENDABLE
+        if str(stream.__class__.__module__).partition(".")[0] == self.name:
+            if hasattr(stream, "fields"):  # multipart
+                return classify_parts(getattr(field, "file", None) for field in stream.fields)
+            inner: Any = getattr(stream, "_stream", None)
+            body = OneShot(inner) if isinstance(inner, self._streams) else classify_body(inner)
+            return OneShotStream(stream, inner) if isinstance(body, OneShot) else body
+        return OneShot(stream)  # the caller's own class: a second iteration may yield anything
+
+
+class OneShotStream(OneShot):
+    """An iterator; the library records whether it was started."""
+
+    def __init__(self, stream: Any, source: object) -> None:
+        super().__init__(source)
+        self._stream = stream
+
+    def rewind(self) -> bool:
+        return getattr(self._stream, "_is_stream_consumed", True) is False
 
 
 def shorten_timeouts(extensions: Any, seconds: float) -> Any:
@@ -39,11 +230,11 @@ def shorten_timeouts(extensions: Any, seconds: float) -> Any:
     }
 
 
-class TransportState:
+class HttpxState(SenderState):
     """The non-blocking part of both transports."""
 
     _library: ClassVar[HttpxLibrary]
-    _attempt: Callable[[Exchange], Any]
+    _body_type: Any
 
     def __init__(self, policy: Layer | None, wrapped: Any, idempotency: Keys, *, aio: bool) -> None:
         library, a = self._library.module, "Async" if aio else ""
@@ -56,256 +247,143 @@ class TransportState:
                 f"for {other}Client use {other}Transport"
             )
         reject_retries(wrapped)
-        if isinstance(wrapped, TransportState):
+        if isinstance(wrapped, HttpxState):
             raise ValueError("wrapped is a redouble transport, so attempts would multiply: leave it out")
         self._wrapped = wrapped
-        self._binding = PolicyBinding(self._library.name, policy, idempotency, self._attempt, aio=aio)
+        self._body_type = self._library.async_body if aio else self._library.body
+        self._timeout_types = self._library.timeout_types
+        self._response_type, self._response_name = library.Response, f"an {library.__name__}.Response"
+        super().__init__(self._library.name, policy, idempotency, aio=aio)
 
-    @property
-    def _policy(self) -> ClientPolicy:
-        return self._binding.current
+    def _is_simple(self, request: Any) -> bool:
+        return type(request.stream) is self._library.ByteStream and EXTENSION not in request.extensions
 
-    def _begin_exchange(self, request: Any) -> Exchange:
-        """Create the exchange of a request before anything is sent."""
+    def _host_of(self, request: Any) -> str:
+        return cast("str", request.url.netloc.decode("ascii"))
+
+    def _credit(self, policy: ClientPolicy, request: Any, now: float) -> None:
+        url = request.url
+        key = (url.raw_host, url.port)
+        (policy.credits.get(key) or policy.credit_for(key, self._host_of(request)))(now)
+
+    def _begin_exchange(self, policy: ClientPolicy, request: Any, how: Any) -> Exchange:
         stream, library = request.stream, self._library
         if not isinstance(request, library.module.Request):
             other = type(request).__module__.partition(".")[0]
             raise TypeError(
                 f"redouble.{library.name} is under a client of {other}: use redouble.{other} there"
             )
-        source = RESENDABLE if type(stream) is library.ByteStream else library.classify_stream(stream)
-        options = request.extensions.get(EXTENSION, NO_OPTIONS)
-        return self._policy.begin_exchange(request, source, request.url.netloc.decode("ascii"), options)
+        source, options = library.classify_stream(stream), request.extensions.get(EXTENSION, NO_OPTIONS)
+        return policy.begin_exchange(request, source, self._host_of(request), how, options)
+
+    @contextmanager
+    def _limited(self, exchange: Exchange, seconds: float) -> Generator[None]:
+        request, original = exchange.request, exchange.request.extensions
+        with limited_waits(exchange.now, seconds):
+            request.extensions = shorten_timeouts(original, exchange.shorten_timeout(seconds))
+            try:
+                yield
+            finally:
+                request.extensions = original
+
+    def _replace_body(
+        self, exchange: Exchange, response: Any, received: list[bytes], rest: Any, error: Exception | None
+    ) -> None:
+        stream = response.stream
+        if error is not None or exchange.unread is not None:
+            response.stream = self._library.prefetched_body(received, rest, stream, error)
+        else:
+            self._set_body(response, received)
+
+    def _set_body(self, response: Any, chunks: list[bytes]) -> None:
+        """Replace a body by its chunks, all of which were read, so that rules can read the content."""
+        response.stream = self._library.ByteStream(b"".join(chunks))
+        with suppress(Exception):  # undecodable content: raised when the caller reads it
+            response.read()
 
     def _status_error(self, exchange: Exchange, response: Any) -> Exception:
-        """Make the library's own error for a bad status, without the URL, which would enter reports."""
-        message = status_text(response.status_code)
-        error = self._library.HTTPStatusError(message, request=exchange.request, response=response)
-        return exchange.record_failure(error, response)
+        error: Exception = self._library.module.HTTPStatusError(
+            status_text(response.status_code), request=exchange.request, response=response
+        )
+        return error
 
-    def _finish(self, exchange: Exchange, response: Any, body_type: Any) -> Any:
-        """Stamp the response with its record and make its body restartable."""
-        if not isinstance(response, self._library.module.Response):
-            name = self._library.name
-            raise TypeError(
-                f"the policy returned {response!r}: write a layer that returns an {name}.Response"
-            )
-        exchange.finish(response)
-        if exchange.failed_finally or exchange.plan.reads_bodies:
-            self._library.reset(response)
+    def _fits(self, response: Any, replacement: Any) -> bool:
+        encodings = [each.headers.get("content-encoding") for each in (response, replacement)]
+        return super()._fits(response, replacement) and encodings[0] == encodings[1]
+
+    def _attach_body(self, call: Exchange | FirstSuccess, response: Any) -> None:
+        if isinstance(call, Exchange) and (call.failed_finally or call.plan.reads_bodies):
+            reset(response)
         if type(response.stream) is not self._library.ByteStream:  # otherwise the body is in memory
-            body = body_type(self._policy, exchange.request, response)
-            body._known_exchange = exchange
-        return response
-
-    def _finish_fast(self, request: Any, response: Any, started: float, body_type: Any) -> Any:
-        """Stamp a response that succeeded at once, and make its body restartable."""
-        policy, now = self._policy, NOW()
-        if policy.has_budget:
-            url = request.url
-            key = (url.raw_host, url.port)
-            (policy.credits.get(key) or policy.credit_for(key, url.netloc.decode("ascii")))(now)
-        response.__redouble__ = LazyCallRecord(policy.plan, started, now)
-        if type(response.stream) is not self._library.ByteStream:
-            body_type(policy, request, response, started)
-        return response
+            self._body_type(self, call, response)
 
 
-class Sender(TransportState):
+class HttpxSender(HttpxState, Sender):
     """The transport of a blocking client."""
+
+    handle_request = Sender._send
 
     def __init__(self, policy: Layer | None, wrapped: Any, idempotency: Keys) -> None:
         super().__init__(policy, wrapped, idempotency, aio=False)
         limit_sockets(self._wrapped)
 
-    def handle_request(self, request: Any) -> Any:
-        """Send a request as often as the policy allows."""
-        policy = self._policy
-        in_memory = type(request.stream) is self._library.ByteStream
-        if not policy.fast_path or not in_memory or EXTENSION in request.extensions or ambient.active:
-            return self._complete(self._begin_exchange(request))
-        started = NOW()
-        try:
-            response = self._wrapped.handle_request(request)
-        except Exception as error:
-            failure: Exception | None = error
-            response = None
-        else:
-            failure = None
-            if response.status_code < 400:
-                return self._finish_fast(request, response, started, self._library.RestartableBody)
-        exchange = policy.resume_exchange(request, request.url.netloc.decode("ascii"), started)
-        try:
-            return self._complete(exchange, self._failure_of(exchange, response, failure), response)
-        finally:
-            failure = None  # breaks the reference cycle between this frame and its error
+    def _deliver(self, request: Any, how: Any) -> Any:  # noqa: ARG002
+        return self._wrapped.handle_request(request)
+
+    def _chunks_of(self, response: Any) -> Iterator[bytes]:
+        return iter(response.stream)
+
+    def _release(self, response: Any) -> None:
+        response.stream.close()
+
+    def _read_result(self, exchange: Exchange, response: Any) -> None:
+        if exchange.plan.reads_bodies:
+            chunks = list(response.stream)
+            response.stream.close()
+            self._set_body(response, chunks)
 
     def close(self) -> None:
         """Close the wrapped transport."""
-        self._policy.close()
+        self._binding.current.close()
         self._wrapped.close()
 
-    def _failure_of(self, exchange: Exchange, response: Any, failure: Exception | None) -> Exception | None:
-        """Return the stamped failure of an attempt, or None if it succeeded."""
-        if failure is not None:
-            return exchange.record_failure(failure)
-        if not exchange.is_failure(response.status_code, response.headers):
-            return None
-        self._library.prefetch(exchange, response)
-        return self._status_error(exchange, response)
 
-    def _complete(self, exchange: Exchange, failure: Exception | None = None, response: Any = None) -> Any:
-        try:
-            response = exchange.outcome(self._library.timeout_types, failure, response)
-        finally:
-            failure = None
-            if exchange.unread is not None:
-                self._discard(exchange)
-        return self._finish(exchange, response, self._library.RestartableBody)
-
-    def _attempt(self, exchange: Exchange) -> Any:
-        exchange.begin_attempt()
-        if exchange.unread is not None:
-            self._discard(exchange)
-        seconds = exchange.seconds_left()
-        if seconds == inf:
-            return self._send(exchange)
-        request = exchange.request
-        original = request.extensions
-        exchange.attempt_deadline = exchange.now() + seconds
-        with limited_waits(exchange.now, seconds):
-            request.extensions = shorten_timeouts(original, exchange.shorten_timeout(seconds))
-            try:
-                return self._send(exchange)
-            finally:
-                request.extensions = original
-
-    def _send(self, exchange: Exchange) -> Any:
-        response = failure = unread = None
-        try:
-            response = unread = self._wrapped.handle_request(exchange.request)
-            if response.status_code >= 400:
-                failure = self._failure_of(exchange, response, None)
-            if failure is None and exchange.plan.reads_bodies:
-                self._library.read_all(response)
-            unread = None
-            if failure is not None:
-                raise failure
-        except Exception as error:
-            if exchange.error is not error:
-                exchange.record_failure(error)
-            raise
-        finally:
-            failure = None
-            if unread is not None:  # cancelled or failed while the body was read
-                self._library.discard(unread)
-        exchange.in_flight = False
-        return response
-
-    def _discard(self, exchange: Exchange) -> None:
-        response, exchange.unread = exchange.unread, None
-        response.close()
-
-
-class AsyncSender(TransportState):
+class AsyncHttpxSender(HttpxState, AsyncSender):
     """The transport of an async client."""
+
+    handle_async_request = AsyncSender._send
 
     def __init__(self, policy: Layer | None, wrapped: Any, idempotency: Keys) -> None:
         super().__init__(policy, wrapped, idempotency, aio=True)
         limit_async_sockets(self._wrapped)
 
-    async def handle_async_request(self, request: Any) -> Any:
-        """Send a request as often as the policy allows."""
-        policy = self._policy
-        in_memory = type(request.stream) is self._library.ByteStream
-        if not policy.fast_path or not in_memory or EXTENSION in request.extensions or ambient.active:
-            return await self._complete(self._begin_exchange(request))
-        started = NOW()
-        try:
-            response = await self._wrapped.handle_async_request(request)
-        except Exception as error:
-            failure: Exception | None = error
-            response = None
-        else:
-            failure = None
-            if response.status_code < 400:
-                return self._finish_fast(request, response, started, self._library.AsyncRestartableBody)
-        exchange = policy.resume_exchange(request, request.url.netloc.decode("ascii"), started)
-        try:
-            return await self._complete(
-                exchange, await self._failure_of(exchange, response, failure), response
-            )
-        finally:
-            failure = None  # breaks the reference cycle between this frame and its error
+    @contextmanager
+    def _limited(self, exchange: Exchange, seconds: float) -> Generator[None]:
+        with super()._limited(exchange, seconds), move_on_after(max(0.0, seconds - exchange.slack / 2)):
+            yield
+            return
+        raise exchange.record_failure(self._library.module.ReadTimeout("the time of the attempt was up"))
+
+    def _deliver(self, request: Any, how: Any) -> Awaitable[Any]:  # noqa: ARG002
+        return cast("Awaitable[Any]", self._wrapped.handle_async_request(request))
+
+    def _chunks_of(self, response: Any) -> AsyncIterator[bytes]:
+        return aiter(response.stream)
+
+    async def _release(self, response: Any) -> None:
+        await response.stream.aclose()
+
+    async def _read_result(self, exchange: Exchange, response: Any) -> None:
+        if exchange.plan.reads_bodies:
+            chunks = [chunk async for chunk in response.stream]
+            await response.stream.aclose()
+            self._set_body(response, chunks)
+
+    async def _discard(self, response: Any) -> None:
+        with CancelScope(shield=True):
+            await response.aclose()
 
     async def aclose(self) -> None:
         """Close the wrapped transport."""
-        self._policy.close()
+        self._binding.current.close()
         await self._wrapped.aclose()
-
-    async def _failure_of(
-        self, exchange: Exchange, response: Any, failure: Exception | None
-    ) -> Exception | None:
-        """Return the stamped failure of an attempt, or None if it succeeded."""
-        if failure is not None:
-            return exchange.record_failure(failure)
-        if not exchange.is_failure(response.status_code, response.headers):
-            return None
-        await self._library.aprefetch(exchange, response)
-        return self._status_error(exchange, response)
-
-    async def _complete(
-        self, exchange: Exchange, failure: Exception | None = None, response: Any = None
-    ) -> Any:
-        try:
-            response = await exchange.aoutcome(self._library.timeout_types, failure, response)
-        finally:
-            failure = None
-            if exchange.unread is not None:
-                await self._discard(exchange)
-        return self._finish(exchange, response, self._library.AsyncRestartableBody)
-
-    async def _attempt(self, exchange: Exchange) -> Any:
-        exchange.begin_attempt()
-        if exchange.unread is not None:
-            await self._discard(exchange)
-        seconds = exchange.seconds_left()
-        if seconds == inf:
-            return await self._send(exchange)
-        request = exchange.request
-        original = request.extensions
-        exchange.attempt_deadline = exchange.now() + seconds
-        with limited_waits(exchange.now, seconds):
-            request.extensions = shorten_timeouts(original, exchange.shorten_timeout(seconds))
-            try:
-                with move_on_after(max(0.0, seconds - exchange.slack / 2)):
-                    return await self._send(exchange)
-            finally:
-                request.extensions = original
-        raise exchange.record_failure(self._library.module.ReadTimeout("the time of the attempt was up"))
-
-    async def _send(self, exchange: Exchange) -> Any:
-        response = failure = unread = None
-        try:
-            response = unread = await self._wrapped.handle_async_request(exchange.request)
-            if response.status_code >= 400:
-                failure = await self._failure_of(exchange, response, None)
-            if failure is None and exchange.plan.reads_bodies:
-                await self._library.aread_all(response)
-            unread = None
-            if failure is not None:
-                raise failure
-        except Exception as error:
-            if exchange.error is not error:
-                exchange.record_failure(error)
-            raise
-        finally:
-            failure = None
-            if unread is not None:  # cancelled or failed while the body was read
-                await self._library.adiscard(unread)
-        exchange.in_flight = False
-        return response
-
-    async def _discard(self, exchange: Exchange) -> None:
-        response, exchange.unread = exchange.unread, None
-        await response.aclose()

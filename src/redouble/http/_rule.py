@@ -2,7 +2,7 @@
 
 A rule judges the errors of any client: a bad status, or a failure without a response. Whether a request may
 be resent depends on its method; one of our own clients also considers idempotency keys and bodies, and
-decides itself (`Exchange.check`).
+decides itself (`Exchange.veto`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
 from redouble._clients.idempotency_key import TOKEN
-from redouble._engine.report import RetryVeto, stamp_of
+from redouble._engine.report import ResendGuard, stamp_of
 from redouble._failures import codes, error_readers
 from redouble._failures.retry_after import response_hint, should_retry, with_hint
 from redouble._failures.transient import transient
@@ -60,16 +60,10 @@ class HttpRule:
             verdict = replace(verdict, sent=False)
         if verdict is None or verdict.action != "retry" or verdict.sent is False:
             return verdict
-        stamp: object = stamp_of(error)
+        if isinstance(stamp_of(error), ResendGuard):
+            return verdict  # one of our clients decides about methods, keys and bodies
         method = method_of(error)
-        # An error stamped by one of our clients: the client decides about methods, keys and bodies.
-        if (
-            (isinstance(stamp, RetryVeto) and stamp.decides_resend)
-            or method is None
-            or method in self.methods
-        ):
-            return verdict
-        return NOT_IDEMPOTENT
+        return verdict if method is None or method in self.methods else NOT_IDEMPOTENT
 
     def _judge_status(self, status: int, headers: object) -> Verdict | None:
         wish = should_retry(headers)

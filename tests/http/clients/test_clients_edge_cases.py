@@ -26,7 +26,6 @@ from redouble import Fallback, Retry, errors, http, report
 from redouble._clients.socket_deadline import SOCKET_DEADLINE
 from redouble.http import _urllib3_sockets
 from redouble.http._client import timeout_types
-from redouble.http._requests_response_body import PrefetchedFile
 from tests.support.servers import Server
 
 POLICY = Retry(backoff=[0] * 5, attempts=2)
@@ -272,7 +271,6 @@ def test_the_raw_body_of_a_large_failed_response_is_complete(server: Server) -> 
     with session(POLICY) as made:
         response = made.get(server.url("503~size=200000~chunked~piece=9000"), stream=True)
         assert len(response.raw.read()) == 200_000
-    PrefetchedFile(b"").close()
 
 
 # -------------------------------------------------------------------------------- requests

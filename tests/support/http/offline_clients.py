@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 
 from redouble import Layer, Retry, remaining
+from redouble._clients.client_call import ClientCall
 from redouble._clients.idempotency_key import Keys
 from redouble._runtime.backend import backend
 from redouble.http._client import NO_OPTIONS, ClientPolicy, ClientState, timeout_types
@@ -20,8 +21,13 @@ from tests.support.fakes import ASYNC, Boom, in_colour
 NO_DELAYS = [0] * 99
 
 
+def new_call() -> ClientCall:
+    """Return a call that may always be resent."""
+    return ClientCall(None, float)
+
+
 class RecordingSender:
-    """The send function of a client, which records each exchange."""
+    """The send function of a client, which records each call and returns "x"."""
 
     def __init__(self, *, fails: int = 0) -> None:
         self.fails = fails
@@ -33,7 +39,7 @@ class RecordingSender:
         self.time_left.append(remaining())
         if len(self.sent) <= self.fails:
             raise Boom(str(len(self.sent)))
-        return exchange
+        return "x"
 
     async def asend(self, exchange: object) -> object:
         await backend().sleep(0)
@@ -45,7 +51,9 @@ class RecordingSender:
     def call(self, colour: str, policy: Layer | None, host: str = "a") -> object:
         """Send one exchange with a new plan."""
         plan = self.plan(policy, aio=colour in ASYNC)
-        return in_colour(colour, lambda: plan.call_for(host)("x"), lambda: plan.call_for(host)("x"))
+        return in_colour(
+            colour, lambda: plan.call_for(host)(new_call()), lambda: plan.call_for(host)(new_call())
+        )
 
 
 def retrying(**options: Any) -> Retry:
@@ -113,19 +121,23 @@ class Client:
         request = Request(method, options.pop("headers", {}))
 
         def blocking() -> Any:
-            exchange: Any = self.client_policy.begin_exchange(request, source, "host", options or NO_OPTIONS)
+            exchange: Any = self.client_policy.begin_exchange(
+                request, source, "host", None, options or NO_OPTIONS
+            )
             for error in chain((None,), broken):
                 with finishing(exchange) as answers:
-                    found = exchange.call(exchange) if error is None else exchange.restart(error)
-                    answers.append(found)
+                    answers.append(exchange.call(exchange) if error is None else again(exchange, error))
             return exchange.given
 
         async def waiting() -> Any:
-            exchange: Any = self.client_policy.begin_exchange(request, source, "host", options or NO_OPTIONS)
+            exchange: Any = self.client_policy.begin_exchange(
+                request, source, "host", None, options or NO_OPTIONS
+            )
             for error in chain((None,), broken):
                 with finishing(exchange) as answers:
-                    sending = exchange.call(exchange) if error is None else exchange.arestart(error)
-                    answers.append(await sending)
+                    answers.append(
+                        await (exchange.call(exchange) if error is None else again(exchange, error))
+                    )
             return exchange.given
 
         return in_colour(self.colour, blocking, waiting)
@@ -137,14 +149,20 @@ class Client:
         if isinstance(step, Exception):
             raise exchange.record_failure(step)
         answer = Answer(step)
-        if exchange.is_failure(step, None):
+        if exchange.plan.fails(step, None):
             raise exchange.record_failure(StatusError(step), answer)
-        exchange.in_flight = False
+        exchange.record_success(answer)
         return answer
 
     async def _asend(self, exchange: Exchange) -> Answer:
         await backend().sleep(0)
         return self._send(exchange)
+
+
+def again(exchange: Exchange, error: Exception) -> Any:
+    """Continue a call whose body failed; in async code, return an awaitable."""
+    exchange.record_failure(error)
+    return exchange.begin_again()
 
 
 @contextmanager

@@ -1,0 +1,104 @@
+"""The state of one logical call of a client, and the record of a call that the engine never saw.
+
+A `ClientCall` is the `ResendGuard` of the runs of its policy. An attempt that was not made by the policy (a
+first attempt on the fast path, or one whose response body failed later) is handed to the engine as a failed
+attempt of the outermost `Retry`: in ``failure``, and in ``run`` if a run has to be continued.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from redouble._engine.report import PREFIX, STAMP, AttemptRecord, Report, ResendGuard, annotate, stamp_of
+from redouble._engine.run import Run
+from redouble._engine.run_results import OUTCOMES, return_report
+from redouble._failures.transient import kind_of, transient
+from redouble._telemetry.redact import redacted
+from redouble.errors import Reason
+
+__all__ = ["ClientCall", "SuccessRecord"]
+
+
+class ClientCall(ResendGuard):
+    """One logical call: when it started, its attempts, and whether another one may follow."""
+
+    plan: Any  # the plan of its policy
+    sends = 0  # the number of attempts
+    error: Exception | None = None  # the error of the last attempt
+    run: Run | None = None  # the run of the outermost `Retry`
+    failure: Exception | None = None  # the error of an attempt that the policy has yet to see
+
+    def __init__(self, plan: Any, now: Callable[[], float]) -> None:
+        self.plan, self.now = plan, now
+        self.started = now()
+
+    def elapsed(self) -> float:
+        """Return the seconds since the call started."""
+        return self.now() - self.started
+
+    def record_failure(self, error: Exception) -> Exception:
+        """Record the error of an attempt and stamp it, for rules that read its report."""
+        self.error = error
+        with suppress(Exception):  # an error may have no `__dict__`
+            vars(error)[STAMP] = self
+        return error
+
+    def report(self) -> Report:
+        """Build the report so far, for code that reads an error before a policy has judged it."""
+        return self.report_for(Reason.stopped, self.error)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return return_report, (self.report(),)
+
+    def report_for(self, reason: Reason | None, error: Exception | None) -> Report:
+        """Build a report in which all attempts are one record, with the last error."""
+        return make_report(self.plan, reason, self.sends, self.elapsed(), error)
+
+    def annotate(self, error: Exception, reason: Reason) -> None:
+        """Stamp an error with the report of this call, and add a note."""
+        report = self.report_for(reason, error)
+        plural = "" if report.attempts == 1 else "s"
+        note = f"after {report.attempts} attempt{plural} in {report.elapsed:.1f} s ({OUTCOMES[reason][0]})"
+        annotate(error, report, PREFIX + note)
+
+    def replace_stamp(self, error: Exception) -> None:
+        """Replace the stamp of `record_failure`, which no policy has replaced, by the report of this call."""
+        if stamp_of(error) is self:
+            annotate(error, self.report_for(Reason.stopped, error), None)
+
+
+class SuccessRecord:
+    """The stamp of a call that succeeded at once. It keeps the times; the report is built on request."""
+
+    __slots__ = ("ended", "plan", "started")
+
+    reason = None
+    name = ""
+    attempt = 1
+
+    def __init__(self, plan: Any, started: float, ended: float) -> None:
+        self.plan, self.started, self.ended = plan, started, ended
+
+    def report(self) -> Report:
+        """Build the report."""
+        return make_report(self.plan, None, 1, self.ended - self.started, None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return return_report, (self.report(),)
+
+
+def make_report(
+    plan: Any, reason: Reason | None, attempts: int, elapsed: float, error: Exception | None
+) -> Report:
+    """Build the report of a call without a run."""
+    kind = name = text = None
+    if error is not None:
+        verdict = transient(error)
+        kind = (None if verdict is None else verdict.kind) or kind_of(type(error))
+        name = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
+        text = redacted(str(error))
+    record = AttemptRecord(attempts, kind, name, text, 0.0, elapsed, None, None)
+    labels = dict(plan.labels)
+    return Report(reason, attempts, elapsed, elapsed, name=plan.name, labels=labels, history=(record,))

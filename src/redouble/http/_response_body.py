@@ -1,0 +1,207 @@
+"""Response bodies that restart the call if they fail before any part of them is delivered.
+
+A caller that reads a body as a whole has received nothing before its end. A caller that iterates has received
+something with the first chunk; after that an error is raised to the caller, annotated.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager
+from math import inf
+from typing import Any
+
+from redouble._clients.socket_deadline import limited_waits
+from redouble._runtime.ambient import ambient
+from redouble.http._exchange import Exchange
+from redouble.http._sender import AsyncSender, FirstSuccess, Sender
+
+__all__ = ["OUT_OF_TIME", "AsyncRestartableBody", "BodyState", "RestartableBody"]
+
+
+OUT_OF_TIME = "the time of the call was up before the whole body arrived"
+
+
+class BodyState(ABC):
+    """The non-blocking part of a restartable body.
+
+    The exchange of a response that succeeded at once is created only if its body fails.
+    """
+
+    _call: Exchange | FirstSuccess
+    final_errors: tuple[
+        type[Exception], ...
+    ] = ()  # for which a body that is read as a whole does not restart
+    response: Callable[[], Any]  # returns the response whose body this is, or None if it was dropped
+    until = inf  # when the time limit of a body that is read as a whole expires
+
+    @property
+    def exchange(self) -> Exchange:
+        """The exchange of the call."""
+        if isinstance(self._call, FirstSuccess):
+            self._call = self._call.exchange()
+        return self._call
+
+    @abstractmethod
+    def replace(self, replacement: Any) -> None:
+        """Continue with the body and head of a new response."""
+
+    @abstractmethod
+    def timeout_error(self) -> Exception:
+        """Make the library's error for a body that did not arrive in time."""
+
+    def limited(self, seconds: float) -> AbstractContextManager[object]:
+        """Return the time limit of reading what is delivered first."""
+        return limited_waits(self.exchange.now, seconds)
+
+    def check_time(self, until: float) -> None:
+        """Raise if the time is up, for transports whose sockets we cannot limit."""
+        if until < inf and self.exchange.now() >= until:
+            raise self.timeout_error()
+
+    def seconds_left(self) -> float:
+        """Return the seconds that reading may take until something is delivered."""
+        if isinstance(self._call, FirstSuccess) and not ambient.active:
+            return inf
+        return self.exchange.seconds_left_to_read()
+
+
+class RestartableBody(BodyState):
+    """A restartable body for blocking code."""
+
+    sender: Sender
+
+    @abstractmethod
+    def start(self) -> Iterator[Any]:
+        """Start to read the current response; return an iterator over its chunks."""
+
+    @abstractmethod
+    def read_once(self) -> Any:
+        """Read the current response as a whole."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the current response or its stream."""
+
+    def read_whole(self) -> Any:
+        """Read the body as a whole: nothing of it is delivered before its end."""
+        while True:
+            seconds = self.seconds_left()
+            try:
+                if seconds == inf:
+                    return self.read_once()
+                self.until = self.exchange.now() + seconds
+                with self.limited(seconds):
+                    return self.read_once()
+            except Exception as error:
+                if isinstance(error, self.final_errors):
+                    raise
+                self._restart(error)
+
+    def chunks(self) -> Iterator[Any]:
+        """Yield the chunks of the body."""
+        while True:
+            chunks, seconds = self.start(), self.seconds_left()
+            try:
+                if seconds == inf:
+                    received = self._read_first(chunks, inf)
+                else:
+                    with self.limited(seconds):
+                        received = self._read_first(chunks, self.exchange.now() + seconds)
+            except Exception as error:
+                self._restart(error)
+            else:
+                break
+        for chunk in received:
+            yield chunk
+        try:
+            for chunk in chunks:
+                yield chunk
+        except Exception as error:
+            self.exchange.mark_delivered(error)
+            raise
+
+    def _restart(self, error: Exception) -> None:
+        self.close()
+        self.replace(self.sender._restart(self.exchange, error, self.response()))
+
+    def _read_first(self, chunks: Iterator[Any], until: float) -> list[Any]:
+        """Return the first chunk that is not empty, and those before it."""
+        received: list[Any] = []
+        for chunk in chunks:
+            received.append(chunk)
+            if chunk:
+                break
+            self.check_time(until)
+        return received
+
+
+class AsyncRestartableBody(BodyState):
+    """A restartable body for async code."""
+
+    sender: AsyncSender
+
+    @abstractmethod
+    def start(self) -> AsyncIterator[Any]:
+        """Start to read the current response; return an iterator over its chunks."""
+
+    @abstractmethod
+    async def read_once(self) -> Any:
+        """Read the current response as a whole."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close the current response or its stream."""
+
+    async def read_whole(self) -> Any:
+        """Read the body as a whole: nothing of it is delivered before its end."""
+        while True:
+            seconds = self.seconds_left()
+            try:
+                if seconds == inf:
+                    return await self.read_once()
+                self.until = self.exchange.now() + seconds
+                with self.limited(seconds):
+                    return await self.read_once()
+            except Exception as error:
+                if isinstance(error, self.final_errors):
+                    raise
+                await self._restart(error)
+
+    async def chunks(self) -> AsyncIterator[Any]:
+        """Yield the chunks of the body."""
+        while True:
+            chunks, seconds = self.start(), self.seconds_left()
+            try:
+                if seconds == inf:
+                    received = await self._read_first(chunks, inf)
+                else:
+                    with self.limited(seconds):
+                        received = await self._read_first(chunks, self.exchange.now() + seconds)
+            except Exception as error:
+                await self._restart(error)
+            else:
+                break
+        for chunk in received:
+            yield chunk
+        try:
+            async for chunk in chunks:
+                yield chunk
+        except Exception as error:
+            self.exchange.mark_delivered(error)
+            raise
+
+    async def _restart(self, error: Exception) -> None:
+        await self.aclose()
+        self.replace(await self.sender._restart(self.exchange, error, self.response()))
+
+    async def _read_first(self, chunks: AsyncIterator[Any], until: float) -> list[Any]:
+        """Return the first chunk that is not empty, and those before it."""
+        received: list[Any] = []
+        async for chunk in chunks:
+            received.append(chunk)
+            if chunk:
+                break
+            self.check_time(until)
+        return received
