@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from redouble._internal.gil import gil
+from redouble._internal.locks import gil
 
 BOTH_WAYS = {
     "test_adaptive_concurrency",

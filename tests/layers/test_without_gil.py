@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from redouble import AdaptiveConcurrency, AdaptiveRate, Bulkhead, Hedge, Keyed, Layer, RateLimit, Throttle
-from redouble._internal.gil import Gil, gil
-from redouble._internal.locks import ForkSafe
-from tests.support.fakes import Boom, in_colour
+from redouble._internal.locks import ForkSafe, Gil, gil
+from tests.support.fakes import Boom, always, in_colour
 
 COLOURS = ["sync", "asyncio", "trio"]
 
@@ -50,7 +49,7 @@ def use(layer: Layer, colour: str, calls: int = 5) -> None:
     for number in range(calls):
         fail = number == calls - 1
         with suppress(Boom):
-            in_colour(colour, partial(layer.call, work, fail), partial(layer.call, awork, fail))
+            in_colour(colour, partial(layer(work), fail), partial(layer(awork), fail))
 
 
 @pytest.mark.parametrize("colour", COLOURS)
@@ -127,7 +126,7 @@ def test_the_calls_and_latencies_of_a_hedge(delay: float | None, colour: str) ->
 
 @pytest.mark.parametrize("colour", COLOURS)
 def test_the_table_of_keys(colour: str) -> None:
-    keyed, held = Keyed(lambda fail: "key", lambda: Bulkhead(2)), list[bool]()
+    keyed, held = Keyed(always("key"), lambda: Bulkhead(2)), list[bool]()
 
     class Entries(OrderedDict[Any, Any]):
         def move_to_end(self, key: object, last: bool = True) -> None:
