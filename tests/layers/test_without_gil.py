@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -25,7 +26,7 @@ def no_gil(monkeypatch: pytest.MonkeyPatch) -> None:
 def guarded(thing: Any, attribute: str, owner: ForkSafe) -> list[bool]:
     """Record, for each change of an attribute, whether this thread holds the lock of the owner."""
     held: list[bool] = []
-    kind = type(thing)
+    kind: type[object] = type(thing)
 
     def set_attribute(self: object, name: str, value: object) -> None:
         if name == attribute:
@@ -46,10 +47,13 @@ def use(layer: Layer, colour: str, calls: int = 5) -> None:
     async def awork(fail: bool) -> None:
         work(fail)
 
+    def call(fn: Callable[[bool], Any], fail: bool) -> Any:
+        return layer(fn)(fail)
+
     for number in range(calls):
         fail = number == calls - 1
         with suppress(Boom):
-            in_colour(colour, partial(layer(work), fail), partial(layer(awork), fail))
+            in_colour(colour, partial(call, work, fail), partial(call, awork, fail))
 
 
 @pytest.mark.parametrize("colour", COLOURS)
