@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
+from types import FrameType
 
 import pytest
 
@@ -179,7 +180,10 @@ def test_ctrl_c_at_every_point_leaves_the_object_usable(work: Callable[..., obje
 
 @contextmanager
 def handling_sigterm(handler: Callable[[], object]) -> Generator[None]:
-    before = signal.signal(signal.SIGTERM, lambda *_: handler())
+    def handle(signum: int, frame: FrameType | None) -> None:
+        handler()
+
+    before = signal.signal(signal.SIGTERM, handle)
     try:
         yield
     finally:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from redouble._internal.gil import gil
+from redouble._internal.locks import gil
 
 BOTH_WAYS = {
     "test_adaptive_concurrency",
@@ -42,6 +42,6 @@ def gil_enabled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run the tests of the modules above twice."""
-    if metafunc.module.__name__.rpartition(".")[2] in BOTH_WAYS:
+    if metafunc.definition.path.stem in BOTH_WAYS:
         metafunc.fixturenames.insert(0, gil_enabled.__name__)
         metafunc.parametrize(gil_enabled.__name__, [True, False], ids=["gil", "no gil"], indirect=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -11,9 +12,8 @@ from typing import Any
 import pytest
 
 from redouble import AdaptiveConcurrency, AdaptiveRate, Bulkhead, Hedge, Keyed, Layer, RateLimit, Throttle
-from redouble._internal.gil import Gil, gil
-from redouble._internal.locks import ForkSafe
-from tests.support.fakes import Boom, in_colour
+from redouble._internal.locks import ForkSafe, Gil, gil
+from tests.support.fakes import Boom, always, in_colour
 
 COLOURS = ["sync", "asyncio", "trio"]
 
@@ -26,7 +26,7 @@ def no_gil(monkeypatch: pytest.MonkeyPatch) -> None:
 def guarded(thing: Any, attribute: str, owner: ForkSafe) -> list[bool]:
     """Record, for each change of an attribute, whether this thread holds the lock of the owner."""
     held: list[bool] = []
-    kind = type(thing)
+    kind: type[object] = type(thing)
 
     def set_attribute(self: object, name: str, value: object) -> None:
         if name == attribute:
@@ -47,10 +47,13 @@ def use(layer: Layer, colour: str, calls: int = 5) -> None:
     async def awork(fail: bool) -> None:
         work(fail)
 
+    def call(fn: Callable[[bool], Any], fail: bool) -> Any:
+        return layer(fn)(fail)
+
     for number in range(calls):
         fail = number == calls - 1
         with suppress(Boom):
-            in_colour(colour, partial(layer.call, work, fail), partial(layer.call, awork, fail))
+            in_colour(colour, partial(call, work, fail), partial(call, awork, fail))
 
 
 @pytest.mark.parametrize("colour", COLOURS)
@@ -127,7 +130,7 @@ def test_the_calls_and_latencies_of_a_hedge(delay: float | None, colour: str) ->
 
 @pytest.mark.parametrize("colour", COLOURS)
 def test_the_table_of_keys(colour: str) -> None:
-    keyed, held = Keyed(lambda fail: "key", lambda: Bulkhead(2)), list[bool]()
+    keyed, held = Keyed(always("key"), lambda: Bulkhead(2)), list[bool]()
 
     class Entries(OrderedDict[Any, Any]):
         def move_to_end(self, key: object, last: bool = True) -> None:

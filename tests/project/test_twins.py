@@ -29,7 +29,7 @@ TWINS = [
     ("_layers/limits/bulkhead", "SlotAdmission.enter", "SlotAdmission.aenter"),
     ("_layers/chaos", "Chaos.around.faulty", "Chaos.around_async.faulty"),
     ("_layers/gate", "Gate.__enter__", "Gate.__aenter__"),
-    ("_layers/gate", "Gate.around", "Gate.around_async"),
+    ("_layers/gate", "Gate._gated", "Gate._gated_async"),
     ("_drivers/streams", "Stream.__enter__", "Stream.__aenter__"),
     ("_drivers/streams", "Stream.__exit__", "Stream.__aexit__"),
     ("_drivers/streams", "Stream.__next__", "Stream.__anext__"),

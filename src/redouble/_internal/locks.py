@@ -2,16 +2,21 @@
 
 The locks are re-entrant, because the garbage collector or a signal handler may run while a thread holds one,
 and may release something that belongs to the same object.
+
+`gil` tells how shared objects count. With a global interpreter lock (GIL) an idle gate counts without a lock:
+there is no call between reading a number and storing it, so no other thread can run in between. Without it
+the same statements run under the lock of the gate.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from _thread import RLock  # the class behind threading.RLock, without the import of threading
 from typing import Any, NoReturn, Self
 from weakref import WeakValueDictionary
 
-__all__ = ["ForkSafe", "ForkSafeLock", "SharedByIdentity"]
+__all__ = ["ForkSafe", "ForkSafeLock", "Gil", "SharedByIdentity", "gil"]
 
 
 class SharedByIdentity:
@@ -59,6 +64,22 @@ class ForkSafeLock(ForkSafe):
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
+
+
+class Gil:
+    """The global interpreter lock; ``enabled``: False on a free-threaded build, and in tests of one.
+
+    A gate reads it when it is made, or when it decorates a function.
+    """
+
+    __slots__ = ("enabled",)
+
+    def __init__(self) -> None:
+        system: Any = sys
+        self.enabled: bool = not hasattr(sys, "_is_gil_enabled") or system._is_gil_enabled()
+
+
+gil = Gil()
 
 
 _alive: WeakValueDictionary[int, ForkSafe] = WeakValueDictionary()  # by identity

@@ -63,23 +63,19 @@ class Gate(Layer):
         return None
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
-        """Return ``fn`` behind the gate."""
-        compiled = self._compile(fn, is_async=False)
-        if compiled is not None:
-            return compiled
+        return self._compile(fn, is_async=False) or self._gated(fn)
 
+    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
+        return self._compile(fn, is_async=True) or self._gated_async(fn)
+
+    def _gated(self, fn: Callable[P, T]) -> Callable[P, T]:
         def gated(*args: P.args, **kwargs: P.kwargs) -> T:
             with self._admission():
                 return reject_awaitable(fn, fn(*args, **kwargs))
 
         return gated
 
-    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Return ``fn`` behind the gate, for a coroutine function."""
-        compiled = self._compile(fn, is_async=True)
-        if compiled is not None:
-            return compiled
-
+    def _gated_async(self, fn: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
         async def gated(*args: P.args, **kwargs: P.kwargs) -> T:
             with self._admission():
                 return await fn(*args, **kwargs)

@@ -14,8 +14,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 from redouble._drivers.stream_function import StreamFunction
 from redouble._internal.callables import display_name, lazy_kind
 from redouble._internal.codegen import Template, compile_wrapper
-from redouble._internal.gil import gil
-from redouble._internal.locks import SharedByIdentity
+from redouble._internal.locks import SharedByIdentity, gil
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, instance, integer
 from redouble._internal.validation import seconds as checked

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar, cast
 
 from redouble._failures.verdict import FailureFilter, On
 from redouble._internal.codegen import Template, compile_wrapper
-from redouble._internal.gil import gil
+from redouble._internal.locks import gil
 from redouble._internal.public import public
 from redouble._internal.reentrancy import ReentrancySafe, SerialQueue
 from redouble._internal.validation import Duration

@@ -14,8 +14,7 @@ from redouble._engine.budget_protocol import Budget
 from redouble._failures.verdict import FailureFilter, On, Until, check_until
 from redouble._internal.callables import callable_kind, display_name
 from redouble._internal.codegen import Template, compile_wrapper
-from redouble._internal.gil import gil
-from redouble._internal.locks import SharedByIdentity
+from redouble._internal.locks import SharedByIdentity, gil
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, instance, integer, methods, number
 from redouble._internal.validation import seconds as checked

@@ -15,7 +15,7 @@ from typing import Any, Literal, NoReturn, get_args
 from redouble._failures.transient import transient
 from redouble._failures.verdict import FailureFilter, Kind, On
 from redouble._internal.codegen import Template, compile_wrapper
-from redouble._internal.gil import gil
+from redouble._internal.locks import gil
 from redouble._internal.public import public
 from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.validation import Duration, instance, integer, methods
@@ -192,9 +192,9 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
         )
         self.name = name
         self.register("limits")
-        algorithm: LimitAlgorithm = (
-            {"gradient": Gradient, "vegas": Vegas}[by]() if by != "aimd" else Aimd(spans["slow"])
-        )
+        algorithm: LimitAlgorithm = Aimd(spans["slow"])
+        if by != "aimd":
+            algorithm = Gradient() if by == "gradient" else Vegas()
         self._window = WindowedLimit(
             algorithm, initial, least, most, spans["window"], spans["relearn"], SYSTEM.now(), random.random
         )

@@ -9,8 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from redouble._internal.codegen import Template, compile_wrapper
-from redouble._internal.gil import gil
-from redouble._internal.locks import SharedByIdentity
+from redouble._internal.locks import SharedByIdentity, gil
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, instance, integer
 from redouble._internal.validation import seconds as checked

@@ -19,7 +19,7 @@ from __future__ import annotations
 from math import ceil, floor, inf
 from typing import Protocol
 
-from redouble._internal.gil import gil
+from redouble._internal.locks import gil
 
 __all__ = ["CLOCK_JUMP", "CLOCK_TOLERANCE", "GcraPacer", "Pacer"]
 

@@ -12,7 +12,7 @@ from math import inf
 from typing import Any, Protocol
 
 from redouble._internal.codegen import Template, compile_wrapper
-from redouble._internal.gil import gil
+from redouble._internal.locks import gil
 from redouble._internal.reentrancy import ReentrancySafe
 from redouble._layers.gate import task_error
 from redouble._runtime.clock import WRAPPER_CLOCK

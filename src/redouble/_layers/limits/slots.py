@@ -24,7 +24,7 @@ from collections.abc import Callable
 from math import inf
 from typing import NoReturn, TypeAlias
 
-from redouble._internal.gil import gil
+from redouble._internal.locks import gil
 from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.validation import format_seconds
 from redouble._runtime.backend import backend, cancel_after, in_event_loop

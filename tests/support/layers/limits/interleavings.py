@@ -91,7 +91,7 @@ def class_of(module: ModuleType, name: str) -> ast.ClassDef:
     return next(node for node in body if isinstance(node, ast.ClassDef) and node.name == name)
 
 
-def stepwise(result: object) -> Steps:
+def stepwise(result: Any) -> Steps:
     """Run the steps of a method that was rewritten; yield the result of any other function."""
     if isinstance(result, Generator):
         return (yield from result)
