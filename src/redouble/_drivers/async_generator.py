@@ -16,8 +16,15 @@ from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Any
 
-from redouble._drivers.opened_stream import END, AsyncSource, Home, aclose_failed, close_generator
-from redouble._drivers.stream_function import StreamOwner
+from redouble._drivers.opened_stream import (
+    END,
+    AsyncSource,
+    ConsumerReply,
+    Home,
+    StreamOwner,
+    aclose_failed,
+    close_generator,
+)
 
 __all__ = ["async_items"]
 
@@ -43,79 +50,80 @@ async def _items(owner: StreamOwner) -> AsyncGenerator[Any, Any]:
     while resumes:
         source, item = await owner.aopen()
         items: Any = source.items
-        resumes = asked = False
-        thrown: BaseException | None = None
+        reply = ConsumerReply(items)
+        cut, resumes = True, False
         try:
             while item is not END:
-                sent = thrown = None
-                try:
+                with reply:
                     sent = yield item
                     if sent is None:
-                        asked = True
+                        reply.asked = True
                         async for item in items:
                             sent = yield item
                             if sent is not None:
                                 break
                         else:
                             break
-                except GeneratorExit:
-                    raise
-                except BaseException as error:
-                    if asked and getattr(items, "ag_frame", None) is None:
-                        raise  # the source has ended, so this is its own error; otherwise the consumer's
-                    thrown = error
-                item = await _forward(items, sent, thrown)
+                    reply.sent = sent
+                item = await _forward(items, reply)
         except GeneratorExit:
+            cut = False
             await _close(source, owner)
             raise
         except Exception as error:
+            cut = False
             source.last = item
             await _close_failed(source, owner)
             # As in blocking code: only an error thrown before the second item is known to be the consumer's.
-            if error is thrown and not asked:
+            if error is reply.thrown and not reply.asked:
                 owner.returned(error)
                 raise
             resumes = owner.failed(error)
             if not resumes:
                 raise
-        except BaseException as error:
-            owner.cut(error)
-            await aclose_failed(source)
-            raise
         else:
+            cut = False
             await _close(source, owner)
         finally:
-            thrown = None  # the error refers to this frame
+            reply.thrown = None  # the error refers to this frame
+            if cut:
+                owner.cut(sys.exception())
+                await aclose_failed(source)
 
 
-async def _forward(items: Any, sent: object, thrown: BaseException | None) -> Any:
+async def _forward(items: Any, reply: ConsumerReply) -> Any:
     """Send the value, or throw the exception, into the source; return its next item, or `END`."""
     try:
-        return await (items.asend(sent) if thrown is None else items.athrow(thrown))
+        return await (items.asend(reply.sent) if reply.thrown is None else items.athrow(reply.thrown))
     except StopAsyncIteration:
         return END
 
 
 async def _close(source: AsyncSource[Any], owner: StreamOwner) -> None:
     """Close a source that has ended, or that the consumer has left."""
+    cut = True
     try:
         await source.aclose()
+        cut = False
     except Exception as error:
+        cut = False
         owner.failed(error, final=True)
         raise
-    except BaseException as error:
-        owner.cut(error)
-        raise
+    finally:
+        if cut:
+            owner.cut(sys.exception())
     owner.ended()
 
 
 async def _close_failed(source: AsyncSource[Any], owner: StreamOwner) -> None:
     """Close a source that has failed."""
+    cut = True
     try:
         await aclose_failed(source)
-    except BaseException as error:
-        owner.cut(error)
-        raise
+        cut = False
+    finally:
+        if cut:
+            owner.cut(sys.exception())
 
 
 def _close_abandoned(owner: StreamOwner, items: AsyncGenerator[Any, Any]) -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
+    Awaitable,
     Callable,
     Coroutine,
     Iterable,
@@ -17,14 +18,25 @@ from collections.abc import (
 )
 from functools import partial
 from inspect import isawaitable
-from types import AsyncGeneratorType
+from types import AsyncGeneratorType, TracebackType
 from typing import Any, Final, Generic, TypeVar, cast
 
 from redouble._internal.callables import UsageError, close_unawaited, display_name
 from redouble._internal.logger import log
 from redouble._runtime.backend import backend
 
-__all__ = ["END", "AsyncSource", "Home", "Source", "aopen_first", "open_first"]
+__all__ = [
+    "END",
+    "AsyncSource",
+    "ConsumerReply",
+    "Home",
+    "OpenedSource",
+    "Source",
+    "StreamOwner",
+    "aopen_first",
+    "close_generator",
+    "open_first",
+]
 
 
 T = TypeVar("T")
@@ -50,7 +62,7 @@ class Home:
         self._backend.run_detached(work)
 
 
-class OpenedStream(Generic[T]):
+class OpenedSource(Generic[T]):
     """The opened stream of one attempt: the objects to be closed, the innermost one first."""
 
     __slots__ = ("_open", "last", "value")
@@ -70,7 +82,7 @@ class OpenedStream(Generic[T]):
         return bool(self._open)
 
 
-class Source(OpenedStream[T]):
+class Source(OpenedSource[T]):
     """The opened stream of one attempt in blocking code."""
 
     __slots__ = ("items",)
@@ -93,7 +105,7 @@ class Source(OpenedStream[T]):
                 self.close()
 
 
-class AsyncSource(OpenedStream[T]):
+class AsyncSource(OpenedSource[T]):
     """The opened stream of one attempt in async code."""
 
     __slots__ = ("items",)
@@ -152,6 +164,69 @@ def _finalize(finalizer: Callable[[Any], None], home: Home, source: object) -> N
     """Finalise a source as the event loop does, unless the generator around it is about to close it."""
     if not home.is_here():
         finalizer(source)
+
+
+class StreamOwner:
+    """The owner of one async stream: opens its source and handles its end. This one only opens it.
+
+    Each source that was opened ends by one of `failed`, `returned`, `cut` and `ended`.
+    """
+
+    home: Home | None = None  # where the stream is read; None before its first item is requested
+
+    def __init__(self, open: Callable[[], Awaitable[tuple[AsyncSource[Any], Any]]]) -> None:  # noqa: A002
+        self._open = open
+
+    async def aopen(self) -> tuple[AsyncSource[Any], Any]:
+        """Open a source and take its first item, or `END`."""
+        cut = True
+        try:
+            opened = await self._open()
+            cut = False
+        finally:
+            if cut:
+                self.cut(sys.exception())
+        return opened
+
+    def failed(self, error: Exception, *, final: bool = False) -> bool:  # noqa: ARG002
+        """Handle a failure of the source after its first item; return True to open another one.
+
+        ``final``: closing it failed, and the consumer wants no more items.
+        """
+        self.cut(error)
+        return False
+
+    def returned(self, error: Exception) -> None:
+        """Handle the end of the source by an error that the consumer has thrown into it."""
+        self.cut(error)
+
+    def cut(self, error: BaseException | None) -> None:
+        """Handle the end of the source by a cancellation or another BaseException; None: it was abandoned."""
+
+    def ended(self) -> None:
+        """Handle the regular end, or the closing, of the source."""
+        self.cut(None)
+
+
+class ConsumerReply:
+    """What a consumer does at an item: ``next``, ``send`` or ``throw``. Closing is not caught."""
+
+    __slots__ = ("_items", "asked", "sent", "thrown")
+
+    def __init__(self, items: object) -> None:
+        self._items = items
+        self.asked = False  # True if the consumer has called ``next``, and `items` may have raised the error
+
+    def __enter__(self) -> None:
+        self.sent: object = None
+        self.thrown: BaseException | None = None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> bool:
+        its_own = self.asked and getattr(self._items, "ag_frame", None) is None  # a generator that has ended
+        self.thrown = None if its_own or isinstance(error, GeneratorExit) else error
+        return self.thrown is not None
 
 
 def open_first(open: Callable[[], Iterable[T]], /) -> tuple[Source[T], T]:  # noqa: A002

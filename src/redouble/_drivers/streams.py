@@ -19,13 +19,14 @@ from redouble._drivers.calls import adrive, begin_run, drive
 from redouble._drivers.opened_stream import (
     END,
     AsyncSource,
-    OpenedStream,
+    ConsumerReply,
+    OpenedSource,
     Source,
+    StreamOwner,
     aopen_first,
     close_failed,
     open_first,
 )
-from redouble._drivers.stream_function import StreamOwner
 from redouble._engine.options import Options, refuse_limits
 from redouble._engine.run import StreamRun
 from redouble._engine.run_results import error_of
@@ -53,7 +54,7 @@ class Opener(StreamOwner, Generic[T]):
         self._policy, self._name, self._aio = policy, name, aio
         self._make, self.resume = make, resume
         self._run: StreamRun | None = None
-        self._source: OpenedStream[T] | None = None
+        self._source: OpenedSource[T] | None = None
         self._delay: float | None = None
         self._cut = False
         self._first: float | None = None  # seconds until the first item of the stream
@@ -119,7 +120,7 @@ class Opener(StreamOwner, Generic[T]):
             run = self._run or self._begin(1)
             run.ended(run.read_clock())
 
-    def _commit(self, run: StreamRun, source: OpenedStream[T], item: T) -> None:
+    def _commit(self, run: StreamRun, source: OpenedSource[T], item: T) -> None:
         run.committed = True
         self._source, source.last = source, item
         if self._first is None and item is not END:
@@ -160,18 +161,15 @@ class OpenStream(Generic[T]):
         if self._opener.resume is not None or not isinstance(source.items, Generator):
             return _recorded(source, item)
         items: Any = cast("Any", source).items
+        reply = ConsumerReply(items)
         while item is not END:
-            sent = self._thrown = None
-            try:
-                sent = yield item
-            except GeneratorExit:
-                raise
-            except BaseException as error:
-                self._thrown = error
-            if sent is None and self._thrown is None:
+            with reply:
+                reply.sent = yield item
+            self._thrown = reply.thrown
+            if reply.sent is None and reply.thrown is None:
                 return source.items
             try:
-                item = items.send(sent) if self._thrown is None else items.throw(self._thrown)
+                item = items.send(reply.sent) if reply.thrown is None else items.throw(reply.thrown)
             except StopIteration as end:
                 source.value = end.value
                 item = END

@@ -13,7 +13,8 @@ from functools import partial
 from random import Random
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar, cast
 
-from redouble._drivers.stream_function import StreamOwner, wrap_stream
+from redouble._drivers.opened_stream import StreamOwner, aopen_first
+from redouble._drivers.stream_function import wrap_stream
 from redouble._internal.callables import display_name, lazy_kind, reject_awaitable
 from redouble._internal.locks import SharedByIdentity
 from redouble._internal.public import public
@@ -150,8 +151,6 @@ class Chaos(SharedByIdentity, Layer):
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn`` with faults before the first item of some calls, for an async generator function."""
-        from redouble._drivers.opened_stream import aopen_first  # noqa: PLC0415  only streams need it
-
         self._refuse_result(fn)
         faulty = self.around_async(aopen_first)
         return wrap_stream(fn, lambda make: StreamOwner(partial(faulty, make)))

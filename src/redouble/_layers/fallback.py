@@ -8,7 +8,8 @@ from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
-from redouble._drivers.stream_function import StreamOwner, wrap_stream
+from redouble._drivers.opened_stream import StreamOwner, aopen_first
+from redouble._drivers.stream_function import wrap_stream
 from redouble._failures.verdict import FailureFilter, On
 from redouble._internal.callables import callable_kind, close_unawaited, display_name, reject_awaitable
 from redouble._internal.public import public
@@ -124,8 +125,6 @@ class Fallback(Layer):
 
     async def _open_stream(self, make: Callable[[], AsyncGenerator[Any, Any]]) -> tuple[Any, Any]:
         """Open a stream, or its substitute, and return it with its first item."""
-        from redouble._drivers.opened_stream import aopen_first  # noqa: PLC0415  only streams need it
-
         try:
             return await aopen_first(make)
         except Exception as error:

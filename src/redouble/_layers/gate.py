@@ -11,7 +11,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from redouble._drivers.stream_function import StreamOwner, wrap_stream
+from redouble._drivers.opened_stream import StreamOwner, aopen_first
+from redouble._drivers.stream_function import wrap_stream
 from redouble._engine.nested import asks_gate
 from redouble._internal.callables import reject_awaitable
 from redouble._internal.public import public
@@ -192,8 +193,6 @@ class StreamAdmission(StreamOwner):
     """The owner of one async generator, with its admission."""
 
     def __init__(self, gate: Gate, make: Callable[[], AsyncGenerator[Any, Any]]) -> None:
-        from redouble._drivers.opened_stream import aopen_first  # noqa: PLC0415  only streams need it
-
         super().__init__(partial(aopen_first, make))
         self._admission = gate._admission()
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
-from redouble._drivers.stream_function import StreamOwner
+from redouble._drivers.opened_stream import StreamOwner, aopen_first
 from redouble._internal.locks import ForkSafe
 from redouble._layers.layer import Layer
 from redouble._runtime.clock import SYSTEM
@@ -123,8 +123,6 @@ class KeyedStreamOwner(StreamOwner):
     """The owner of an async generator; it keeps the entry of its key alive."""
 
     def __init__(self, entry: KeyedEntry, stream: AsyncGenerator[Any, Any]) -> None:
-        from redouble._drivers.opened_stream import aopen_first  # noqa: PLC0415  only streams need it
-
         super().__init__(partial(aopen_first, lambda: stream))
         self._entry: KeyedEntry | None = entry
 

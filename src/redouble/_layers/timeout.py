@@ -12,7 +12,8 @@ from math import inf
 from typing import Any, ParamSpec, TypeVar, cast
 
 from redouble._drivers.attempt_timeout import run_on_worker
-from redouble._drivers.stream_function import StreamOwner, wrap_stream
+from redouble._drivers.opened_stream import StreamOwner, aopen_first
+from redouble._drivers.stream_function import wrap_stream
 from redouble._engine.worker import Worker, check_worker
 from redouble._internal.callables import display_name, reject_awaitable
 from redouble._internal.public import public
@@ -97,8 +98,6 @@ class Timeout(Layer):
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn`` limited until its first item, for an async generator function."""
-        from redouble._drivers.opened_stream import aopen_first  # noqa: PLC0415  only streams need it
-
         name = display_name(fn)
 
         def owner(make: Callable[[], AsyncGenerator[T, S]]) -> StreamOwner:

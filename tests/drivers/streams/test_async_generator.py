@@ -13,8 +13,7 @@ import trio
 
 from redouble import SYSTEM, Retry, report
 from redouble._drivers.async_generator import async_items
-from redouble._drivers.opened_stream import aopen_first
-from redouble._drivers.stream_function import StreamOwner
+from redouble._drivers.opened_stream import StreamOwner, aopen_first
 from tests.support.fakes import ASYNC, in_colour
 from tests.support.streams import OpenGate
 

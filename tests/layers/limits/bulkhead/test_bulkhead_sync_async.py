@@ -13,7 +13,7 @@ import trio
 from redouble import SYSTEM, Bulkhead, errors
 from tests.support.bulkhead_callers import callers, until
 from tests.support.fakes import ASYNC, COLOURS, SYNC, Boom, in_colour
-from tests.support.streams import Reader
+from tests.support.streams import Reader, until_closed
 
 
 @pytest.mark.parametrize("limit", [1, 3, 7])
@@ -238,6 +238,7 @@ def test_a_stream_holds_its_slot_while_it_is_open(colour: str, reader: Reader) -
     async def waiting() -> None:
         await reader.aread(gate(aitems), [])
         gc.collect()
+        await until_closed(colour)
         assert gate.snapshot()["in_use"] == 0
 
     def blocking() -> None:
