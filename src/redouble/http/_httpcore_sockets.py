@@ -98,7 +98,7 @@ class LimitedStream:
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send the whole buffer."""
         if deadline_of_waits() is None:
-            self._write(buffer, timeout if timeout.__class__ is not ShortenedTimeout else timeout.original)
+            self._write(buffer, timeout.original if isinstance(timeout, ShortenedTimeout) else timeout)
             return
         for start in range(0, len(buffer), WRITE_SIZE):
             self._write(buffer[start : start + WRITE_SIZE], self._wait_limit(timeout))

@@ -1,4 +1,4 @@
-"""What a client attaches to a response belongs to the attempt that got it; its runs start with their calls."""
+"""What a client attaches to a response belongs to the attempt that got it; runs start with their calls."""
 
 from __future__ import annotations
 
