@@ -149,10 +149,9 @@ class Run(RunState):
 
     def reopen(self) -> None:
         """Take a success back: the running attempt has not ended, and may still fail."""
-        if self.ok:
-            self.ok = False
-            self.records.pop()
-            self.work -= self.took
+        self.ok = False
+        self.records.pop()
+        self.work -= self.took
 
     def rule_failed(self, broken: Exception, error: Exception | None) -> None:
         """End the call because a rule raised; stamp its error, which propagates, and the operation's."""
