@@ -14,9 +14,11 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from itertools import repeat
+from multiprocessing import get_context
 from random import Random
 from statistics import median
 from time import perf_counter_ns, thread_time_ns
@@ -49,16 +51,25 @@ DELAYS = [
 
 
 def http(effort: Effort) -> Iterator[Row]:
-    """Measure and yield the rows."""
-    with server_process(http_server.__file__) as address, asyncio.Runner() as runner, frozen():
+    """Measure and yield the rows: each client in its own process, because others would fill the caches."""
+    with server_process(http_server.__file__) as address:
         url = f"http://{address}"
         for client in CLIENTS:
-            yield from succeeding(client, runner, f"{url}/fine", effort)
-        yield from failing(runner, url, effort)
+            with ProcessPoolExecutor(1, get_context("spawn")) as process:
+                yield from process.submit(succeeding, client.name, f"{url}/fine", effort).result()
+        with asyncio.Runner() as runner, frozen():
+            yield from failing(runner, url, effort)
 
 
-def succeeding(client: Client, runner: asyncio.Runner, url: str, effort: Effort) -> Iterator[Row]:
+def succeeding(name: str, url: str, effort: Effort) -> list[Row]:
     """Measure a successful request, and the cost added to it over connections in memory."""
+    (client,) = (client for client in CLIENTS if client.name == name)
+    with asyncio.Runner() as runner, frozen():
+        return list(succeeding_rows(client, runner, url, effort))
+
+
+def succeeding_rows(client: Client, runner: asyncio.Runner, url: str, effort: Effort) -> Iterator[Row]:
+    """Measure both rows of one client."""
     with opened(partial(client.made, False), runner) as variants:
         taken = paired(samples(client, runner, variants, url), 5 * effort.rounds)
     rivals = {name: 1.0 for name in taken if name in RIVALS}

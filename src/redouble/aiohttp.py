@@ -137,12 +137,13 @@ class Middleware(AsyncSender):
         response.release()
 
     def _replace_body(
-        self, _: Exchange, response: Any, received: list[bytes], rest: Any, error: Exception | None
+        self, exchange: Exchange, response: Any, received: list[bytes], rest: Any, error: Exception | None
     ) -> None:
-        del rest  # a body that is not read as a whole is not replaced
+        del exchange, rest  # a body that is not read as a whole is not replaced
         set_content(response, b"" if error else b"".join(received), error)
 
-    def _status_error(self, _: Exchange, response: aiohttp.ClientResponse) -> Exception:
+    def _status_error(self, exchange: Exchange, response: aiohttp.ClientResponse) -> Exception:
+        del exchange
         return ClientResponseError(response)
 
     def _attach_body(self, call: Exchange | FirstSuccess, response: Any) -> None:

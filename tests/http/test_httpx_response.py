@@ -307,3 +307,32 @@ def test_a_restart_after_the_deadline_raises(name: str) -> None:
     assert isinstance(caught.value, case.library.TransportError)
     assert reason_and_attempts(caught.value) == (Reason.timeout, 1)
     assert source.sent == 1
+
+
+# ------------------------------------------------------------- bodies that are read as a whole
+
+
+def test_a_body_that_cannot_be_decoded_does_not_restart(case: Case) -> None:
+    """It arrived completely; another attempt would get the same."""
+    source = case.source([b"not gzip"], headers=[{"content-encoding": "gzip"}])
+    with pytest.raises(case.library.DecodingError):
+        read(case, source)
+    assert source.sent == 1
+
+
+def test_a_body_that_breaks_while_it_is_read_for_a_rule_is_a_failed_attempt(case: Case) -> None:
+    source = case.source([b"ab", case.broken()], [b"abc"])
+    policy = Retry(attempts=2, backoff=[0], until=lambda response: response.content == b"abc")
+    transport = source.transport(case.ours, aio=case.aio, policy=policy)
+
+    async def waiting() -> Any:
+        async with case.library.AsyncClient(transport=transport) as client:
+            return await client.get("http://there/")
+
+    if case.aio:
+        response = asyncio.run(waiting())
+    else:
+        with case.library.Client(transport=transport) as client:
+            response = client.get("http://there/")
+    assert (response.content, *reason_and_attempts(response)) == (b"abc", None, 2)
+    assert source.closed[0] == 0

@@ -49,7 +49,6 @@ TWINS = [
     ("http/_sender", "Sender._prefetch", "AsyncSender._prefetch"),
     ("http/_sender", "Sender._restart", "AsyncSender._restart"),
     ("http/_sender", "Sender._close_unread", "AsyncSender._close_unread"),
-    ("http/_sender", "Sender._discard", "AsyncSender._discard"),
     ("http/_sender", "Sender._prepare_resend", "AsyncSender._prepare_resend"),
     ("http/_response_body", "RestartableBody.chunks", "AsyncRestartableBody.chunks"),
     ("http/_response_body", "RestartableBody.read_whole", "AsyncRestartableBody.read_whole"),
@@ -290,7 +289,9 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             f"http/_httpx_transport.AsyncHttpxSender.{name}"
             for name in ("_read_result", "_discard", "aclose")
         ),
-        *(f"http/_sender.AsyncSender.{name}" for name in ("_release", "_read_result")),  # abstract
+        *(
+            f"http/_sender.AsyncSender.{name}" for name in ("_discard", "_release", "_read_result")
+        ),  # abstract
         *(f"http/_response_body.AsyncRestartableBody.{name}" for name in ("aclose", "read_once")),  # abstract
         *(
             f"http/_httpcore_sockets.AsyncLimitedBackend.{name}"

@@ -112,10 +112,6 @@ class ResendGuard:
     def veto(self, verdict: Verdict, /) -> Reason | None:
         """Return the reason why an attempt that ended with this verdict must not be followed by another."""
 
-    def report(self) -> Report:
-        """Build the report of the call so far."""
-        raise NotImplementedError
-
 
 @public("redouble")
 class Outcome(NamedTuple, Generic[T_co]):

@@ -129,11 +129,10 @@ class Run(RunState):
 
     def reopen(self) -> None:
         """Take a success back: the running attempt has not ended, and may still fail."""
-        if self.ok:
-            self.ok = False
-            self.worked = self.work - self.took
-            self.counted -= 2
-            self.records.pop()
+        self.ok = False
+        self.worked = self.work - self.took
+        self.counted -= 2
+        self.records.pop()
 
     def failed(self, error: Exception | None, now: float, verdict: Verdict = RETRY) -> float | None:
         """Record that the attempt failed; return the seconds to wait, or None to end the call.

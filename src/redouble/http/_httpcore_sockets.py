@@ -98,7 +98,7 @@ class LimitedStream:
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send the whole buffer."""
         if deadline_of_waits() is None:
-            self._write(buffer, timeout if timeout.__class__ is not ShortenedTimeout else timeout.original)
+            self._write(buffer, timeout.original if isinstance(timeout, ShortenedTimeout) else timeout)
             return
         for start in range(0, len(buffer), WRITE_SIZE):
             self._write(buffer[start : start + WRITE_SIZE], self._wait_limit(timeout))
@@ -187,11 +187,15 @@ class AsyncLimitedStream:
 
     def read(self, max_bytes: int, timeout: float | None = None) -> Awaitable[bytes]:
         """Receive at most ``max_bytes``."""
-        return cast("Awaitable[bytes]", self._read(max_bytes, _effective_timeout(timeout)))
+        if timeout.__class__ is ShortenedTimeout:
+            timeout = _effective_timeout(timeout)
+        return cast("Awaitable[bytes]", self._read(max_bytes, timeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> Awaitable[None]:
         """Send the whole buffer."""
-        return cast("Awaitable[None]", self._write(buffer, _effective_timeout(timeout)))
+        if timeout.__class__ is ShortenedTimeout:
+            timeout = _effective_timeout(timeout)
+        return cast("Awaitable[None]", self._write(buffer, timeout))
 
     async def start_tls(self, *args: Any, **kwargs: Any) -> Any:
         """Start TLS on the connection."""
@@ -199,7 +203,5 @@ class AsyncLimitedStream:
 
 
 def _effective_timeout(timeout: Any) -> float | None:
-    """Return the client's own timeout once the attempt that shortened it has ended."""
-    return (
-        timeout.original if timeout.__class__ is ShortenedTimeout and deadline_of_waits() is None else timeout
-    )
+    """Return a shortened timeout during its attempt, and the client's own after it."""
+    return cast("float | None", timeout.original if deadline_of_waits() is None else timeout)

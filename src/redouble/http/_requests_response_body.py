@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from io import BytesIO
-from math import inf
 from typing import Any, cast
 
 import requests
@@ -90,8 +89,6 @@ class ResponseBody(RestartableBody):
 
 def shorten_timeouts(timeout: Any, seconds: float) -> Any:
     """Shorten the connect and read timeouts, in any of the forms that requests accepts."""
-    if seconds == inf:
-        return timeout
     if isinstance(timeout, urllib3.Timeout):
         timeout = timeout.clone()
         timeout.start_connect()  # otherwise read_timeout raises

@@ -315,9 +315,9 @@ class AsyncSender(SenderState):
     async def _read_result(self, exchange: Exchange, response: Any) -> None:
         """Read the body of a result, if the caller or a rule needs it as a whole."""
 
+    @abstractmethod
     async def _discard(self, response: Any) -> None:
         """Close a response that is not returned."""
-        await response.aclose()
 
     async def _prepare_resend(self, exchange: Exchange) -> None:
         """Prepare a request to be sent again."""

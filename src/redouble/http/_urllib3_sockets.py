@@ -43,6 +43,8 @@ class LimitedSocket:
 
     def recv_into(self, *args: Any) -> int:
         """Receive into a buffer."""
+        if SOCKET_DEADLINE.get() is None and self._timeout.__class__ is not ShortenedTimeout:
+            return cast("int", self._sock.recv_into(*args))
         return cast("int", self._wait(self._sock.recv_into, *args))
 
     def sendall(self, data: Any) -> None:
@@ -56,8 +58,6 @@ class LimitedSocket:
 
     def _wait(self, wait: Any, *args: Any) -> Any:
         before = self._timeout
-        if SOCKET_DEADLINE.get() is None and not isinstance(before, ShortenedTimeout):
-            return wait(*args)
         self._sock.settimeout(socket_timeout(before))
         try:
             return wait(*args)
