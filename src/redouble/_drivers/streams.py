@@ -167,7 +167,7 @@ class OpenStream(Generic[T]):
                 reply.sent = yield item
             self._thrown = reply.thrown
             if reply.sent is None and reply.thrown is None:
-                return source.items
+                return cast("Iterator[T]", items)
             try:
                 item = items.send(reply.sent) if reply.thrown is None else items.throw(reply.thrown)
             except StopIteration as end:
