@@ -68,7 +68,7 @@ TWINS = [
 # Twins that are not themselves async functions of a module or class: they contain one, or are nested in one.
 INSIDE = {
     "GuardedRetry.around_async.retrying",
-    "Gate.around_async",
+    "Gate._gated_async",
     "Chaos.around_async.faulty",
     "Model.around_async",
     "aattempt_function",
@@ -113,6 +113,7 @@ METHODS = {
     "afirst": "first",
     "aopen": "open",
     "around_async": "around",
+    "_gated_async": "_gated",
     "asleep": "sleep",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",

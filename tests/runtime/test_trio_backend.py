@@ -63,8 +63,8 @@ def test_the_time_of_a_call_counts_from_its_first_await() -> None:
     assert (outcome.report.elapsed, outcome.report.attempts) == (40, 3)
 
 
-def test_a_close_that_awaits_unexpectedly_is_interrupted(caplog: pytest.LogCaptureFixture) -> None:
-    """A plain `close()` that returns an awaitable is interrupted at its first wait, and that is logged."""
+def test_a_close_that_awaits_unexpectedly_is_interrupted() -> None:
+    """Trio closes an abandoned stream in a cancelled scope: a `close()` that waits is interrupted there."""
     log: list[str] = []
 
     async def closing() -> None:
@@ -89,4 +89,3 @@ def test_a_close_that_awaits_unexpectedly_is_interrupted(caplog: pytest.LogCaptu
 
     trio.run(main)
     assert log == ["interrupted"]
-    assert caplog.messages == ["a stream that was abandoned could not be closed"]
