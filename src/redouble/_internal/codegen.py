@@ -51,7 +51,7 @@ CHECK = """\
 INNER_CHECK = "".join(f"    {line}" for line in CHECK.splitlines(keepends=True))
 
 
-COMMON_NAMES = {  # of most templates
+COMMON_NAMES: dict[str, Any] = {  # of most templates
     "reject_awaitable": reject_awaitable,
     "Exception": Exception,
     "Coroutine": CoroutineType,
@@ -131,8 +131,7 @@ def _compiled(
     filename = f"{FILENAME_PREFIX}{'async ' * is_async}{template.title}>"
     # A traceback through the wrapper shows these lines, which are the same for every signature.
     blanks = dict.fromkeys(("parameters", "arguments", "positional", "keywords"), "...")
-    blanks["keyword_dict"] = "{...}"
-    shown = template.source.format(**words, **blanks)
+    shown = template.source.format(**words, **blanks, keyword_dict="{...}")
     linecache.cache[filename] = (len(shown), None, shown.splitlines(keepends=True), filename)
     module = compile(source, filename, "exec")
     return next(const for const in module.co_consts if isinstance(const, CodeType))

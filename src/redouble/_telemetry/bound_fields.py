@@ -84,7 +84,7 @@ def _set_bindings(bindings: tuple[BoundFields, ...]) -> None:
     for fields, handle in bindings:
         merged.update(fields)
         abandoned = compacted and compacted[-1][1]() is handle() is None
-        before = compacted.pop()[0] if abandoned else {}
+        before: Mapping[str, Value | None] = compacted.pop()[0] if abandoned else {}
         compacted.append(({**before, **fields}, handle))
     bound = {key: value for key, value in merged.items() if value is not None}
     _bindings.set(tuple(compacted))

@@ -94,7 +94,7 @@ def class_of(module: ModuleType, name: str) -> ast.ClassDef:
 def stepwise(result: Any) -> Steps:
     """Run the steps of a method that was rewritten; yield the result of any other function."""
     if isinstance(result, Generator):
-        return (yield from result)
+        return (yield from cast("Steps", result))
     return (yield result)
 
 
