@@ -93,7 +93,7 @@ def class_of(module: ModuleType, name: str) -> ast.ClassDef:
 
 def stepwise(result: Any) -> Steps:
     """Run the steps of a method that was rewritten; yield the result of any other function."""
-    if isinstance(result, Generator):
+    if type(result) is GeneratorType:
         return (yield from result)
     return (yield result)
 
