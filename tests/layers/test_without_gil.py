@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from math import inf
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -26,7 +26,7 @@ def no_gil(monkeypatch: pytest.MonkeyPatch) -> None:
 def guarded(thing: Any, attribute: str, owner: ForkSafe) -> list[bool]:
     """Record, for each change of an attribute, whether this thread holds the lock of the owner."""
     held: list[bool] = []
-    kind = cast("type[object]", type(thing))
+    kind: type[Any] = thing.__class__
 
     def set_attribute(self: object, name: str, value: object) -> None:
         if name == attribute:

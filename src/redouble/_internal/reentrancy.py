@@ -94,16 +94,19 @@ class SerialQueue:
 
     def run(self) -> None:
         """Run the queued calls, unless a call runs, on this or another thread, which then runs them too."""
-        while self._calls:
-            mine = False
-            try:
-                with self._lock:
-                    if self._running:
-                        return
+        while self._calls and self._run_if_idle():
+            pass
+
+    def _run_if_idle(self) -> bool:
+        mine = False
+        try:
+            with self._lock:
+                if not self._running:
                     mine = self._running = True
-                while self._calls:
-                    call, args = self._calls.popleft()
-                    call(*args)
-            finally:
-                if mine:
-                    self._running = False
+            while mine and self._calls:
+                call, args = self._calls.popleft()
+                call(*args)
+            return mine
+        finally:
+            if mine:
+                self._running = False

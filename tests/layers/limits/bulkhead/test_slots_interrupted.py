@@ -78,3 +78,15 @@ def test_a_re_entrant_call_changes_the_queue_afterwards() -> None:
     slots._run_exclusively(middle)
     assert woken == ["other"]
     assert slots.counts() == (1, 0)
+
+
+def test_a_waiter_whose_call_has_ended_gets_no_slot() -> None:
+    """Its task was collected between the end of the call and its leaving the queue."""
+    slots, first = full()
+    waiting, woken = Lease(), list[int]()
+    slots.try_acquire(waiting)
+    slots.enqueue(waiting, partial(woken.append, 1), inf)
+    waiting.released = True
+    slots.release(first)
+    assert slots.counts() == (0, 0)
+    assert not woken

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from math import inf
-from typing import Any
 
 import pytest
 
@@ -123,28 +121,6 @@ def test_removing_the_last_waiter_opens_the_fast_path() -> None:
     assert pacer.fast_path_closed
     queue.update_pacer(pacer.add, 1)
     assert (len(queue), pacer.fast_path_closed) == (0, False)
-
-
-def test_a_head_that_leaves_while_it_is_looked_up_is_not_woken() -> None:
-    """A finaliser may remove a waiter while the head is looked up, and right after that."""
-
-    class Queue(OrderedDict[Waiter, Callable[[], object]]):
-        failures = 2
-
-        def __iter__(self) -> Iterator[Waiter]:
-            if self.failures:
-                self.failures -= 1
-                raise RuntimeError("changed size during iteration")
-            return super().__iter__()
-
-        def get(self, key: Any, default: Any = None, /) -> Any:
-            self.pop(key, None)
-            return super().get(key, default)
-
-    queue = queue_of(Permits())
-    queue._queue = Queue({Waiter(): object})
-    queue.update_pacer(int)
-    assert len(queue) == 0
 
 
 # ------------------------------------------------------------------------------- forks

@@ -93,8 +93,8 @@ def class_of(module: ModuleType, name: str) -> ast.ClassDef:
 
 def stepwise(result: Any) -> Steps:
     """Run the steps of a method that was rewritten; yield the result of any other function."""
-    if isinstance(result, Generator):
-        return (yield from cast("Steps", result))
+    if type(result) is GeneratorType:
+        return (yield from result)
     return (yield result)
 
 
