@@ -13,12 +13,13 @@ import pytest
 from redouble import (
     Bulkhead,
     CircuitBreaker,
+    Keyed,
     Layer,
     Retry,
     errors,
     report,
 )
-from redouble.http import Idempotency
+from redouble.http import Idempotency, host
 from redouble.http._request_body import RESENDABLE, Resendable, classify_body
 from tests.support.fakes import Ledger, Virtual
 from tests.support.http.offline_clients import Client, retrying
@@ -228,8 +229,19 @@ class Unmarkable(httpx.ReadError):
         raise LookupError("no")
 
 
+@pytest.mark.parametrize(("method", "sends", "waits"), [("GET", 3, [1, 1]), ("POST", 1, [])])
+def test_a_retry_for_each_host_is_guarded_too(
+    colour: str, method: str, sends: int, waits: list[float]
+) -> None:
+    clock = Virtual()
+    policy = Keyed(host, lambda: retrying(on=Exception, attempts=3, backoff=[1] * 9, clock=clock))
+    client = Client(policy, 503, colour=colour)
+    assert client.request(method).status == 503
+    assert (len(client.sent), clock.waits) == (sends, waits)
+
+
 def test_an_error_that_cannot_be_stamped_is_guarded(colour: str) -> None:
-    """`check` is not called for it, but `begin_attempt` rejects the next attempt."""
+    """The guard is not found on the error, but in the run."""
     error = Unmarkable("lost")
     client = Client(retrying(on=Exception, attempts=3), error, colour=colour)
     with pytest.raises(Unmarkable):

@@ -18,11 +18,13 @@ from redouble._engine.options import Options
 from redouble._engine.report import (
     CallStamp,
     Report,
+    ResendGuard,
     left_worker,
     related_errors,
     stamp_of,
     stamp_of_response,
 )
+from redouble._failures.verdict import Verdict
 from redouble._internal.codegen import is_compiled
 from redouble._internal.logger import log
 from redouble._runtime.backend import under_trio
@@ -45,6 +47,8 @@ class RunContext(Protocol):
     """The attributes of a run that this module reads."""
 
     policy: Options
+    guard: ResendGuard | None
+    verdict: Verdict
     started: float
     attempt_started: float
     cancelling: Callable[[BaseException | None], bool] | None
@@ -52,6 +56,10 @@ class RunContext(Protocol):
 
 def nested(error: BaseException, run: RunContext) -> Reason | None:
     """Return the reason to stop if an inner policy gave up on this error during this attempt."""
+    guard = stamp_of(error)
+    # A `Retry` inside another layer of a client's policy (a `Keyed`, say) makes runs without a guard.
+    if run.guard is None and isinstance(guard, ResendGuard) and (veto := guard.veto(run.verdict)) is not None:
+        return veto
     stamps = list(_stamps(error, run))
     still_running = any(isinstance(other, WorkerStillRunning) for other in related_errors(error))
     if still_running or any(left_worker(stamp) for stamp in stamps):
