@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cache
 from math import inf
 from types import CodeType, GeneratorType, MethodType, ModuleType, NoneType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 from redouble._internal import reentrancy
 from redouble._layers.limits import slots as slots_module
@@ -94,7 +94,7 @@ def class_of(module: ModuleType, name: str) -> ast.ClassDef:
 def stepwise(result: Any) -> Steps:
     """Run the steps of a method that was rewritten; yield the result of any other function."""
     if type(result) is GeneratorType:
-        return (yield from result)
+        return (yield from cast("Steps", result))
     return (yield result)
 
 
