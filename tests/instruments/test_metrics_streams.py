@@ -13,7 +13,7 @@ from redouble.instruments.memory import Metrics, Summary
 from tests.support.fakes import ASYNC, Boom, Panic, Virtual, in_colour
 from tests.support.instruments.counts import NAME, counts, policy
 from tests.support.scripted import cancelled_in
-from tests.support.streams import SHAPES, Reader, ScriptedSource, Source, Takes
+from tests.support.streams import SHAPES, Reader, ScriptedSource, Source, Takes, until_closed
 
 WELL: dict[str, float] = {"calls true": 1, "attempts none ok": 1}
 AGAIN = WELL | {"attempts unknown failed": 1, "retries unknown": 1}
@@ -64,6 +64,7 @@ def read(colour: str, script: Sequence[Source], reader: Reader) -> dict[str, Met
             retrying, tape = one(name)
             with every[name], suppress(Boom, Panic):
                 await reader.aread(lambda: shape(retrying, tape.aitems), [])  # noqa: B023
+                await until_closed(colour)
 
     in_colour(colour, blocking, waiting)
     return every

@@ -29,7 +29,7 @@ TWINS = [
     ("_layers/limits/bulkhead", "SlotAdmission.enter", "SlotAdmission.aenter"),
     ("_layers/chaos", "Chaos.around.faulty", "Chaos.around_async.faulty"),
     ("_layers/gate", "Gate.__enter__", "Gate.__aenter__"),
-    ("_layers/gate", "Gate._gated", "Gate._gated_async"),
+    ("_layers/gate", "Gate._gated", "Gate._agated"),
     ("_drivers/streams", "Stream.__enter__", "Stream.__aenter__"),
     ("_drivers/streams", "Stream.__exit__", "Stream.__aexit__"),
     ("_drivers/streams", "Stream.__next__", "Stream.__anext__"),
@@ -68,7 +68,7 @@ TWINS = [
 # Twins that are not themselves async functions of a module or class: they contain one, or are nested in one.
 INSIDE = {
     "GuardedRetry.around_async.retrying",
-    "Gate._gated_async",
+    "Gate._agated",
     "Chaos.around_async.faulty",
     "Model.around_async",
     "aattempt_function",
@@ -113,7 +113,7 @@ METHODS = {
     "afirst": "first",
     "aopen": "open",
     "around_async": "around",
-    "_gated_async": "_gated",
+    "_agated": "_gated",
     "asleep": "sleep",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",

@@ -294,4 +294,4 @@ class RunState:
     def attempt_result(self, error: Exception | None, value: object = None) -> Ended:
         """Return how the attempt ended, for a rule to judge."""
         elapsed, took = self.now - self.started, self.now - self.attempt_started
-        return Ended(self.attempt, error, value, elapsed, took, self.work, self.policy.labels)
+        return Ended(self.attempt, error, value, elapsed, took, self.work + took, self.policy.labels)

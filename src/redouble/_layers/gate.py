@@ -67,7 +67,7 @@ class Gate(Layer):
         return self._compile(fn, is_async=False) or self._gated(fn)
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
-        return self._compile(fn, is_async=True) or self._gated_async(fn)
+        return self._compile(fn, is_async=True) or self._agated(fn)
 
     def _gated(self, fn: Callable[P, T]) -> Callable[P, T]:
         def gated(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -76,7 +76,7 @@ class Gate(Layer):
 
         return gated
 
-    def _gated_async(self, fn: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    def _agated(self, fn: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
         async def gated(*args: P.args, **kwargs: P.kwargs) -> T:
             with self._admission():
                 return await fn(*args, **kwargs)

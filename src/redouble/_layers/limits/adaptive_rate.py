@@ -91,7 +91,10 @@ class AdaptiveRate(WaitingGate):
     def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
         bucket, queue = self._bucket, self._wait_queue
         enter = queue.aenter if is_async else queue.enter
-        return compile_counting_wrapper(self, queue, bucket, bucket.meter, fn, enter, is_async=is_async)
+        advance = self._advance_window
+        return compile_counting_wrapper(
+            self, advance, queue, bucket, bucket.meter, fn, enter, is_async=is_async
+        )
 
     def _advance_window(self) -> None:
         self._wait_queue.update_pacer(self._bucket.meter.advance, SYSTEM.now())

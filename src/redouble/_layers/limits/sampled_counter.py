@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.locks import gil
 from redouble._internal.reentrancy import ReentrancySafe
-from redouble._layers.gate import task_error
+from redouble._layers.gate import Gate, task_error
 from redouble._runtime.clock import WRAPPER_CLOCK
 
 __all__ = ["SampledCounter", "compile_counting_wrapper"]
@@ -87,18 +87,6 @@ LOCKED_COUNTING_WRAPPER = COUNTING_WRAPPER.derive(
 )
 
 
-class CountingGate(Protocol):
-    """A gate that counts calls."""
-
-    def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:
-        """Record how a call ended."""
-        ...
-
-    def _advance_window(self) -> None:
-        """Move counted calls into the window, and begin a new slice."""
-        ...
-
-
 class CounterState(Protocol):
     """A state with the flag ``limiting``: True if every call has to be admitted."""
 
@@ -106,7 +94,8 @@ class CounterState(Protocol):
 
 
 def compile_counting_wrapper(
-    gate: CountingGate,
+    gate: Gate,
+    advance_window: Callable[[], None],
     owner: ReentrancySafe,
     state: CounterState,
     counter: SampledCounter,
@@ -124,7 +113,7 @@ def compile_counting_wrapper(
         state=state,
         counter=counter,
         enter=enter,
-        advance_window=gate._advance_window,
+        advance_window=advance_window,
         ended=gate.ended,
         **WRAPPER_CLOCK,
         exception=task_error if is_async else sys.exception,

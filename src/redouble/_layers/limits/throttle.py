@@ -167,7 +167,8 @@ class Throttle(ReentrancySafe, Gate):
 
     def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
         window, enter = self._requests, self._aenter if is_async else self._enter
-        return compile_counting_wrapper(self, self, window, window, fn, enter, is_async=is_async)
+        advance = self._advance_window
+        return compile_counting_wrapper(self, advance, self, window, window, fn, enter, is_async=is_async)
 
     def _enter(self) -> None:
         self.admit(SYSTEM.now())
