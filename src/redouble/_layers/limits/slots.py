@@ -171,7 +171,8 @@ class Slots(ReentrancySafe):
 
     def counts(self) -> tuple[int, int]:
         """Return the numbers of admitted and of waiting calls."""
-        return min(len(self.leases), self.limit), len(self.queue)
+        with self._lock:  # not inside `_enqueue`, where a call that is rejected next is in the queue
+            return min(len(self.leases), self.limit), len(self.queue)
 
     def _after_deferred(self) -> None:
         self._wake_admitted()
