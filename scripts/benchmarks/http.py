@@ -85,7 +85,7 @@ def succeeding_rows(client: Client, runner: asyncio.Runner, url: str, effort: Ef
     yield Row(
         f"{client.name}: what is added to it, in memory",
         added,
-        0.05,
+        0.02 if client.aio else 0.03,
         BARE,
         problems=(ours,) if left["redouble"] >= 1 > left[BARE] else (),  # bare httpx leaves some too
         about="http",

@@ -124,10 +124,10 @@ def llm_streams(effort: Effort) -> Iterator[Row]:
             "without a worker": items(lambda count: iter(here.stream(parsed, count))),
             "bare": items(parsed),
         }
-        yield row("a chunk of a guarded stream, blocking", race(blocking, effort), 1.5)
+        yield row("a chunk of a guarded stream, blocking", race(blocking, effort), 1.3)
     spend, counted = llm.Spend(tokens=10**15, per=60, warn_at=None), TokenCounter(10**15)
     allowances = {
         "redouble": statement("spend.reserve(tokens=900).commit(tokens=300)", spend=spend),
         "by hand": statement("counted.reserve(900); counted.commit(900, 300)", counted=counted),
     }
-    yield row("an allowance, reserved and settled", race(allowances, effort), None)
+    yield row("an allowance, reserved and settled", race(allowances, effort), 8.0)

@@ -88,4 +88,4 @@ def streams(effort: Effort) -> Iterator[Row]:
                 "by hand": async_items(runner, astream),
                 "redouble": async_items(runner, redouble.retry(astream)),
             }
-            yield Row(work, race(async_variants, effort), 1.5)
+            yield Row(work, race(async_variants, effort), 2.0)

@@ -58,15 +58,15 @@ def measure(effort: Effort) -> Iterator[Row]:
 
     yield Row("sync success without time limits", timed(lambda c: c.unlimited), 1.0)
     peers = {"tenacity": 30, "stamina": 30}
-    yield Row("sync success, defaults", timed(lambda c: c.defaults), 1.5, faster_than=peers)
+    yield Row("sync success, defaults", timed(lambda c: c.defaults), 0.7, faster_than=peers)
     with asyncio.Runner() as runner:
         samples = {name: async_calls(runner, c.adefaults) for name, c in competitors.items()}
         yield Row("async success, defaults", race(samples, effort), 1.2)
     yield Row("`for`/`with` block, success", timed(lambda c: c.block), 3.5)
     yield Row("the same with `return` inside", timed(lambda c: c.returning_block), 3.5)
     with zero_sleeps_free():
-        yield Row("two failures, then success, no delay", timed(lambda c: c.two_failures), 3.0)
-        yield Row("exhausted after three", timed(lambda c: c.exhausted, failing_calls), 3.0)
+        yield Row("two failures, then success, no delay", timed(lambda c: c.two_failures), 3.5)
+        yield Row("exhausted after three", timed(lambda c: c.exhausted, failing_calls), 3.4)
     yield from streams(effort)
     yield from classification(effort)
     yield from time_limits(competitors, effort)
@@ -83,7 +83,7 @@ def measure(effort: Effort) -> Iterator[Row]:
         taken = race_imports(effort.imports, decorate=decorate)
         yield Row(work, taken, most, base="tenacity", problems=loaded)
     names = list(competitors)
-    yield memory(f"{effort.asleep:,} calls asleep in backoff", "asleep", effort.asleep, names, 1.5)
+    yield memory(f"{effort.asleep:,} calls asleep in backoff", "asleep", effort.asleep, names, 1.25)
     limiting = [name for name, competitor in competitors.items() if competitor.limited is not None]
     yield memory(f"{effort.in_flight:,} limited calls in flight", "limited", effort.in_flight, limiting, 1.0)
 
