@@ -10,7 +10,8 @@ from functools import cache
 from types import CodeType, FrameType, ModuleType
 from typing import Any, NoReturn
 
-CHECKED = ("CALL", "RESUME", "JUMP_BACKWARD")  # after these opcodes Python checks for signals
+# After these opcodes Python checks for signals, and not after others of similar names.
+CHECKED = frozenset(("CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD", "RESUME"))
 
 
 @contextmanager
@@ -74,7 +75,7 @@ class SignalHandler:
         frame.f_trace_opcodes = True
         if event == "opcode" and self._left > 0:
             last, self._last[frame] = self._last.get(frame, ""), _opcodes(frame.f_code).get(frame.f_lasti, "")
-            self._left -= self._everywhere or last.startswith(CHECKED)
+            self._left -= self._everywhere or last in CHECKED
             if not self._left:
                 self._action()
         return self._trace

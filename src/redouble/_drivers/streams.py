@@ -56,7 +56,6 @@ class Opener(StreamOwner, Generic[T]):
         self._run: StreamRun | None = None
         self._source: OpenedSource[T] | None = None
         self._delay: float | None = None
-        self._cut = False
         self._first: float | None = None  # seconds until the first item of the stream
         self._first_started: float | None = None  # when the first run started
 
@@ -91,8 +90,6 @@ class Opener(StreamOwner, Generic[T]):
 
     def failed(self, error: Exception, *, final: bool = False) -> bool:
         """Record that a source failed after its first item; return True if the next one is to be opened."""
-        if self._cut:
-            return False
         before, source = self._run, self._source
         if self.resume is not None and source is not None and not final:
             self._run = None  # there was progress: attempts, backoff and limits start again
@@ -110,15 +107,10 @@ class Opener(StreamOwner, Generic[T]):
         """Record the end, without a failure: the consumer has thrown this error into the source."""
         self.ended()
 
-    def cut(self, error: BaseException | None) -> None:  # noqa: ARG002  not judged
-        """Emit nothing from here on: a cancelled stream is neither a success nor a failure."""
-        self._cut = True
-
     def ended(self) -> None:
         """Record that a source ended or was closed."""
-        if not self._cut:
-            run = self._run or self._begin(1)
-            run.ended(run.read_clock())
+        run = self._run or self._begin(1)
+        run.ended(run.read_clock())
 
     def _commit(self, run: StreamRun, source: OpenedSource[T], item: T) -> None:
         run.committed = True

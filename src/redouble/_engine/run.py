@@ -188,10 +188,12 @@ class Run(RunState):
             return self.give_up(reason, error)
         if error is not None:
             try:
-                marked: object = special or error.__cause__ is not None or error.__dict__
+                own = error.__dict__
+                marked = own and (STAMP in own or "response" in own)
+                marked = marked or special or error.__cause__ is not None
             except Exception:
                 marked = False  # its attributes cannot be read
-            if marked and (special or may_be_nested(error)) and (reason := nested(error, self)) is not None:
+            if marked and (reason := nested(error, self)) is not None:
                 return self.give_up(reason, error)
 
         # 7. draw the delay, apply the hint
@@ -346,15 +348,6 @@ class Run(RunState):
 def default_verdict(error: Exception) -> Verdict:
     """Return the verdict on an error on which no rule has an opinion."""
     return RETRY if issubclass(type(error), AttemptTimeout) else STOP
-
-
-def may_be_nested(error: Exception) -> bool:
-    """Return True if another policy may have left a stamp on the error, on its cause or its response."""
-    try:
-        own = error.__dict__
-        return error.__cause__ is not None or STAMP in own or "response" in own
-    except Exception:
-        return False  # its attributes cannot be read
 
 
 COMMITTED = Reason.committed

@@ -212,8 +212,6 @@ class Exchange(ClientCall):
             self._spend_key()
         stamp: Any = self.run
         if self.run is not None:
-            if not self.run.ok and self.run.reason is None:
-                self.run.returned(None, self.run.read_clock())  # a plain policy records no result
             self.run.value = self.run.last = None  # breaks the reference cycle between response and record
         elif self.error is None:
             stamp = SuccessRecord(self.plan, self.started, self.now())

@@ -299,8 +299,6 @@ class AsyncStream(GuardedStream[T], AsyncIterator[T]):
     ag_running = False  # like an async generator
 
     async def __anext__(self) -> T:
-        if self.ag_running:
-            raise RuntimeError("anext(): asynchronous generator is already running")
         if (pending := self._pending_error) is not None:
             self._pending_error = None
             raise pending
@@ -430,7 +428,6 @@ class StreamOpener(Opener[T]):
 
     def failed(self, error: Exception, *, final: bool = False) -> bool:
         """Record that a source failed after its first chunk: the stream is over."""
-        self._cut = self._cut or self.cancelled
         cast("StreamRun", self._run).limit = cast("GuardedStream[T]", self.stream).expired_limit
         return super().failed(error, final=final)
 
@@ -438,11 +435,6 @@ class StreamOpener(Opener[T]):
         """Record a cancellation or garbage collection: emit no event, but settle the spend."""
         super().cut(error)
         cast("GuardedStream[T]", self.stream).settle()
-
-    def ended(self) -> None:
-        """Record that a source came to its end, or was closed."""
-        self._cut = self._cut or self.cancelled
-        super().ended()
 
     def _reject_unsupported(self) -> None:
         """Accept every limit of the policy: a worker may read the source."""

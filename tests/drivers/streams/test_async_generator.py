@@ -134,8 +134,6 @@ def test_an_error_thrown_before_the_first_item_is_raised() -> None:
         throws: list[Callable[[AsyncGenerator[int]], Any]] = [
             lambda stream: stream.athrow(error),
             lambda stream: stream.athrow(ValueError),
-            lambda stream: stream.athrow(ValueError, error),  # pyright: ignore[reportDeprecated]
-            lambda stream: stream.athrow(ValueError, None),  # pyright: ignore[reportDeprecated]
         ]
         for throw in throws:
             stream = POLICY(items)()

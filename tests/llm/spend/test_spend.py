@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from redouble._internal.locks import _after_fork
 from redouble.llm import Price, Reservation, Spend, Usage
-from tests.support.llm.spends import refusal, tokens
+from tests.support.llm.spends import refusal, spent, tokens
 
 
 def test_a_reservation_is_committed_or_released() -> None:
@@ -176,3 +177,19 @@ def test_a_call_without_amounts_is_admitted_while_anything_is_left() -> None:
     spend.reserve().commit(tokens=1, cost=0.0001)
     for amounts in ({}, {"cost": 0.0}, {"requests": 0}):
         assert "none is left" in str(refusal(spend, **amounts))
+
+
+def test_a_forked_child_releases_what_its_parent_reserved() -> None:
+    """The fork handler is called here directly; committed amounts stay, and overdrawn ones are settled."""
+    spend = Spend(tokens=100, requests=9, warn_at=None)
+    spent(spend, 10)
+    kept, other = spend.reserve(tokens=60), spend.reserve(tokens=30)
+    other.commit(tokens=50)
+    assert tokens(spend) == (40, 60, 0, 20)
+    _after_fork()
+    assert tokens(spend) == (60, 0, 40, 0)
+    assert kept.more(tokens=5)
+    assert tokens(spend) == (60, 5, 35, 0)
+    kept.release()
+    assert tokens(spend) == (60, 0, 40, 0)
+    assert refusal(spend, tokens=41).what == "tokens"

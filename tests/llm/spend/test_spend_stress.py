@@ -17,10 +17,9 @@ from fractions import Fraction
 import pytest
 import trio
 
-from redouble._internal.locks import _after_fork
 from redouble.llm import Reservation, Spend, SpendRefused
 from redouble.testing import virtual_time
-from tests.support.llm.spends import refusal, spent, tokens
+from tests.support.llm.spends import spent, tokens
 from tests.support.thread_switching import run_in_threads, switching
 
 pytestmark = [pytest.mark.stress, pytest.mark.usefixtures(switching.__name__)]
@@ -186,22 +185,6 @@ def test_the_sums_are_exact_while_the_window_slides() -> None:
 
 
 # ------------------------------------------------------------------------------------------ forks
-
-
-def test_a_forked_child_releases_what_its_parent_reserved() -> None:
-    """The fork handler is called here directly; committed amounts stay, and overdrawn ones are settled."""
-    spend = Spend(tokens=100, requests=9, warn_at=None)
-    spent(spend, 10)
-    kept, other = spend.reserve(tokens=60), spend.reserve(tokens=30)
-    other.commit(tokens=50)
-    assert tokens(spend) == (40, 60, 0, 20)
-    _after_fork()
-    assert tokens(spend) == (60, 0, 40, 0)
-    assert kept.more(tokens=5)
-    assert tokens(spend) == (60, 5, 35, 0)
-    kept.release()
-    assert tokens(spend) == (60, 0, 40, 0)
-    assert refusal(spend, tokens=41).what == "tokens"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
