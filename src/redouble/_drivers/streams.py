@@ -28,8 +28,8 @@ from redouble._drivers.opened_stream import (
     open_first,
 )
 from redouble._engine.options import Options, refuse_limits
-from redouble._engine.run import StreamRun
 from redouble._engine.run_results import error_of
+from redouble._engine.stream_run import StreamRun
 from redouble._internal.callables import UsageError
 from redouble._internal.public import public
 

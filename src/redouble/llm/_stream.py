@@ -26,7 +26,7 @@ from redouble._drivers.opened_stream import END, AsyncSource, Source, aclose_fai
 from redouble._drivers.streams import Opener, Stream
 from redouble._drivers.workers.threads import ThreadJob
 from redouble._engine.options import Options
-from redouble._engine.run import StreamRun
+from redouble._engine.stream_run import StreamRun
 from redouble._engine.worker import Worker
 from redouble._internal.callables import UsageError, display_name
 from redouble._internal.logger import log

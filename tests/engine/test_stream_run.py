@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from redouble import Retry, Verdict, errors, report
 from redouble._drivers.calls import begin_run
-from redouble._engine.run import StreamRun
+from redouble._engine.stream_run import StreamRun
 from redouble.types import Event
 from tests.support.fakes import Boom, Ledger, Virtual, always
 from tests.support.streams import HOOKS
