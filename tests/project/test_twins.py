@@ -61,7 +61,7 @@ TWINS = [
     ("grpc/_attempt", "run_policy", "arun_policy"),
     ("grpc/_attempt", "attempt_unary", "aattempt_unary"),
     ("grpc/_attempt", "attempt_stream", "aattempt_stream"),
-    ("llm/_stream", "StreamOpener.open", "StreamOpener.aopen"),
+    ("llm/_answer", "StreamOpener.open", "StreamOpener.aopen"),
     ("llm/_model", "Model.around", "Model.around_async"),
 ]
 
@@ -327,7 +327,7 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             f"grpc/_interceptors.AioInterceptor.{name}"
             for name in ("_unary", "_client_stream", "_server_stream", "_duplex")
         ),
-        *("llm/_stream._raise_cut_short", "llm/_stream_adapters.asource_of"),
+        *("llm/_answer._raise_cut_short", "llm/_stream_adapters.asource_of"),
         "_layers/hedge/race.run_attempt",
         *(
             f"_layers/hedge/race_asyncio.{name}"

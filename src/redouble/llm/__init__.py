@@ -11,6 +11,7 @@ It works with the SDKs of OpenAI and Anthropic, blocking and async, with httpx a
 function of yours; it requires none of these libraries.
 """
 
+from redouble.llm._answer import Answer
 from redouble.llm._call import Call, Context, current
 from redouble.llm._errors import CutShort, ErrorEvent, SpendExceeded, SpendRefused, StreamError
 from redouble.llm._model import Model
@@ -18,7 +19,6 @@ from redouble.llm._protocols.base import Protocol
 from redouble.llm._rules import table
 from redouble.llm._spend.spend import Reservation, Spend
 from redouble.llm._spend.usage import Price, Usage
-from redouble.llm._stream import Answer
 from redouble.llm._timeouts import Timeouts
 
 __all__ = [

@@ -28,6 +28,7 @@ from redouble._layers.analysis import Traits, WorstCase
 from redouble._layers.layer import Layer
 from redouble._layers.retry.retry import Openable, Retry
 from redouble.errors import Reason
+from redouble.llm._answer import Answer, StreamOpener
 from redouble.llm._call import Call, RetryIf, in_context
 from redouble.llm._errors import SpendRefused
 from redouble.llm._protocols.base import Protocol, ProtocolFactory
@@ -38,7 +39,6 @@ from redouble.llm._sdks import ModelFunction
 from redouble.llm._spend.account import Account, Reserve, amount_to_reserve, check_token_amount, total_tokens
 from redouble.llm._spend.spend import Spend
 from redouble.llm._spend.usage import Price, Usage
-from redouble.llm._stream import Answer, StreamOpener
 from redouble.llm._timeouts import Timeouts, as_timeouts, limit_of
 
 __all__ = ["Model"]

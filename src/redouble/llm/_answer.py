@@ -1,0 +1,141 @@
+"""Answer, the chunks of one logical stream, and the opener that retries it until its first chunk.
+
+A delivered chunk is final: a failure after the first one ends the stream. Opening and reading the first chunk
+is a call like any other, under the limits of its policy: `StreamOpener` runs it with the driver of streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import Any, Generic, TypeVar, cast
+
+from redouble._drivers.opened_stream import AsyncSource, Source
+from redouble._drivers.streams import Opener, Stream
+from redouble._engine.options import Options
+from redouble._engine.stream_run import StreamRun
+from redouble._internal.public import public
+from redouble.llm._call import Call
+from redouble.llm._errors import CutShort
+from redouble.llm._protocols.base import ProtocolFactory
+from redouble.llm._spend.usage import Usage
+from redouble.llm._stream import AsyncStream, BlockingStream, GuardedStream
+
+__all__ = ["Answer", "StreamOpener"]
+
+
+T = TypeVar("T")
+
+
+class StreamOpener(Opener[T]):
+    """One logical stream in one colour: begins its call and opens it, with retries until the first chunk."""
+
+    stream: GuardedStream[T] | None = None  # of the attempt that delivered a chunk
+    _cancelled = False  # while it was opened
+
+    def __init__(
+        self,
+        policy: Options,
+        name: str,
+        begin: Callable[[], Call],
+        opens: Callable[[], Any],
+        protocol: ProtocolFactory | None,
+        *,
+        aio: bool,
+    ) -> None:
+        super().__init__(policy, name, opens, aio=aio)
+        self._begin_call, self._protocol = begin, protocol
+
+    def open(self) -> tuple[Source[T], T]:
+        """Open a source, with retries, and return it with its first chunk."""
+        with self._opening(BlockingStream):
+            source, chunk = super().open()
+        self.stream = cast("GuardedStream[T]", source.items)
+        return source, chunk
+
+    async def aopen(self) -> tuple[AsyncSource[T], T]:
+        """Open a source, with retries, and return it with its first chunk."""
+        with self._opening(AsyncStream):
+            source, chunk = await super().aopen()
+        self.stream = cast("GuardedStream[T]", source.items)
+        return source, chunk
+
+    @contextmanager
+    def _opening(self, kind: type[GuardedStream[T]]) -> Generator[None]:
+        """Start the call and its time; if no first chunk arrives, only its request is committed."""
+        call = self._begin_call()
+        self._make = partial(kind, call, self._make, self._protocol, self._policy.worker)
+        opened, was_cancelled = False, True
+        try:
+            yield
+            opened, was_cancelled = True, False
+        except Exception:
+            was_cancelled = False
+            raise
+        finally:
+            self._cancelled = was_cancelled
+            if not opened and call._account is not None:
+                call._account.fail()
+
+    @property
+    def cancelled(self) -> bool:
+        """True if its reader was cancelled."""
+        return self._cancelled or (self.stream is not None and self.stream.cancelled)
+
+    def failed(self, error: Exception, *, final: bool = False) -> bool:
+        """Record that a source failed after its first chunk: the stream is over."""
+        cast("StreamRun", self._run).limit = cast("GuardedStream[T]", self.stream).expired_limit
+        return super().failed(error, final=final)
+
+    def cut(self, error: BaseException | None) -> None:
+        """Record a cancellation or garbage collection: emit no event, but settle the spend."""
+        super().cut(error)
+        cast("GuardedStream[T]", self.stream).settle()
+
+    def _reject_unsupported(self) -> None:
+        """Accept every limit of the policy: a worker may read the source."""
+
+
+class GuardedItems(AsyncGenerator[T, Any]):
+    """The async items of a guarded stream: raise, instead of ending, after the reader was cancelled."""
+
+    def __init__(self, items: AsyncGenerator[T, Any], opener: StreamOpener[T]) -> None:
+        self._items, self._opener = items, opener
+
+    # The coroutines are those of the generator, without another around each.
+
+    def __anext__(self) -> Any:
+        return _raise_cut_short() if self._opener.cancelled else self._items.__anext__()
+
+    def asend(self, value: Any, /) -> Any:
+        return _raise_cut_short() if self._opener.cancelled else self._items.asend(value)
+
+    def athrow(self, *error: Any) -> Any:
+        return self._items.athrow(*error)
+
+    def aclose(self) -> Any:
+        return self._items.aclose()
+
+
+async def _raise_cut_short() -> Any:
+    raise CutShort("the stream was cancelled, and closed")
+
+
+@public("redouble.llm")
+class Answer(Stream[T], Generic[T]):
+    """The chunks of one answer, for ``for`` or ``async for``, depending on the function that opens it.
+
+    It is closed at its end; to close it earlier, use ``with`` or ``async with``.
+    """
+
+    def __init__(self, make: Callable[..., StreamOpener[T]]) -> None:
+        opener = cache(make)
+        super().__init__(opener)
+        self._openers = opener(aio=False), opener(aio=True)
+        self._async_items = GuardedItems(self._async_items, opener(aio=True))
+
+    @property
+    def usage(self) -> Usage | None:
+        """The tokens that the stream reported; None until it is over, or if it reported none."""
+        return next((opener.stream.usage for opener in self._openers if opener.stream is not None), None)
