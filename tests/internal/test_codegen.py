@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from redouble import Bulkhead, CircuitBreaker, Pipeline, Retry, observe, report
-from redouble._drivers.first_attempt import FIRST_ATTEMPT
+from redouble._drivers.retrying_wrapper import ATTEMPTS
 from redouble._internal.codegen import Template, compile_wrapper
 from tests.support.fakes import Boom, Ledger, Virtual, always, in_colour
 from tests.support.signatures import CALLS, WRONG, only_keyword, positional
@@ -211,8 +211,8 @@ def test_wrappers_of_one_signature_share_their_code() -> None:
 
     first: Any
     second: Any
-    first = compile_wrapper(positional, FIRST_ATTEMPT, is_async=False)
-    second = compile_wrapper(other, FIRST_ATTEMPT, is_async=False)
+    first = compile_wrapper(positional, ATTEMPTS, is_async=False)
+    second = compile_wrapper(other, ATTEMPTS, is_async=False)
     assert first.__code__ is second.__code__
 
 

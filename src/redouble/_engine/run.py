@@ -75,6 +75,11 @@ class Run(RunState):
         self.attempt_started = self.now
         return None
 
+    def start_at_once(self) -> None:
+        """Begin an attempt of an untracked call without a delay: `failed` has just seen that time is left."""
+        self.attempt += 1
+        self.attempt_started = self.now
+
     def track_start(self) -> bool:
         """Emit that an attempt begins; return False if there is no time for it."""
         policy = self.policy
@@ -192,7 +197,9 @@ class Run(RunState):
         # 7. draw the delay, apply the hint
         delays = self.delays
         if delays is None:
-            delays = self.delays_for(error)
+            make = policy._make_delays
+            delays = self.delays_of_kind(error) if make is None else make()
+            self.delays = None if make is None else delays
         delay = next(delays, None)
         if delay is None:
             return self.give_up(BACKOFF_ENDED, error)
@@ -313,12 +320,9 @@ class Run(RunState):
 
     # --------------------------------------------------------------------------- the delay
 
-    def delays_for(self, error: Exception | None) -> Iterator[float]:
-        """Return this call's iterator of delays, or the one for this kind of failure."""
+    def delays_of_kind(self, error: Exception | None) -> Iterator[float]:
+        """Return this call's iterator of delays for this kind of failure."""
         policy = self.policy
-        if policy._make_delays is not None:
-            self.delays = delays = policy._make_delays()
-            return delays
         recipes = cast("Mapping[Kind | None, Backoff]", policy._recipe)
         kind = self.kind(error) if self.kind(error) in recipes else None
         self.delays_by_kind = self.delays_by_kind or {}

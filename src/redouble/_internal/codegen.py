@@ -48,7 +48,6 @@ CHECK = """\
     if redouble_type(redouble_result) is redouble_Coroutine:
         redouble_reject_awaitable(redouble_fn, redouble_result)
 """
-INNER_CHECK = "".join(f"    {line}" for line in CHECK.splitlines(keepends=True))
 
 
 COMMON_NAMES: dict[str, Any] = {  # of most templates
@@ -118,7 +117,6 @@ def _compiled(
         "async_": "async " if is_async else "",
         "await_": "await " if is_async else "",
         "check": "" if is_async else CHECK,
-        "inner_check": "" if is_async else INNER_CHECK,
     }
     source = template.source.format(
         **words,

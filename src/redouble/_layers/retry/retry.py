@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, over
 
 from redouble._drivers.blocks import AsyncAttempts, attempts
 from redouble._drivers.calls import acall, acall_blocking, aoutcome, outcome
-from redouble._drivers.first_attempt import STREAM, call_plain, compile_first_attempt
+from redouble._drivers.retrying_wrapper import STREAM, call_plain, compile_retrying
 from redouble._engine.options import Options, refuse_limits, refuse_unlimited, refuse_until
 from redouble._engine.report import Outcome
 from redouble._internal.callables import (
@@ -90,11 +90,11 @@ class Retry(Options, Layer):
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` retried."""
         refuse_unlimited(self, fn)
-        return compile_first_attempt(self, fn, aio=False)
+        return compile_retrying(self, fn, aio=False)
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` retried, for a coroutine function."""
-        return compile_first_attempt(self, fn, aio=True)
+        return compile_retrying(self, fn, aio=True)
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         """Return ``fn`` retried until its first item, for a generator function."""

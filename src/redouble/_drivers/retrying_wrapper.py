@@ -1,7 +1,8 @@
-"""Templates of retrying wrappers that make the first attempt inline, since most calls need no second one.
+"""Templates of retrying wrappers, which make the attempts inline, since most calls need no second one.
 
-`compile_first_attempt` chooses a template by the policy and compiles it for the signature of the function
-(`compile_wrapper`). Everything that follows a failure is ordinary code: `drive` and `adrive`.
+`compile_retrying` chooses a template by the policy and compiles it for the signature of the function
+(`compile_wrapper`). `Run` makes the decisions, as everywhere. The wrapper of a plain policy loops by itself;
+all others continue after a failure with `drive` and `adrive`.
 """
 
 from __future__ import annotations
@@ -32,17 +33,18 @@ from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.emit import FastEmitter, make_emitter
 from redouble._telemetry.observers import watch
 
-__all__ = ["FIRST_ATTEMPT", "STREAM", "call_plain", "compile_first_attempt"]
+__all__ = ["ATTEMPTS", "STREAM", "call_plain", "compile_retrying"]
 
 
 T = TypeVar("T")
 
-# `redouble_began` is the time at which the call began if observers get its events, else None.
-FIRST_ATTEMPT = Template(
-    "first attempt",
+# `redouble_began` is the time at which the call began if observers get its events, else None. Later attempts
+# are made here too, unless more than the rules, the attempts and the time concern the call (`Run.tracked`).
+ATTEMPTS = Template(
+    "attempts",
     """\
 {async_}def retrying({parameters}):
-    redouble_began = None
+    redouble_began = redouble_run = None
     if redouble_ambient:
         if redouble_watch.calls and not redouble_others:
             redouble_began = redouble_fast_emitter.attempt(redouble_now())
@@ -51,44 +53,64 @@ FIRST_ATTEMPT = Template(
                 redouble_policy, redouble_name, redouble_fn, ({positional}), {keyword_dict}
             )
     redouble_started = redouble_now()
-    try:
-        redouble_result = {await_}redouble_fn({arguments})
-    except redouble_Exception as redouble_error:
-        redouble_run = redouble_Run(
-            redouble_policy,
-            redouble_started if redouble_began is None else redouble_began,
-            redouble_name,
-            redouble_now,
-            redouble_cancelling,
-            redouble_make_emitter(redouble_policy) if redouble_has_hooks or redouble_watch.entries else None,
-        )
-        if redouble_began is not None:
-            redouble_run.begin_attempt(redouble_started)
-        redouble_delay = redouble_run.failed(redouble_error, redouble_now())
-        if redouble_delay is None:
-            if redouble_run.replaces_error:
-                raise redouble_error_of(redouble_run, redouble_error)
-            raise
-    else:
-        if redouble_began is not None:
-            redouble_fast_emitter.success(redouble_result, redouble_began, redouble_started, redouble_now())
-{inner_check}        return redouble_result
-    redouble_result = {await_}redouble_drive(
-        redouble_run, redouble_delay, redouble_fn, ({positional}), {keyword_dict}
-    )
+    while True:
+        try:
+            redouble_result = {await_}redouble_fn({arguments})
+        except redouble_Exception as redouble_error:
+            if redouble_run is None:
+                redouble_run = redouble_Run(
+                    redouble_policy,
+                    redouble_started if redouble_began is None else redouble_began,
+                    redouble_name,
+                    redouble_now,
+                    redouble_cancelling,
+                    redouble_make_emitter(redouble_policy)
+                    if redouble_has_hooks or redouble_watch.entries
+                    else None,
+                )
+                if redouble_began is not None:
+                    redouble_run.begin_attempt(redouble_started)
+                    redouble_began = None
+            redouble_delay = redouble_run.failed(redouble_error, redouble_now())
+            if redouble_delay is None:
+                if redouble_run.replaces_error:
+                    raise redouble_error_of(redouble_run, redouble_error)
+                raise
+        else:
+            break
+        if redouble_run.tracked:
+            redouble_result = {await_}redouble_drive(
+                redouble_run, redouble_delay, redouble_fn, ({positional}), {keyword_dict}
+            )
+            break
+        if redouble_delay or redouble_aio:
+            {await_}redouble_sleep(redouble_delay)
+            redouble_error = redouble_run.start(redouble_now())
+            if redouble_error is not None:
+                try:
+                    raise redouble_error
+                finally:
+                    redouble_error = None  # break the cycle of the error and this frame
+        else:
+            redouble_run.start_at_once()
+    if redouble_began is not None:
+        redouble_fast_emitter.success(redouble_result, redouble_began, redouble_started, redouble_now())
 {check}    return redouble_result
 """,
 )
 
 # The same with a budget, which is credited for each success and may count the start of each call. Budgets
 # read the clock of blocking code in every colour.
-FIRST_CREDITED = FIRST_ATTEMPT.derive(
-    "first attempt, credited",
-    ("    else:\n", "    else:\n        redouble_credit(None, redouble_budget_now())\n"),
+ATTEMPTS_CREDITED = ATTEMPTS.derive(
+    "attempts, credited",
+    (
+        "        else:\n            break\n",
+        "        else:\n            redouble_credit(None, redouble_budget_now())\n            break\n",
+    ),
     ("redouble_run.failed(", "redouble_run_after_failure(redouble_run, "),
 )
-FIRST_STARTED = FIRST_CREDITED.derive(
-    "first attempt, started and credited",
+ATTEMPTS_STARTED = ATTEMPTS_CREDITED.derive(
+    "attempts, started and credited",
     (
         "    redouble_started = redouble_now()\n",
         "    redouble_start(redouble_budget_now())\n    redouble_started = redouble_now()\n",
@@ -192,7 +214,7 @@ def retrying({parameters}):
 )
 
 
-def compile_first_attempt(policy: Options, fn: Callable[..., Any], *, aio: bool) -> Callable[..., Any]:
+def compile_retrying(policy: Options, fn: Callable[..., Any], *, aio: bool) -> Callable[..., Any]:
     """Return a function with the signature of ``fn`` that retries it."""
     now = policy._anow if aio else policy._now
     identity: dict[str, Any] = {
@@ -211,7 +233,9 @@ def compile_first_attempt(policy: Options, fn: Callable[..., Any], *, aio: bool)
         fn,
         _template(policy._afirst if aio else policy._first, aio=aio),
         is_async=aio,
+        aio=aio,
         now=now,
+        sleep=policy._time.asleep if aio else policy._time.sleep,
         Run=Run,
         make_emitter=make_emitter,
         has_hooks=policy._has_hooks,
@@ -238,9 +262,9 @@ def _template(way: FirstAttempt, *, aio: bool) -> Template:
     if way == "limited":
         return FIRST_LIMITED if aio else FIRST_WORKED
     return {
-        "plain": FIRST_ATTEMPT,
-        "credited": FIRST_CREDITED,
-        "started": FIRST_STARTED,
+        "plain": ATTEMPTS,
+        "credited": ATTEMPTS_CREDITED,
+        "started": ATTEMPTS_STARTED,
         "tracked": EVERY_ATTEMPT,
     }[way]
 
