@@ -343,10 +343,7 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             f"_layers/hedge/race_trio.{name}"
             for name in ("RaceNurseryTask._attempt", "RaceNurseryTask.watch", "run_race")
         ),
-        *(
-            f"_drivers/context_managers.{name}"
-            for name in ("Entrance._aenter", "Entrance._amake_manager", "_leave")
-        ),
+        *(f"_drivers/context_managers.{name}" for name in ("Entrance._aenter", "_leave")),
         *(
             "_layers/limits/slots.WaitableSlots.aenter",
             "_layers/fallback.Fallback._open_stream",

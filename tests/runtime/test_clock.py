@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import subprocess
 import sys
@@ -246,3 +247,22 @@ def test_a_clock_without_asleep_uses_the_real_clock_in_async_code() -> None:
     assert plain.virtual.waits == []
     assert mocked(lambda: main(own)) == ("done", 0)
     assert own.virtual.waits == [7, 7]
+
+
+@pytest.mark.parametrize("ending", ["cancelled", "done"])
+def test_a_delay_under_asyncio_leaves_no_timer_and_no_cycle(ending: str) -> None:
+    """A cancelled call that would have slept for hours must not stay in the loop's heap for hours."""
+
+    async def main() -> None:
+        delay = _asyncio.Delay(1e6 if ending == "cancelled" else 1e-9)
+        handle = delay._handle
+        if ending == "cancelled":
+            delay.cancel("enough")
+            with pytest.raises(asyncio.CancelledError, match="enough"):
+                await delay
+        else:
+            await delay
+        assert handle.cancelled()
+        assert not any(isinstance(held, asyncio.Future) for held in gc.get_referents(handle))
+
+    asyncio.run(main())

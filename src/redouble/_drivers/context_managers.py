@@ -55,7 +55,7 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
         return begin_run(Run, self._policy, self._name, aio=aio)
 
     def _enter(self, run: Run) -> T:  # noqa: ARG002  blocking code has no limit
-        manager = self._make_manager()
+        manager: object = self._make()
         enter, leave = self._methods(manager, aio=False)
         entered: T = enter(manager)
         self._exits.enter(partial(leave, manager))
@@ -67,7 +67,9 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
         with ExitStack() as stack:
             if seconds < inf:
                 stack.enter_context(limit)
-            manager = await self._amake_manager()
+            manager: object = self._make()
+            if isawaitable(manager) and not hasattr(manager, "__aenter__"):
+                manager = await manager
             enter, leave = self._methods(manager, aio=True)
             entered: T = await enter(manager)
             if seconds < inf and not backend().remove_limit(limit):
@@ -91,15 +93,6 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
     ) -> bool | None:
         swallowed: bool | None = await self._exits.leave()(kind, error, tb)
         return swallowed
-
-    def _make_manager(self) -> object:
-        return self._make()
-
-    async def _amake_manager(self) -> object:
-        manager: object = self._make()
-        if isawaitable(manager) and not hasattr(manager, "__aenter__"):
-            manager = await manager
-        return manager
 
     def _methods(self, manager: object, *, aio: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
         """Look up the enter and exit methods, as ``with`` does: on the type, both before either is called."""

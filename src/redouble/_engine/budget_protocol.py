@@ -1,4 +1,4 @@
-"""The protocol of a retry budget, which many calls share.
+"""The protocol of a retry budget, which many calls share, and the base class of our own budgets.
 
 The engine calls it at fixed points of a call and passes the time; a budget never sleeps. Any object with
 these methods is a budget. An attribute ``traits`` may say what it ignores, so that calls can skip it.
@@ -7,12 +7,15 @@ these methods is a budget. An attribute ``traits`` may say what it ignores, so t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from redouble._failures.verdict import Kind
+from redouble._internal.locks import ForkSafe
 from redouble._internal.public import public
+from redouble._internal.validation import instance, number
+from redouble._telemetry.registry import register
 
-__all__ = ["Budget", "BudgetTraits", "Grant", "traits_of"]
+__all__ = ["Budget", "BudgetTraits", "Grant", "SharedBudget", "amount", "traits_of"]
 
 
 @public("redouble")
@@ -73,3 +76,32 @@ def traits_of(budget: Budget) -> BudgetTraits:
 
 
 DEFAULT_TRAITS = BudgetTraits()
+
+
+class SharedBudget(ForkSafe):
+    """A budget with a name and an entry in the registry. By default it ignores starts and failures."""
+
+    def __init__(self, kind: str, name: str | None) -> None:
+        super().__init__()
+        instance(name, f"{kind} name", str | None, "a text, or None")
+        self.name = name
+        register(self, "budgets")
+
+    def start(self, now: float | None = None, /) -> None:
+        """Ignore the start of a call: it costs nothing."""
+
+    def failed(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> None:
+        """Ignore a failed attempt: only a retry costs something."""
+
+    def can_reconfigure(self, other: Any, /) -> bool:  # noqa: ARG002
+        """Return True: all settings can change."""
+        return True
+
+    def _described(self, options: str) -> str:
+        """Return the repr of a budget with these options."""
+        return options if self.name is None else f"{options}, name={self.name!r}"
+
+
+def amount(value: object, option: str, most: float, example: str) -> float:
+    """Validate a number from 0 to ``most``."""
+    return number(value, option, 0, most, f"a finite number, 0 or more, such as {example}")

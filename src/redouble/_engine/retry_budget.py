@@ -14,15 +14,14 @@ from fractions import Fraction
 from math import floor, isfinite
 from typing import Any, Literal
 
-from redouble._engine.budget_protocol import BudgetTraits, Grant
+from redouble._engine.budget_protocol import BudgetTraits, Grant, SharedBudget, amount
 from redouble._failures.verdict import Kind
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._internal.public import public
 from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.sliding_counter import SLICES, SlidingCounter
-from redouble._internal.validation import Duration, instance, number, positive_seconds
+from redouble._internal.validation import Duration, positive_seconds
 from redouble._runtime.clock import SYSTEM
-from redouble._telemetry.registry import register
 
 __all__ = ["MAX_HOSTS", "HostBudgets", "RetryBudget"]
 
@@ -53,7 +52,7 @@ class RetryBudgetSettings:
 
 
 @public("redouble")
-class RetryBudget(ReentrancySafe):
+class RetryBudget(SharedBudget, ReentrancySafe):
     """A retry budget that grants a share of the recent successful calls, and a few retries in any case.
 
     At any time, at most ``ceil(credits * ratio) + floor(per_second * window)`` retries were granted in the
@@ -77,19 +76,15 @@ class RetryBudget(ReentrancySafe):
         *,
         name: str | None = None,
     ) -> None:
-        super().__init__()
-        wanted = "a finite number, 0 or more"
-        ratio = number(ratio, "RetryBudget ratio", 0, 1e9, f"{wanted}, such as 0.2")
-        per_second = number(per_second, "RetryBudget per_second", 0, 1e9, f"{wanted}, such as 10")
+        ratio = amount(ratio, "RetryBudget ratio", 1e9, "0.2")
+        per_second = amount(per_second, "RetryBudget per_second", 1e9, "10")
         seconds = positive_seconds(window, "RetryBudget window", "10")
         if credit not in ("success", "request"):
             raise ValueError(f"RetryBudget credit={credit!r}: write 'success' or 'request'")
-        instance(name, "RetryBudget name", str | None, "a text, or None")
+        super().__init__("RetryBudget", name)
         self.settings = RetryBudgetSettings(
             ratio=ratio, per_second=per_second, window=seconds, credit=credit, name=name
         )
-        self.name = name
-        register(self, "budgets")
         self._credited_by: Literal["success", "request"] = credit  # read by every call that succeeds
         starts = credit == "request" or type(self).start is not RetryBudget.start
         self.traits = BudgetTraits(counts_starts=starts, may_wait=False)
@@ -127,9 +122,6 @@ class RetryBudget(ReentrancySafe):
         """Record that a call begins."""
         if self._credited_by == "request":
             self._record_credit(now)
-
-    def failed(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> None:
-        """Ignore a failed attempt: it neither adds nor costs anything."""
 
     def spend(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> Grant | None:  # noqa: ARG002
         """Grant one retry, or return None. The time is that of the system clock unless given."""
@@ -261,11 +253,11 @@ class RetryBudget(ReentrancySafe):
         return int(now * SLICES // self.settings.window)
 
     def __repr__(self) -> str:
-        named = "" if self.name is None else f", name={self.name!r}"
-        return (
-            f"RetryBudget(ratio={self.ratio:g}, per_second={self.per_second:g}, window={self.window:g}, "
-            f"credit={self.settings.credit!r}{named})"
+        options = (
+            f"ratio={self.ratio:g}, per_second={self.per_second:g}, window={self.window:g}, "
+            f"credit={self.settings.credit!r}"
         )
+        return f"RetryBudget({self._described(options)})"
 
 
 MAX_HOSTS = 1000  # hosts with a budget of their own: a crawler calls more hosts, each of them rarely

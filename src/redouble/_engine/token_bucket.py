@@ -15,13 +15,11 @@ from math import inf
 from types import MappingProxyType
 from typing import Literal, Self, cast
 
-from redouble._engine.budget_protocol import BudgetTraits, Grant
+from redouble._engine.budget_protocol import BudgetTraits, Grant, SharedBudget, amount
 from redouble._failures.verdict import Kind
-from redouble._internal.locks import ForkSafe
 from redouble._internal.public import public
-from redouble._internal.validation import instance, number
+from redouble._internal.validation import number
 from redouble._runtime.clock import SYSTEM
-from redouble._telemetry.registry import register
 
 __all__ = ["RetryThrottling", "TokenBucket"]
 
@@ -29,27 +27,21 @@ __all__ = ["RetryThrottling", "TokenBucket"]
 FREE = Grant(0.0)  # a retry costs nothing, only its failure does
 
 
-class RetryThrottling(ForkSafe):
+class RetryThrottling(SharedBudget):
     """A retry budget that grants retries while more than half of the tokens are left: `TokenBucket.grpc`.
 
     A failure that would be retried takes a token, whether it is or not; a success returns ``ratio`` tokens.
     """
 
     def __init__(self, tokens: float, ratio: float, *, name: str | None = None) -> None:
-        super().__init__()
         wanted = "a number from 1 to 1000, such as 10"
         self.capacity = number(tokens, "TokenBucket.grpc tokens", 1, 1000, wanted)
         self.ratio = number(ratio, "TokenBucket.grpc ratio", 0.001, 1000, "a number above 0, such as 0.1")
-        instance(name, "TokenBucket.grpc name", str | None, "a text, or None")
-        self.name = name
-        register(self, "budgets")
+        super().__init__("TokenBucket.grpc", name)
         # Failures that no rule would retry do not count: they are not signs of overload.
-        starts = type(self).start is not RetryThrottling.start
+        starts = type(self).start is not SharedBudget.start
         self.traits = BudgetTraits(counts_starts=starts, counts_stops=False, may_wait=False)
         self._tokens = self.capacity
-
-    def start(self, now: float | None = None, /) -> None:
-        """Ignore the start of a call: it costs nothing."""
 
     def failed(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> None:  # noqa: ARG002
         """Take a token for an attempt that failed with an error that is worth a retry."""
@@ -74,10 +66,6 @@ class RetryThrottling(ForkSafe):
         """Return the number of ``tokens``, and the number ``above`` which retries are granted."""
         return {"tokens": self._tokens, "capacity": self.capacity, "above": self.capacity / 2}
 
-    def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
-        """Return True: all settings can change."""
-        return True
-
     def reconfigure(self, other: Self, /) -> None:
         """Copy the settings of another budget; the remaining share of tokens stays the same, as in gRPC."""
         with self._lock:
@@ -86,8 +74,7 @@ class RetryThrottling(ForkSafe):
             self.capacity, self.ratio = other.capacity, other.ratio
 
     def __repr__(self) -> str:
-        named = "" if self.name is None else f", name={self.name!r}"
-        return f"TokenBucket.grpc(tokens={self.capacity:g}, ratio={self.ratio:g}{named})"
+        return f"TokenBucket.grpc({self._described(f'tokens={self.capacity:g}, ratio={self.ratio:g}')})"
 
 
 Costs = Mapping[Kind, float] | Mapping[None, float] | Mapping[Kind | None, float]
@@ -131,7 +118,7 @@ class TokenBucketSettings:
 
 
 @public("redouble")
-class TokenBucket(ForkSafe):
+class TokenBucket(SharedBudget):
     """A retry budget in tokens: every retry takes some, and successes return them.
 
     Pass one object to every policy that talks to the same service: sharing is by identity.
@@ -154,24 +141,16 @@ class TokenBucket(ForkSafe):
         *,
         name: str | None = None,
     ) -> None:
-        super().__init__()
-        wanted = "a finite number, 0 or more"
-        capacity = number(capacity, "TokenBucket capacity", 0, 1e15, f"{wanted}, such as 500")
-        success_increment = number(
-            success_increment, "TokenBucket success_increment", 0, 1e15, f"{wanted}, such as 1"
-        )
-        refill_per_second = number(
-            refill_per_second, "TokenBucket refill_per_second", 0, 1e15, f"{wanted}, such as 10"
-        )
+        capacity = amount(capacity, "TokenBucket capacity", 1e15, "500")
+        success_increment = amount(success_increment, "TokenBucket success_increment", 1e15, "1")
+        refill_per_second = amount(refill_per_second, "TokenBucket refill_per_second", 1e15, "10")
         if when_empty not in ("refuse", "wait"):
             raise ValueError(f"TokenBucket when_empty={when_empty!r}: write 'refuse' or 'wait'")
         if when_empty == "wait" and not refill_per_second:
             raise ValueError(
                 "TokenBucket when_empty='wait' would wait for ever: set refill_per_second too, or 'refuse'"
             )
-        instance(name, "TokenBucket name", str | None, "a text, or None")
-        self.name = name
-        register(self, "budgets")
+        super().__init__("TokenBucket", name)
         self.settings = TokenBucketSettings(
             capacity=capacity,
             costs=_validated_costs(costs),
@@ -183,7 +162,7 @@ class TokenBucket(ForkSafe):
         # Read by every retry, and by every call that succeeds.
         self.capacity, self.success_increment = capacity, success_increment
         self.refill_per_second = refill_per_second
-        starts = type(self).start is not TokenBucket.start
+        starts = type(self).start is not SharedBudget.start
         self.traits = BudgetTraits(counts_starts=starts, may_wait=when_empty == "wait")
         self._grants = {kind: Grant(self.costs.get(kind, self.costs[None])) for kind in Kind}
         # The current number is `_tokens` plus the refill since `_since`, which moves as seldom as possible:
@@ -210,12 +189,6 @@ class TokenBucket(ForkSafe):
         half of them are left.
         """
         return RetryThrottling(tokens, ratio, name=name)
-
-    def start(self, now: float | None = None, /) -> None:
-        """Ignore the start of a call: it costs nothing."""
-
-    def failed(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> None:
-        """Ignore a failed attempt: only a retry costs something."""
 
     def spend(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> Grant | None:
         """Take the cost of a retry, or return None. The time is that of the system clock unless given.
@@ -251,10 +224,6 @@ class TokenBucket(ForkSafe):
                 passed = 0.0 if now is None else max(0.0, now - self._now)
                 tokens = min(self._refill(self._now) + passed * self.refill_per_second, self.capacity)
             return {"tokens": max(0.0, tokens), "owed": max(0.0, -tokens), "capacity": self.capacity}
-
-    def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
-        """Return True: all settings can change."""
-        return True
 
     def reconfigure(self, other: Self, /) -> None:
         """Copy the settings of another bucket; tokens stay, up to the new capacity."""
@@ -299,9 +268,8 @@ class TokenBucket(ForkSafe):
 
     def __repr__(self) -> str:
         costs = {getattr(kind, "value", kind): cost for kind, cost in self.costs.items()}
-        named = "" if self.name is None else f", name={self.name!r}"
-        return (
-            f"TokenBucket(capacity={self.capacity:g}, costs={costs}, "
-            f"success_increment={self.success_increment:g}, "
-            f"refill_per_second={self.refill_per_second:g}, when_empty={self.when_empty!r}{named})"
+        options = (
+            f"capacity={self.capacity:g}, costs={costs}, success_increment={self.success_increment:g}, "
+            f"refill_per_second={self.refill_per_second:g}, when_empty={self.when_empty!r}"
         )
+        return f"TokenBucket({self._described(options)})"

@@ -13,16 +13,17 @@ from __future__ import annotations
 from asyncio import (
     CancelledError,
     Event,
+    Future,
     Task,
     TaskGroup,
     _enter_task,
     _leave_task,
     current_task,
     get_running_loop,
-    sleep,
 )
+from asyncio import sleep as sleep_in_coroutine
 from asyncio.events import _get_running_loop as home
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from time import monotonic as now
 from typing import Any
 
@@ -48,6 +49,35 @@ cancel_after = TimerEntry
 
 # `now` is the system's monotonic clock and not `loop.time()`: that is the same clock on asyncio's own
 # loops, and on uvloop a cached one that stands still while a callback runs.
+
+
+class Delay(Future[None]):
+    """A future that is done after a delay, or cancelled with its timer.
+
+    Not `asyncio.sleep`, whose coroutine takes more memory than this future: every call that waits for a retry
+    would have one.
+    """
+
+    __slots__ = ("_handle",)
+
+    def __init__(self, seconds: float) -> None:
+        loop = get_running_loop()
+        super().__init__(loop=loop)
+        self._handle = loop.call_later(seconds, Delay._end, self)
+
+    def _end(self) -> None:
+        self._handle.cancel()  # break the cycle of the handle and this future
+        self.set_result(None)
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Cancel the future and its timer."""
+        self._handle.cancel()
+        return super().cancel(msg)
+
+
+def sleep(seconds: float) -> Awaitable[None]:
+    """Return an awaitable that ends after ``seconds``; at least one checkpoint, also for 0 seconds."""
+    return Delay(seconds) if seconds > 0 else sleep_in_coroutine(0)
 
 
 def cancelling(error: BaseException | None = None) -> bool:

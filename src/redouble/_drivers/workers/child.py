@@ -114,10 +114,11 @@ class JobResult:
 
     def reply(self) -> Reply:
         """Return the reply to send."""
-        kind = "value" if self.error is None else "error"
-        text = "" if self.error is None else "".join(traceback.format_exception(self.error)).rstrip()
+        kind, payload, text = "value", self.value, ""
+        if self.error is not None:
+            kind, payload = "error", self.error
+            text = "".join(traceback.format_exception(self.error)).rstrip()
         try:
-            return kind, pack(self.value if self.error is None else self.error), text
+            return kind, pack(payload), text
         except Exception as error:
-            payload = self.value if self.error is None else self.error
             return f"unpicklable {kind}", b"", text or f"{type(payload).__qualname__}: {error}"

@@ -44,7 +44,6 @@ class ProcessJob:
         self._process = WorkerProcess.idle(start)
         self._owned = True  # False once the process is released: another job may take it at once
         self._lock = allocate_lock()
-        self.ended = False
 
     def is_ready(self, seconds: float) -> bool:
         """Wait until the process has started; return True if it was in time."""
@@ -87,8 +86,7 @@ class ProcessJob:
 
     def wait(self, seconds: float) -> bool:
         """Wait for the end of the call; return True if it has ended."""
-        self.ended = self._process.has_reply(seconds)
-        return self.ended
+        return self._process.has_reply(seconds)
 
     def result(self) -> Any:
         """Return the result of the call, or raise its error."""
@@ -125,7 +123,7 @@ class ProcessJob:
     def close(self) -> None:
         """Kill and end the process unless it was released: its state is unknown."""
         with self._lock:
-            owned, self._owned, self.ended = self._owned, False, True
+            owned, self._owned = self._owned, False
         if owned:
             self._process.kill()
             self._process.end()
