@@ -97,10 +97,8 @@ class Adapter(Sender, BaseAdapter):
         proxies: Mapping[str, str] | None = None,
     ) -> requests.Response:
         """Send a request as often as the policy allows."""
-        return cast(
-            "requests.Response",
-            super()._send(request, SendOptions(stream, timeout, verify, cert, proxies)),
-        )
+        response: requests.Response = self._send(request, SendOptions(stream, timeout, verify, cert, proxies))
+        return response
 
     def close(self) -> None:
         """Close the wrapped adapter."""

@@ -14,10 +14,10 @@ from typing import Any
 
 from redouble._failures import codes
 from redouble._failures.builtin_errors import BUSY, NETWORK, TIMEOUT, UNSENT, Ask
-from redouble._failures.retry_after import milliseconds, response_hint, should_retry, with_hint
+from redouble._failures.retry_after import milliseconds, response_hint, response_wish, with_hint
 from redouble._failures.verdict import Kind, Verdict
 
-__all__ = ["response_of"]
+__all__ = ["is_from_proxy", "response_of"]
 
 
 # -------------------------------------------------------------------------- HTTP clients
@@ -48,17 +48,21 @@ def by_payload(error: Any, _: Ask) -> Verdict | None:
     return None if type(error.__cause__).__name__ == "ContentEncodingError" else NETWORK
 
 
+def is_from_proxy(error: object) -> bool:
+    """Return True for aiohttp's error about the response of a proxy: the server has received nothing."""
+    return any(kind.__name__ == "ClientHttpProxyError" for kind in type(error).__mro__)
+
+
 def by_urllib_status(error: Any, _: Ask) -> Verdict | None:
     """Judge by the status and headers of urllib's error."""
     return _http_verdict(error.code, error.headers)
 
 
 def _http_verdict(status: Any, headers: object) -> Verdict | None:
-    requested = should_retry(headers)
+    requested, hint = response_wish(headers, status)
     if requested is False:
         return None
-    verdict = codes.STATUSES.get(status) or (codes.ANSWERED if requested else None)
-    return with_hint(verdict, response_hint(headers, status))
+    return with_hint(codes.STATUSES.get(status) or (codes.ANSWERED if requested else None), hint)
 
 
 def by_proxy_status(error: Any, ask: Ask) -> Verdict | None:
@@ -122,15 +126,14 @@ def by_llm_error(error: Any, _: Ask) -> Verdict | None:
     """Judge by the status, or by the error code in a stream; ``x-should-retry`` overrides both."""
     error_codes = [getattr(error, name, None) for name in ("code", "type")]
     headers = getattr(getattr(error, "response", None), "headers", None)
-    requested = should_retry(headers)
+    status = getattr(error, "status_code", 0)
+    requested, hint = response_wish(headers, status)
     if requested is False or not codes.QUOTA.isdisjoint(error_codes):
         return None
-    status = getattr(error, "status_code", 0)
     verdict = codes.LLM_STATUSES.get(status)
     if verdict is None and not 400 <= status < 500:  # a 4xx status decides, whatever code a gateway adds
         verdict = next((codes.LLM[code] for code in error_codes if code in codes.LLM), None)
-    verdict = verdict or (codes.ANSWERED if requested else None)
-    return with_hint(verdict, response_hint(headers, status))
+    return with_hint(verdict or (codes.ANSWERED if requested else None), hint)
 
 
 # ---------------------------------------------------------------------------- databases

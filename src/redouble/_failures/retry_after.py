@@ -19,7 +19,15 @@ from redouble._failures.quota_headers import decimal, seconds_to_reset, tightest
 from redouble._failures.verdict import Verdict
 from redouble._internal.public import public
 
-__all__ = ["milliseconds", "quota", "response_hint", "retry_after", "should_retry", "with_hint"]
+__all__ = [
+    "milliseconds",
+    "quota",
+    "response_hint",
+    "response_wish",
+    "retry_after",
+    "should_retry",
+    "with_hint",
+]
 
 
 _WHOLE = re.compile(r"[0-9]+")
@@ -44,7 +52,13 @@ def retry_after(headers: object, now: float | datetime | None = None) -> float |
 
 def response_hint(headers: object, status: object) -> float | None:
     """Return the hint of a response with this status: quota headers count only with a 403 or 429."""
-    return _requested_wait(_fields(headers), None, quota=status in (403, 429))
+    return response_wish(headers, status)[1]
+
+
+def response_wish(headers: object, status: object) -> tuple[bool | None, float | None]:
+    """Return the value of ``x-should-retry`` and the hint of a response, from one parse of its headers."""
+    fields = _fields(headers)
+    return _retry_flag(fields), _requested_wait(fields, None, quota=status in (403, 429))
 
 
 def quota(headers: object) -> tuple[int, float] | None:
@@ -77,7 +91,11 @@ def _response_time(fields: dict[str, str], now: float) -> float:
 
 def should_retry(headers: object) -> bool | None:
     """Return the value of ``x-should-retry``; None if it is neither true nor false."""
-    return {"true": True, "false": False}.get(_fields(headers).get("x-should-retry", "").lower())
+    return _retry_flag(_fields(headers))
+
+
+def _retry_flag(fields: dict[str, str]) -> bool | None:
+    return {"true": True, "false": False}.get(fields.get("x-should-retry", "").lower())
 
 
 def milliseconds(text: str | None) -> float | None:

@@ -131,12 +131,14 @@ class Exchange(ClientCall):
         return reason
 
     def _resend_veto(self, verdict: Verdict) -> Reason | None:
-        if not self._is_idempotent() and not self._is_unsent(verdict):
+        idempotent = self._is_idempotent()
+        if idempotent and self.body is RESENDABLE:
+            return None
+        unsent = self._is_unsent(verdict)
+        if not (idempotent or unsent):
             return Reason.stopped
         # Last, because it rewinds. A body that was never sent is complete even if it cannot be rewound.
-        if self.body is RESENDABLE or self.body.rewind() or self._is_unsent(verdict):
-            return None
-        return Reason.not_replayable
+        return None if self.body.rewind() or unsent else Reason.not_replayable
 
     def _is_idempotent(self) -> bool:
         """Return True if the request may be resent although it may have reached the server."""

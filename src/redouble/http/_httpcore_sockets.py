@@ -6,7 +6,8 @@ wait is shortened to the time left of the call, in the socket layer, where the w
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from socket import socket
 from sys import modules
 from typing import Any, cast
 
@@ -84,6 +85,8 @@ class LimitedStream:
 
     __slots__ = ("_inner", "_library", "_read", "_write", "close", "get_extra_info")
 
+    _read: Callable[..., bytes]
+
     def __init__(self, inner: Any, library: Any) -> None:
         self._inner, self._library = inner, library
         self._read, self._write = inner.read, inner.write
@@ -92,8 +95,8 @@ class LimitedStream:
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Receive at most ``max_bytes``."""
         if deadline_of_waits() is None and timeout.__class__ is not ShortenedTimeout:
-            return cast("bytes", self._read(max_bytes, timeout))
-        return cast("bytes", self._read(max_bytes, self._wait_limit(timeout)))
+            return self._read(max_bytes, timeout)
+        return self._read(max_bytes, self._wait_limit(timeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send the whole buffer."""
@@ -126,7 +129,7 @@ class LimitedSocketStream(LimitedStream):
 
     def __init__(self, inner: Any, library: Any) -> None:
         super().__init__(inner, library)
-        self._sock = inner.get_extra_info("socket")
+        self._sock: socket = inner.get_extra_info("socket")
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Receive at most ``max_bytes``."""
@@ -134,7 +137,7 @@ class LimitedSocketStream(LimitedStream):
             return super().read(max_bytes, timeout)
         try:
             self._sock.settimeout(timeout)
-            return cast("bytes", self._sock.recv(max_bytes))
+            return self._sock.recv(max_bytes)
         except TimeoutError as error:
             raise self._library.ReadTimeout(error) from error
         except OSError as error:
@@ -180,6 +183,9 @@ class AsyncLimitedStream:
 
     __slots__ = ("_inner", "_read", "_write", "aclose", "get_extra_info")
 
+    _read: Callable[..., Awaitable[bytes]]
+    _write: Callable[..., Awaitable[None]]
+
     def __init__(self, inner: Any) -> None:
         self._inner = inner
         self._read, self._write = inner.read, inner.write
@@ -189,13 +195,13 @@ class AsyncLimitedStream:
         """Receive at most ``max_bytes``."""
         if timeout.__class__ is ShortenedTimeout:
             timeout = _effective_timeout(timeout)
-        return cast("Awaitable[bytes]", self._read(max_bytes, timeout))
+        return self._read(max_bytes, timeout)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> Awaitable[None]:
         """Send the whole buffer."""
         if timeout.__class__ is ShortenedTimeout:
             timeout = _effective_timeout(timeout)
-        return cast("Awaitable[None]", self._write(buffer, timeout))
+        return self._write(buffer, timeout)
 
     async def start_tls(self, *args: Any, **kwargs: Any) -> Any:
         """Start TLS on the connection."""

@@ -365,7 +365,8 @@ class AsyncHttpxSender(HttpxState, AsyncSender):
         raise exchange.record_failure(self._library.module.ReadTimeout("the time of the attempt was up"))
 
     def _deliver(self, request: Any, how: Any) -> Awaitable[Any]:  # noqa: ARG002
-        return cast("Awaitable[Any]", self._wrapped.handle_async_request(request))
+        response: Awaitable[Any] = self._wrapped.handle_async_request(request)
+        return response
 
     def _chunks_of(self, response: Any) -> AsyncIterator[bytes]:
         return aiter(response.stream)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 from redouble._clients.plan import Plan, Send, make_plan
-from redouble._failures.retry_after import should_retry
 from redouble._layers.layer import Layer
 from redouble._layers.retry.retry import Retry
 from redouble.http._rule import FAILING, IDEMPOTENT, HttpRule
@@ -23,9 +23,14 @@ class HttpPlan(Plan):
         self.methods = frozenset[str]().union(*(rule.methods for rule in rules)) if rules else IDEMPOTENT
         super().__init__(layers, name, send, aio=aio)
 
-    def fails(self, status: int, headers: object) -> bool:
-        """Return True if a response with this status and these headers is a failure of the server."""
-        return status in self.failing or (status >= 400 and should_retry(headers) is True)
+    def fails(self, status: int, headers: Mapping[str, str]) -> bool:
+        """Return True if a response with this status and these headers is a failure of the server.
+
+        Looks up one header at most: the rule that judges the failure parses them.
+        """
+        if status in self.failing:
+            return True
+        return status >= 400 and headers.get("x-should-retry", "").strip().lower() == "true"
 
 
 def http_plan(policy: object, name: str, send: Send, *, aio: bool) -> HttpPlan:

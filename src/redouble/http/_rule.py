@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 from redouble._clients.idempotency_key import TOKEN
 from redouble._engine.report import ResendGuard, stamp_of
 from redouble._failures import codes, error_readers
-from redouble._failures.retry_after import response_hint, should_retry, with_hint
+from redouble._failures.retry_after import response_wish, with_hint
 from redouble._failures.transient import transient
 from redouble._failures.verdict import Kind, Rule, Rules, Verdict, as_rules, judge
 from redouble._internal.public import public
@@ -53,11 +53,12 @@ class HttpRule:
     def __call__(self, error: Exception, /) -> Verdict | None:
         """Judge an error of any HTTP client."""
         status, headers = response_of(error)
-        verdict = (
-            judge(self._rules, error, _no_context) if status is None else self._judge_status(status, headers)
-        )
-        if verdict is not None and verdict.sent and sent(error) is False:
-            verdict = replace(verdict, sent=False)
+        if status is None:
+            verdict = judge(self._rules, error, _no_context)
+        else:
+            verdict = self._judge_status(status, headers)
+            if verdict is not None and error_readers.is_from_proxy(error):
+                verdict = replace(verdict, sent=False)
         if verdict is None or verdict.action != "retry" or verdict.sent is False:
             return verdict
         if isinstance(stamp_of(error), ResendGuard):
@@ -66,13 +67,11 @@ class HttpRule:
         return verdict if method is None or method in self.methods else NOT_IDEMPOTENT
 
     def _judge_status(self, status: int, headers: object) -> Verdict | None:
-        wish = should_retry(headers)
+        wish, hint = response_wish(headers, status)
         if wish is False or (wish is None and status not in self.statuses):
             return None
         # The table only has the kind and reason of the verdict; the caller's options decide what is retried.
-        return with_hint(
-            codes.LLM_STATUSES.get(status) or _default_verdict(status), response_hint(headers, status)
-        )
+        return with_hint(codes.LLM_STATUSES.get(status) or _default_verdict(status), hint)
 
 
 @public("redouble.http")

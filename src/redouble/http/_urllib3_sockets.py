@@ -41,11 +41,11 @@ class LimitedSocket:
         self._timeout = timeout
         self._sock.settimeout(timeout)
 
-    def recv_into(self, *args: Any) -> int:
+    def recv_into(self, *args: Any) -> Any:
         """Receive into a buffer."""
         if SOCKET_DEADLINE.get() is None and self._timeout.__class__ is not ShortenedTimeout:
-            return cast("int", self._sock.recv_into(*args))
-        return cast("int", self._wait(self._sock.recv_into, *args))
+            return self._sock.recv_into(*args)
+        return self._wait(self._sock.recv_into, *args)
 
     def sendall(self, data: Any) -> None:
         """Send all data."""

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from redouble import Hints, Retry
+from redouble import Hints, Retry, transient
+from redouble._failures import retry_after as parser
+from redouble._failures.transient import Transient
 from redouble.http import rule
 from tests.support.fakes import Draws, Virtual, options
 from tests.support.http.clients import CLIENTS, client
@@ -202,3 +204,48 @@ def test_without_a_date_header_the_local_clock_is_used(name: str, server: Server
     assert seen.report().reason == "hint_too_long"
     assert hint is not None
     assert hint > 300 * 86_400
+
+
+@pytest.mark.parametrize("script", ["503*2~ra=1,200", "409*2~h.x-should-retry=true~ra=1,200", "503~ra=1"])
+@pytest.mark.parametrize("on", [transient, rule()], ids=["transient", "rule"])
+def test_a_failure_is_judged_once_and_its_headers_are_parsed_once(
+    name: str, server: Server, monkeypatch: pytest.MonkeyPatch, on: Any, script: str
+) -> None:
+    """By the policy's rule; the decision whether to resend reads its verdict."""
+    judged: list[type[Exception]] = []
+    parsed: list[object] = []
+    parse = parser._fields
+
+    def counted(headers: object) -> dict[str, str]:
+        parsed.append(headers)
+        return parse(headers)
+
+    def judging(error: Exception) -> Any:
+        judged.append(type(error))
+        return on(error)
+
+    monkeypatch.setattr(parser, "_fields", counted)
+    url = server.url(script)
+    with client(name, Retry(on=judging, attempts=3, backoff=[1, 1], clock=Virtual())) as http:
+        status = http.get(url).status
+    failures = len(server.ledger(url)) - (status == 200)
+    assert (len(judged), len(parsed)) == (failures, failures)
+
+
+@pytest.mark.parametrize("on", [transient, rule()], ids=["transient", "rule"])
+def test_a_failure_without_a_response_is_judged_once(
+    name: str, server: Server, monkeypatch: pytest.MonkeyPatch, on: Any
+) -> None:
+    """`transient` judges it for the rule; no headers are parsed."""
+    judged: list[Exception] = []
+    judge = Transient.__call__
+
+    def counted(self: Transient, error: Exception, /) -> Any:
+        judged.append(error)
+        return judge(self, error)
+
+    monkeypatch.setattr(Transient, "__call__", counted)
+    url = server.url("close*2,200")
+    with client(name, Retry(on=on, attempts=3, backoff=[1, 1], clock=Virtual())) as http:
+        assert http.get(url).status == 200
+    assert len(judged) == 2

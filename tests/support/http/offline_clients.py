@@ -149,7 +149,7 @@ class Client:
         if isinstance(step, Exception):
             raise exchange.record_failure(step)
         answer = Answer(step)
-        if exchange.plan.fails(step, None):
+        if exchange.plan.fails(step, {}):
             raise exchange.record_failure(StatusError(step), answer)
         exchange.record_success(answer)
         return answer
