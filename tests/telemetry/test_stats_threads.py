@@ -70,7 +70,7 @@ def test_without_a_gil_every_count_changes_under_the_lock(monkeypatch: pytest.Mo
         changed.append((name, registry._lock._owned_by_this_thread()))
         object.__setattr__(self, name, value)
 
-    kind: type[Any] = type(counts)
+    kind: type[Any] = counts.__class__
     counts.__class__ = type("Watched", (kind,), {"__slots__": (), "__setattr__": set_attribute})
 
     def fails() -> None:
