@@ -63,8 +63,6 @@ class Chaos(SharedByIdentity, Layer):
     Put it innermost, below the layers that it is to test: `Pipeline.check` reports any other place.
     """
 
-    _kept_by_wrapper = True
-
     def __init__(
         self,
         *,
@@ -97,6 +95,10 @@ class Chaos(SharedByIdentity, Layer):
         self.switch: bool | Callable[[], bool] = switch
         self._draw = chance.random if seed is None else Random(seed).random  # noqa: S311  no secret
         self._hit_count = 0
+
+    @property
+    def _kept_by_wrapper(self) -> bool:
+        return True
 
     def snapshot(self) -> Mapping[str, float]:
         """Return how many calls it ``hit``, at which ``rate``, and whether it is ``on``."""

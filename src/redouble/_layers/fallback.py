@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from enum import Enum
 from functools import partial
 from inspect import isawaitable
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
 from redouble._drivers.stream_function import wrap_stream
@@ -14,9 +14,11 @@ from redouble._failures.verdict import FailureFilter, On
 from redouble._internal.callables import callable_kind, close_unawaited, display_name, reject_awaitable
 from redouble._internal.public import public
 from redouble._internal.validation import signature_mismatch
-from redouble._layers.analysis import WorstCase
 from redouble._layers.layer import Layer
 from redouble._runtime.backend import cancelling
+
+if TYPE_CHECKING:
+    from redouble._layers.analysis import WorstCase
 
 __all__ = ["Fallback"]
 
@@ -47,8 +49,6 @@ class Fallback(Layer):
     an iterable, and only if it fails before its first item. ``value`` is the same object for all calls.
     """
 
-    _kept_by_wrapper = True
-
     def __init__(
         self, fn: Callable[[Exception], Any] | None = None, /, *, value: Any = UNSET, on: On = Exception
     ) -> None:
@@ -59,6 +59,10 @@ class Fallback(Layer):
         self._fn, self._value = fn, value
         self._is_async = fn is not None and callable_kind(fn) in ("coroutine", "async generator")
         self._failures = FailureFilter(on, "Fallback")
+
+    @property
+    def _kept_by_wrapper(self) -> bool:
+        return True
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` with the fallback in place of its errors."""

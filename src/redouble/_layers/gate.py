@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
 from functools import partial
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
 from redouble._drivers.stream_function import wrap_stream
@@ -17,12 +17,14 @@ from redouble._engine.nested import asks_gate
 from redouble._internal.callables import reject_awaitable
 from redouble._internal.public import public
 from redouble._internal.shared_context_manager import ContextExits
-from redouble._layers.analysis import Traits
 from redouble._layers.layer import AROUND_METHODS, Layer
 from redouble._runtime.backend import cancelling
 from redouble._runtime.clock import SYSTEM, Clock
 from redouble._telemetry.emit import EMITTED, emit_rejected, layer_kind
 from redouble.errors import Rejected
+
+if TYPE_CHECKING:
+    from redouble._layers.analysis import Traits
 
 __all__ = ["CANCELLED", "Admission", "Gate", "problem_outside_retry", "task_error"]
 
@@ -41,14 +43,12 @@ class Gate(Layer):
     ``with gate:`` and ``async with gate:``. All hooks of `Layer` are optional.
     """
 
-    clock: Clock = SYSTEM
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
+    @property
+    def _kept_by_wrapper(self) -> bool:
         # If a subclass overrides an `around` method, its wrappers may not refer to the gate.
-        cls._kept_by_wrapper = all(
-            getattr(cls, around) is getattr(Gate, around) for around in AROUND_METHODS.values()
-        )
+        return all(getattr(type(self), around) is getattr(Gate, around) for around in AROUND_METHODS.values())
+
+    clock: Clock = SYSTEM
 
     def admit(self, now: float, /) -> Any:
         """Admit a call and return its ticket, or raise `Rejected`."""
@@ -97,6 +97,8 @@ class Gate(Layer):
 
     def traits(self) -> Traits:
         """Return `Traits` with the gate itself as shared: it must not occur twice in one pipeline."""
+        from redouble._layers.analysis import Traits  # noqa: PLC0415  only analysis needs it
+
         return Traits(shared=(self,))
 
     def _admission(self, *, stream: bool = False) -> Admission:

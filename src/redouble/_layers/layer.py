@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
-from typing import Any, ClassVar, ParamSpec, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
 from redouble._internal.callables import CallableKind, callable_kind, display_name, reject_uncallable
 from redouble._internal.public import public
 from redouble._internal.validation import instance
-from redouble._layers import analysis
-from redouble._layers.analysis import Traits, WorstCase
 from redouble._telemetry.registry import LAYER_SECTIONS, LayerSection, register
+
+if TYPE_CHECKING:
+    from redouble._layers.analysis import Traits, WorstCase
 
 __all__ = ["Layer", "LayerProxy", "Pipeline", "decoration", "policy_of"]
 
@@ -57,8 +58,10 @@ class Layer:
     name: str | None = None
     """The name of the layer in events, metrics and `redouble.stats`."""
 
-    _kept_by_wrapper: ClassVar[bool] = False
-    """True if every wrapper holds a strong reference to its layer: `policy_of` may refer to it weakly."""
+    @property
+    def _kept_by_wrapper(self) -> bool:
+        """True if every wrapper holds a strong reference to its layer: `policy_of` may refer to it weakly."""
+        return False
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` wrapped, for a plain function."""
@@ -87,6 +90,8 @@ class Layer:
 
     def traits(self) -> Traits:
         """Return the properties of this layer that other layers need, for `Pipeline.check`."""
+        from redouble._layers.analysis import Traits  # noqa: PLC0415  only analysis needs it
+
         return Traits()
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
@@ -173,7 +178,9 @@ class Layer:
 class Pipeline(Layer):
     """Layers in order, outermost first; pipelines inside it are flattened."""
 
-    _kept_by_wrapper = True
+    @property
+    def _kept_by_wrapper(self) -> bool:
+        return True
 
     def __init__(self, *layers: Layer) -> None:
         for layer in layers:
@@ -185,26 +192,38 @@ class Pipeline(Layer):
 
     def explain(self) -> str:
         """Return a drawing of the layers, with what each does and the worst case of a call."""
+        from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
+
         return analysis.explain(self.layers)
 
     def check(self) -> list[str]:
         """Return the known problems, each as a sentence with its reason; an empty list if there are none."""
+        from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
+
         return list(analysis.check(self.layers))
 
     def describe(self) -> str:
         """Return the descriptions of its layers, in one line."""
+        from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
+
         return analysis.describe(self.layers)
 
     def traits(self) -> Traits:
         """Return the traits that its layers have together."""
+        from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
+
         return analysis.combined_traits(self.layers)
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
         """Return the worst case of a call through all of its layers."""
+        from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
+
         return analysis.combined_worst_case(self.layers, inner)
 
     def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterable[str]:
         """Return the problems that its layers report, outermost first."""
+        from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
+
         reports = analysis.lint(self.layers, outer, inner, worst)
         return [problem for problems in reports for problem in problems]
 
@@ -282,10 +301,12 @@ def decoration(fn: Any, /) -> tuple[Layer, Callable[..., Any]]:
 class LayerProxy(Layer):
     """A layer in place of others, such as a policy named in a configuration: its hooks combine theirs."""
 
-    _kept_by_wrapper = True
-
     resolved_by_name = False
     """True if the layers are looked up by name in the configuration, and a reload may replace them."""
+
+    @property
+    def _kept_by_wrapper(self) -> bool:
+        return True
 
     def _target_layers(self) -> tuple[Layer, ...]:
         """Return the layers it is a proxy of, outermost first; none if they are not known yet."""

@@ -46,8 +46,6 @@ class Timeout(Layer):
     `WorkerStillRunning` is raised.
     """
 
-    _kept_by_wrapper = True
-
     seconds: Duration
     worker: Worker | None = None
 
@@ -60,6 +58,10 @@ class Timeout(Layer):
         object.__setattr__(self, "seconds", limit)
         if self.worker is not None:
             check_worker(self.worker, "Timeout worker")
+
+    @property
+    def _kept_by_wrapper(self) -> bool:
+        return True
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` limited, on a worker."""

@@ -81,8 +81,6 @@ class Model(Layer):
         where only the clients of redouble enforce the limits.
     """
 
-    _kept_by_wrapper = True
-
     provider: str
     model: str
     timeouts: Timeouts | Duration | None = DEFAULT_TIMEOUTS
@@ -143,6 +141,10 @@ class Model(Layer):
             labels={**policy.labels, "provider": self.provider, "model": self.model},
             worker=self.worker if policy.worker is None else policy.worker,
         )
+
+    @property
+    def _kept_by_wrapper(self) -> bool:
+        return True
 
     def describe(self) -> str:
         return f"{self.provider}/{self.model}: {self._calls.describe()}"

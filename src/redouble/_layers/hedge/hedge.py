@@ -107,8 +107,6 @@ class Hedge(SharedByIdentity, Layer):
     If all attempts fail, the error of the first one is raised. A call that may not be hedged just continues.
     """
 
-    _kept_by_wrapper = True
-
     def __init__(
         self,
         delay: Duration | None = None,
@@ -155,6 +153,10 @@ class Hedge(SharedByIdentity, Layer):
         self.name = name
         self.register("layers")
         self._control = HedgeControl(delay, share, hedges, failures, until, different, budget)
+
+    @property
+    def _kept_by_wrapper(self) -> bool:
+        return True
 
     def snapshot(self) -> Mapping[str, float | None]:
         """Return the ``delay`` (None: not known yet), and how many ``calls`` there were.

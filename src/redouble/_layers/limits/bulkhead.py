@@ -6,17 +6,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.locks import SharedByIdentity, gil
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, instance, integer
 from redouble._internal.validation import seconds as checked
-from redouble._layers.analysis import WorstCase
 from redouble._layers.gate import Admission, Gate
 from redouble._layers.layer import Layer
 from redouble._layers.limits.slots import Lease, WaitableSlots
+
+if TYPE_CHECKING:
+    from redouble._layers.analysis import WorstCase
 
 __all__ = ["Bulkhead"]
 

@@ -26,12 +26,12 @@ from redouble._internal.callables import (
 )
 from redouble._internal.codegen import compile_wrapper
 from redouble._internal.public import public
-from redouble._layers.analysis import Traits, WorstCase
 from redouble._layers.layer import Layer
 
 if TYPE_CHECKING:
     from redouble._drivers.context_managers import Entrance
     from redouble._drivers.streams import Stream
+    from redouble._layers.analysis import Traits, WorstCase
 
 __all__ = ["Retry"]
 
@@ -83,7 +83,9 @@ class Retry(Options, Layer):
     clock, random: the clock and the random source, for tests.
     """
 
-    _kept_by_wrapper = True
+    @property
+    def _kept_by_wrapper(self) -> bool:
+        return True
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` retried."""
@@ -201,6 +203,8 @@ class Retry(Options, Layer):
         return analysis.worst_case(self, inner)
 
     def traits(self) -> Traits:
+        from redouble._layers.analysis import Traits  # noqa: PLC0415
+
         return Traits(
             retries=self.attempts != 1,
             time_limit=self._total,
