@@ -267,7 +267,7 @@ class Run(RunState):
         if error is not None:
             self.value = None
         if policy._counts is not None:
-            policy._counts.failures += 1
+            policy._counts.count_failure()
         budget = policy.budget
         if budget is not None:
             refused = isinstance(error, Rejected) and rejected_before_call(error, self)
@@ -315,7 +315,7 @@ class Run(RunState):
             if self.refresh_now() + delay >= self.until:
                 return self.give_up(TIMEOUT, error)
         if policy._counts is not None:
-            policy._counts.retries += 1
+            policy._counts.count_retry()
         return delay
 
     # --------------------------------------------------------------------------- the delay

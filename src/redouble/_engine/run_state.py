@@ -153,7 +153,7 @@ class RunState:
             self.replaces_error = True
         if self.tracked:
             if self.policy._counts is not None:
-                self.policy._counts.given_up += 1
+                self.policy._counts.count_given_up()
             self.refund()
         if self.cancelling is not None:
             self.cancelling(error)  # which undoes the cancellation request that a failed task group leaves

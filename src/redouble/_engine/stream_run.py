@@ -64,7 +64,7 @@ class StreamRun(Run):
             return super().track_failure(error)
         self.ok = False
         if self.policy._counts is not None:
-            self.policy._counts.failures += 1
+            self.policy._counts.count_failure()
         if self.policy.budget is not None:
             self.policy.budget.failed(self.kind(error), self.budget_time())
         if self.emit is not None:

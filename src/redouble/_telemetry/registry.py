@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
-from redouble._internal.locks import ForkSafeLock
+from redouble._internal.locks import ForkSafeLock, gil
 
 __all__ = [
     "LAYER_SECTIONS",
@@ -39,12 +39,42 @@ class NamedObject(Protocol):
 
 
 class Counts:
-    """The failure counts of all policies of one name. An increment is atomic: its line contains no call."""
+    """The failure counts of all policies of one name. With a GIL an increment is atomic: it makes no call."""
 
     __slots__ = ("__weakref__", "failures", "given_up", "retries")
 
     def __init__(self) -> None:
         self.failures = self.retries = self.given_up = 0
+
+    def count_failure(self) -> None:
+        """Count a failed attempt."""
+        self.failures += 1
+
+    def count_retry(self) -> None:
+        """Count a retry."""
+        self.retries += 1
+
+    def count_given_up(self) -> None:
+        """Count a call that was given up."""
+        self.given_up += 1
+
+
+class LockedCounts(Counts):
+    """Failure counts without a GIL: the same increments, under the lock of the registry."""
+
+    __slots__ = ()
+
+    def count_failure(self) -> None:
+        with _lock:
+            super().count_failure()
+
+    def count_retry(self) -> None:
+        with _lock:
+            super().count_retry()
+
+    def count_given_up(self) -> None:
+        with _lock:
+            super().count_given_up()
 
 
 _lists: dict[Section, WeakValueDictionary[int, NamedObject]] = {
@@ -75,4 +105,4 @@ def registered(section: Section) -> list[tuple[str, NamedObject]]:
 def counts_of(name: str) -> Counts:
     """Return the counts of all policies of this name."""
     with _lock:
-        return _counts.setdefault(name, Counts())
+        return _counts.setdefault(name, Counts() if gil.enabled else LockedCounts())

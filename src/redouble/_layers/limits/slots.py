@@ -122,13 +122,7 @@ class Slots(ReentrancySafe):
             self._wake_admitted()
 
     def _admit(self) -> None:
-        complete = False
-        try:
-            self._admit_while_free()
-            complete = True
-        finally:
-            if not complete:  # interrupted, and there may be no later call that admits
-                self._admit_while_free()
+        self._complete(self._admit_while_free)
 
     def _admit_while_free(self) -> None:
         leases, queue = self.leases, self.queue
@@ -144,14 +138,7 @@ class Slots(ReentrancySafe):
             queue.pop(lease, None)
 
     def _wake_admitted(self) -> None:
-        """Wake all admitted waiters, even if interrupted once."""
-        woken = False
-        try:
-            self._wake_each()
-            woken = True
-        finally:
-            if not woken:  # interrupted
-                self._wake_each()
+        self._complete(self._wake_each)
 
     def _wake_each(self) -> None:
         """Wake the admitted waiters; the slot of a waiter that no longer exists goes to the next one."""
@@ -165,6 +152,16 @@ class Slots(ReentrancySafe):
                 self.discard(lease)
                 self._run_exclusively(self._admit)
             self._run_now(self.to_wake.pop, lease, None)
+
+    def _complete(self, operation: Callable[[], None]) -> None:
+        """Run an operation; if it is interrupted, run it once more: no later call may complete it."""
+        complete = False
+        try:
+            operation()
+            complete = True
+        finally:
+            if not complete:
+                operation()
 
     def _first_to_wake(self) -> tuple[Lease, Wake] | None:
         return next(iter(self.to_wake.items()), None)
