@@ -36,7 +36,7 @@ from redouble.llm._protocols.builtin import protocol_factory
 from redouble.llm._protocols.fields import usage_of
 from redouble.llm._rules import ModelRule, table
 from redouble.llm._sdks import ModelFunction
-from redouble.llm._spend.account import Account, Reserve, amount_to_reserve, check_token_amount, total_tokens
+from redouble.llm._spend.account import Account, Reserve, check_token_amount, total_tokens
 from redouble.llm._spend.spend import Spend
 from redouble.llm._spend.usage import Price, Usage
 from redouble.llm._timeouts import Timeouts, as_timeouts, limit_of
@@ -218,7 +218,9 @@ class Model(Layer):
         if self.spend is None:
             return None
         try:
-            most = amount_to_reserve(self.reserve, args, kwargs)
+            most = 0 if self.reserve is None else self.reserve
+            if callable(most):
+                most = check_token_amount(most(*args, **kwargs), "reserve")
             return Account(self.spend, self.price, most, self.usage or usage_of)
         except SpendRefused as error:
             labels = dict(self._calls.labels)

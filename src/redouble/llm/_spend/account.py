@@ -8,10 +8,10 @@ from typing import Any, TypeAlias, cast
 from redouble._internal.logger import log
 from redouble._internal.validation import integer
 from redouble.llm._errors import SpendExceeded
-from redouble.llm._spend.spend import Spend
+from redouble.llm._spend.spend import Reservation, Spend
 from redouble.llm._spend.usage import Price, Usage
 
-__all__ = ["Account", "Reserve", "TokenAmount", "amount_to_reserve", "check_token_amount", "total_tokens"]
+__all__ = ["Account", "Reserve", "TokenAmount", "check_token_amount", "total_tokens"]
 
 
 TokenAmount: TypeAlias = int | Usage
@@ -31,32 +31,33 @@ def check_token_amount(value: object, option: str) -> TokenAmount:
     return integer(value, option, 0, WANTED)
 
 
-class Account:
+class Account(Reservation):
     """The reservation of one logical call, and what its attempts have taken of it. Costs are in units."""
 
     def __init__(
         self, spend: Spend, price: Price | None, reserved: TokenAmount, usage: Callable[[Any], object]
     ) -> None:
-        self._spend, self._usage, self._rates = spend, usage, (0, 0) if price is None else price._rates
+        self._usage, self._rates = usage, (0, 0) if price is None else price._rates
         self._per_attempt = total_tokens(reserved), self._cost_of(reserved)  # at most
         self._tokens, self._cost = self._per_attempt  # reserved so far
         self._answers = 0, 0  # the tokens and the cost of all answers
+        super().__init__(spend, *self._per_attempt, 1)
         # If it is garbage-collected without a commit, all of it counts as taken: the real amount is unknown.
-        self._reservation = spend._reserve(*self._per_attempt, 1, if_abandoned=None)
+        self._hold.if_abandoned = None
 
     def _ensure_reserved(self, tokens: int, cost: int, message: str) -> None:
         """Reserve up to these totals, or raise `SpendExceeded`."""
         tokens, cost = max(tokens, self._tokens), max(cost, self._cost)
         if (tokens, cost) != (self._tokens, self._cost):
             more = tokens - self._tokens, cost - self._cost
-            shortage = self._spend._add(self._reservation._hold, *more)
+            shortage = self._spend._add(self._hold, *more)
             if shortage is not None:
                 raise SpendExceeded(message.format(shortage.resource), what=shortage.resource)
             self._tokens, self._cost = tokens, cost
 
     def _commit(self, tokens: int | None, cost: int | None) -> None:
         """Commit what was taken; no-op if the garbage collector has found the reservation before."""
-        self._spend._settle(self._reservation._hold, tokens, cost)
+        self._spend._settle(self._hold, tokens, cost)
 
     # -------------------------------------------------------------------- whole answers
 
@@ -127,11 +128,3 @@ def reported_usage(usage: Callable[[Any], object], result: object) -> Usage | No
     except Exception:
         log("the tokens of an answer could not be read: the whole reservation counts as used", error=True)
         return None
-
-
-def amount_to_reserve(reserve: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TokenAmount:
-    """Return the amount that a call with these arguments has to reserve."""
-    if callable(reserve):
-        value = reserve(*args, **kwargs)
-        return check_token_amount(value, "reserve")
-    return 0 if reserve is None else cast("TokenAmount", reserve)  # validated by the model

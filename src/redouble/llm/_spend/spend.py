@@ -41,6 +41,7 @@ __all__ = ["Reservation", "Spend"]
 
 
 MAX_MONEY = 10**15  # in any currency: more is a mistake
+LEAST = 1  # that must be left for a call that reserves no tokens or no cost: it takes something too
 AMOUNT = "0 or more: release() returns what was reserved"
 ALREADY_SETTLED = (
     "this reservation is settled: commit() or release() was called before, or its `with` block is over. "
@@ -70,11 +71,15 @@ class Reservation(SharedByIdentity):
     If its ``with`` block ends, or it is garbage-collected, without a `commit`, all of it is released.
     """
 
-    def __init__(self, spend: Spend, if_abandoned: int | None) -> None:
+    def __init__(self, spend: Spend, tokens: int, cost: int, requests: int) -> None:
+        """Reserve all of the amounts, or raise `SpendRefused`."""
         self._spend, self._hold = spend, Hold(self, spend._abandoned.append)
-        self._hold.tokens = self._hold.cost = self._hold.requests = 0
-        self._hold.if_abandoned = if_abandoned
+        self._hold.tokens = self._hold.cost = self._hold.requests = self._hold.if_abandoned = 0
         spend._holds[self._hold] = None
+        # If a signal handler raises in here, the amounts are released with this object.
+        shortage = spend._add(self._hold, tokens, cost, requests, LEAST)
+        if shortage is not None:
+            raise emit_rejected(spend._refusal(shortage), "spend", spend.name)
 
     def commit(self, *, tokens: int | None = None, cost: Money | None = None) -> None:
         """Record what was really taken, or for None all that was reserved, and release the remainder.
@@ -119,7 +124,6 @@ def check_amount(by: str, resource: str, value: Any, least: int = 0, wanted: str
 
 
 MIN_WINDOW = 0.001  # seconds
-LEAST = 1  # that must be left for a call that reserves no tokens or no cost: it takes something too
 LIMIT = "more than 0, or None for no limit"
 
 
@@ -188,19 +192,7 @@ class Spend(ForkSafe):
         alone does not help: there is no window, the amount exceeds the limit, or too much is reserved.
         """
         whole, units = check_amount("reserve", "tokens", tokens), check_amount("reserve", "cost", cost)
-        return self._reserve(whole, units, check_amount("reserve", "requests", requests), 0)
-
-    def _reserve(self, tokens: int, cost: int, requests: int, if_abandoned: int | None) -> Reservation:
-        reservation, complete = Reservation(self, if_abandoned), False
-        try:
-            shortage = self._add(reservation._hold, tokens, cost, requests, LEAST)
-            complete = shortage is None
-        finally:
-            if not complete:  # also if interrupted: the traceback would keep the reservation alive
-                reservation.release()
-        if shortage is not None:
-            raise emit_rejected(self._refusal(shortage), "spend", self.name)
-        return reservation
+        return Reservation(self, whole, units, check_amount("reserve", "requests", requests))
 
     def snapshot(self) -> Mapping[str, float]:
         """Return the amounts of each limit that is set: ``tokens`` is the number of tokens spent now.
