@@ -14,7 +14,7 @@ from redouble._failures import codes
 from redouble._failures.builtin_errors import NETWORK
 from redouble._failures.error_readers import response_of
 from redouble._failures.known_errors import READ_TIMEOUT
-from redouble._failures.retry_after import response_hint, should_retry, with_hint
+from redouble._failures.retry_after import response_wish, with_hint
 from redouble._failures.transient import kind_of, transient
 from redouble._failures.verdict import STOP, Ended, Rules, Verdict, judge
 from redouble._internal.public import public
@@ -56,10 +56,13 @@ def _verdict_by_status(error: Exception) -> Verdict | None:
     if spent or (status in QUOTA_STATUSES and _is_quota_spent(getattr(error, "response", None))):
         return STOP
     verdict = transient(error)
-    if verdict is not None or not isinstance(status, int) or should_retry(headers) is False:
+    if verdict is not None or not isinstance(status, int):
         return verdict
+    wanted, hint = response_wish(headers, status)
+    if wanted is False:
+        return None
     by_status = codes.HTTP_5XX if 500 <= status < 600 else codes.LLM_STATUSES.get(status)
-    return with_hint(by_status, response_hint(headers, status))
+    return with_hint(by_status, hint)
 
 
 def _is_quota_spent(response: Any) -> bool:

@@ -76,8 +76,13 @@ class Reservation(SharedByIdentity):
         self._spend, self._hold = spend, Hold(self, spend._abandoned.append)
         self._hold.tokens = self._hold.cost = self._hold.requests = self._hold.if_abandoned = 0
         spend._holds[self._hold] = None
-        # If a signal handler raises in here, the amounts are released with this object.
-        shortage = spend._add(self._hold, tokens, cost, requests, LEAST)
+        complete = False
+        try:
+            shortage = spend._add(self._hold, tokens, cost, requests, LEAST)
+            complete = shortage is None
+        finally:
+            if not complete:  # also if interrupted: the traceback would keep the reservation alive
+                self.release()
         if shortage is not None:
             raise emit_rejected(spend._refusal(shortage), "spend", spend.name)
 
