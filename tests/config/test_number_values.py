@@ -14,9 +14,9 @@ from redouble.config._document_path import DocPath
 from redouble.config._options.values import (
     DurationValue,
     Flag,
-    Keyed,
     Listed,
     Number,
+    TableOf,
     Text,
     Unlimited,
     Value,
@@ -95,7 +95,7 @@ KINDS: list[Any] = [
     (Unlimited(Whole()), [0, None, "unlimited"], ["none", "", -1, "Unlimited"]),
     (Listed(Whole(), least=1), [[1], [1, 2], (3,)], [[], "1", 1, [True], ["1"], None]),
     (Listed(Whole()), [[], [1]], [{}, None]),
-    (Keyed(Text()), [{}, {"a": "b"}], [{"a": 1}, [], "a", {1: "a"}]),
+    (TableOf(Text()), [{}, {"a": "b"}], [{"a": 1}, [], "a", {1: "a"}]),
 ]
 
 

@@ -21,7 +21,7 @@ from redouble.config._options.backoff import (
     STAGES,
     BackoffValue,
     Jitter,
-    Stage,
+    StageValue,
 )
 from redouble.config._options.catalogue import (
     BUDGETS,
@@ -39,9 +39,9 @@ from redouble.config._options.values import (
     Choice,
     DurationValue,
     Flag,
-    Keyed,
     Listed,
     Number,
+    TableOf,
     Text,
     Unlimited,
     Value,
@@ -95,12 +95,12 @@ def value_of(kind: Value) -> SearchStrategy[Any]:
             return shares.map(sorted)  # they rise
         case Listed(of=inner, least=least):
             return st.lists(value_of(inner), min_size=least, max_size=3)
-        case Keyed(of=Text()):
+        case TableOf(of=Text()):
             return st.dictionaries(st.sampled_from(["team", "a b", ""]), st.text(max_size=3), max_size=2)
         case ErrorNames():
             names = st.sampled_from(["transient", "OSError", "ConnectionError", "Rejected", "ValueError"])
             return names | st.lists(names, min_size=1, max_size=3)
-        case Keyed():
+        case TableOf():
             return st.dictionaries(st.sampled_from([*Kind, OTHERS]), st.integers(0, 9), max_size=3)
         case Nested(table=Table() as table):
             return table_of(table)
@@ -110,7 +110,7 @@ def value_of(kind: Value) -> SearchStrategy[Any]:
             return st.sampled_from(["gates.one", "policies.one"]) | tagged_of(LAYERS)
         case BackoffValue():
             return backoffs(by_kind=kind.by_kind)
-        case Stage():
+        case StageValue():
             return st.sampled_from([*JITTERS]) | st.one_of([stage_of(key) for key in STAGES])
         case Flag():
             return st.booleans()

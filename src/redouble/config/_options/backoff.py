@@ -15,7 +15,7 @@ from redouble._engine.backoff import Backoff
 from redouble._failures.verdict import Kind
 from redouble.config._document_path import DocPath, nearest, short_repr
 from redouble.config._options.option_table import Nested, Option, Table, Tagged
-from redouble.config._options.values import DurationValue, Keyed, Listed, Number, Value, Whole, plain
+from redouble.config._options.values import DurationValue, Listed, Number, TableOf, Value, Whole, plain
 
 __all__ = ["BACKOFFS", "BY_KIND", "DELAYS", "KINDS", "SHORT", "BackoffValue", "written"]
 
@@ -43,7 +43,7 @@ STAGES: dict[str, Value] = {"minimum": SPAN, "maximum": SPAN, "jitter": SHARE, "
 JITTERS = {"full_jitter": "full", "equal_jitter": "equal"}
 
 
-class Stage(Value):
+class StageValue(Value):
     """One stage of a chain, as a tuple of its name and its value."""
 
     def parse(self, value: object, place: DocPath) -> tuple[str, object]:
@@ -68,7 +68,7 @@ class Stage(Value):
         return {"anyOf": [{"enum": list(JITTERS)}, *stages]}
 
 
-CHAIN = Listed(Stage(), "a list such as [{ maximum = 5 }, 'full_jitter', { take = 3 }]")
+CHAIN = Listed(StageValue(), "a list such as [{ maximum = 5 }, 'full_jitter', { take = 3 }]")
 SHORT = {
     "minimum": Option(SPAN, "Raise shorter delays to this."),
     "maximum": Option(SPAN, "Cut longer delays to this."),
@@ -155,7 +155,7 @@ class BackoffValue(Value):
         return {"$ref": "#/$defs/backoff" if self.by_kind else "#/$defs/delays"}
 
 
-BY_KIND = Keyed(BackoffValue(by_kind=False), keys=KINDS)
+BY_KIND = TableOf(BackoffValue(by_kind=False), keys=KINDS)
 
 
 def written(backoff: Backoff, place: DocPath) -> dict[str, object]:

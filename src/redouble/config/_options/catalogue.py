@@ -30,9 +30,9 @@ from redouble.config._options.values import (
     Choice,
     DurationValue,
     Flag,
-    Keyed,
     Listed,
     Number,
+    TableOf,
     Text,
     Unlimited,
     Value,
@@ -47,8 +47,8 @@ WAIT = Unlimited(SPAN)
 SHARE, TOKENS, RATE, LOAD = Number(high=1), Number(high=1e15), Number(1e-9, 1e9), Unlimited(Number(1e-6))
 ERRORS = ErrorNames()
 NAMED = Option(Text(), "Its name in errors, events and metrics; by default the key of its table.")
-COSTS = Keyed(TOKENS, "a table such as { throttled = 10, others = 5 }", KINDS)
-LABELS = Keyed(Text(), 'a table of texts, such as { team = "payments" }')
+COSTS = TableOf(TOKENS, "a table such as { throttled = 10, others = 5 }", KINDS)
+LABELS = TableOf(Text(), 'a table of texts, such as { team = "payments" }')
 
 # ------------------------------------------------------------------------- budgets
 

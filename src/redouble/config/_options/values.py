@@ -23,9 +23,9 @@ __all__ = [
     "Choice",
     "DurationValue",
     "Flag",
-    "Keyed",
     "Listed",
     "Number",
+    "TableOf",
     "Text",
     "Unlimited",
     "Value",
@@ -173,7 +173,7 @@ class Listed(Value):
 
 
 @dataclass(frozen=True)
-class Keyed(Value):
+class TableOf(Value):
     """A table of values of one type; ``wanted``: an example for errors.
 
     keys: the keys that it may have, and what each is in Python; if there are none, any key, as it is.
