@@ -72,6 +72,16 @@ def test_variables_set_options_of_every_section() -> None:
     assert config.policies["pay.out"].attempts == 3
 
 
+def test_a_variable_may_set_a_list_of_layers_or_stages() -> None:
+    config = read(
+        {**DOCUMENT, "pipelines": {"pipe": {"layers": []}}},
+        REDOUBLE_PIPELINES__PIPE__LAYERS="gates.db, policies.other",
+        REDOUBLE_POLICIES__PAYMENTS__BACKOFF__THEN="full_jitter",
+    )
+    assert config.pipelines["pipe"].layers == (config.gates["db"], config.policies["other"])
+    assert config.policies["payments"].backoff == Backoff.exponential(1).full_jitter()
+
+
 def test_a_variable_may_change_the_type() -> None:
     document: dict[str, Any] = {"gates": {"db": {"type": "bulkhead"}}, "policies": {"other": {}}}
     config: Any = read(
@@ -213,7 +223,7 @@ def test_unrelated_variables_are_ignored() -> None:
         ("POLICIES__PAYMENTS__HINTS", "at_least", "'at_least' is not a table"),
         ("POLICIES__PAYMENTS__BACKOFF", "1,x", "'x' is no duration"),
         ("POLICIES__PAYMENTS__BACKOFF__LOW", "1", "there is no such key"),
-        ("POLICIES__PAYMENTS__BACKOFF__THEN", "full_jitter", "'full_jitter': write a list such as"),
+        ("POLICIES__PAYMENTS__BACKOFF__THEN", "full_jittr", "did you mean 'full_jitter'"),
         ("POLICIES__PAYMENTS__BUDGET", "shard", "did you mean 'shared'"),
         ("POLICIES__OTHER__BACKOFF__MAXIMUM", "5", "missing: write one of constant"),
         ("POLICIES__OTHER__BACKOFF__TYPE", "exponential", "missing: the first delay"),

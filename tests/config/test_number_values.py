@@ -14,9 +14,9 @@ from redouble.config._document_path import DocPath
 from redouble.config._options.values import (
     DurationValue,
     Flag,
-    Labels,
     Listed,
     Number,
+    TableOf,
     Text,
     Unlimited,
     Value,
@@ -93,9 +93,9 @@ KINDS: list[Any] = [
     (Flag(), [True, False], [0, 1, "true", None]),
     (Text(), ["", "x"], [5, None, ["x"], b"x"]),
     (Unlimited(Whole()), [0, None, "unlimited"], ["none", "", -1, "Unlimited"]),
-    (Listed(Whole()), [[1], [1, 2], (3,)], [[], "1", 1, [True], ["1"], None]),
-    (Listed(Whole(), least=0), [[], [1]], [{}, None]),
-    (Labels(), [{}, {"a": "b"}], [{"a": 1}, [], "a", {1: "a"}]),
+    (Listed(Whole(), least=1), [[1], [1, 2], (3,)], [[], "1", 1, [True], ["1"], None]),
+    (Listed(Whole()), [[], [1]], [{}, None]),
+    (TableOf(Text()), [{}, {"a": "b"}], [{"a": 1}, [], "a", {1: "a"}]),
 ]
 
 

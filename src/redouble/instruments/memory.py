@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from redouble._internal.handle import Handle
 from redouble._internal.locks import ForkSafe
@@ -23,6 +23,7 @@ __all__ = ["Metrics", "Summary", "instrument"]
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 Key: TypeAlias = tuple[str, str, tuple[str, ...], Labels]  # metric, name, other schema labels, policy labels
+T = TypeVar("T")
 
 BY_NAME = {metric.name: metric for metric in METRICS}
 
@@ -48,16 +49,12 @@ class Metrics(ForkSafe, Handle):
     def counter(self, metric: str, /, **labels: str) -> float:
         """Return a counter, added up over all the labels that are not given."""
         _check(metric, "counter", labels)
-        with self._lock:
-            counts = list(self._counts.items())
-        return sum((n for key, n in counts if key[0] == metric and labels.items() <= set(_labels(key))), 0.0)
+        return sum(self._select(self._counts, metric, labels), 0.0)
 
     def histogram(self, metric: str, /, **labels: str) -> Summary:
         """Return the summary of a histogram, over all the labels that are not given."""
         _check(metric, "histogram", labels)
-        with self._lock:
-            recorded = list(self._summaries.items())
-        summaries = [one for key, one in recorded if key[0] == metric and labels.items() <= set(_labels(key))]
+        summaries = self._select(self._summaries, metric, labels)
         if not summaries:
             return Summary(0, 0.0, 0.0, 0.0)
         many, totals, least, most = zip(*summaries, strict=True)
@@ -66,11 +63,15 @@ class Metrics(ForkSafe, Handle):
     def gauge(self, metric: str, /, **labels: str) -> float:
         """Return the current value of a gauge, added up over all the labels that are not given."""
         wanted = _check(metric, "gauge", labels)
-        shown = {
-            tuple(zip(wanted.labels, label_values, strict=True)): n
-            for label_values, n in read_gauge(wanted).items()
-        }
-        return sum((n for label_values, n in shown.items() if labels.items() <= set(label_values)), 0.0)
+        gauges = read_gauge(wanted).items()
+        shown: dict[Key, float] = {(metric, name, tuple(rest), ()): n for (name, *rest), n in gauges}
+        return sum(self._select(shown, metric, labels), 0.0)
+
+    def _select(self, recorded: Mapping[Key, T], metric: str, labels: Mapping[str, str]) -> list[T]:
+        """Return the values of a metric, of all series that have these labels."""
+        with self._lock:
+            series = list(recorded.items())
+        return [value for key, value in series if key[0] == metric and labels.items() <= set(_labels(key))]
 
     def series(self) -> dict[str, dict[Labels, float | Summary]]:
         """Return all counters and histograms, by metric and by labels."""

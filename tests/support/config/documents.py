@@ -20,19 +20,18 @@ from redouble.config._options.backoff import (
     SHORT,
     STAGES,
     BackoffValue,
-    ByKind,
-    DelaysValue,
     Jitter,
-    Stages,
+    StageValue,
 )
 from redouble.config._options.catalogue import (
     BUDGETS,
     DEFAULTS,
     GATES,
     LAYERS,
+    PIPELINE_LAYERS,
     RETRY,
     BudgetValue,
-    LayersValue,
+    LayerValue,
 )
 from redouble.config._options.error_names import ErrorNames
 from redouble.config._options.option_table import Nested, Table, Tagged
@@ -40,9 +39,9 @@ from redouble.config._options.values import (
     Choice,
     DurationValue,
     Flag,
-    Labels,
     Listed,
     Number,
+    TableOf,
     Text,
     Unlimited,
     Value,
@@ -85,38 +84,34 @@ def value_of(kind: Value) -> SearchStrategy[Any]:
             return SPANS | st.just("0s")
         case Whole(low=low):
             return st.integers(low, low + 50)
+        case Jitter():
+            return st.sampled_from(["full", "equal", 0.25, 1, 0])
         case Number(low=low, high=high):
             return st.floats(max(low, 0.001), min(high, 1.0)) if high == 1 else st.integers(1, 9)
         case Choice(words=words):
             return st.sampled_from(words)
         case Listed(of=Number()):
-            return st.lists(value_of(kind.of), min_size=1, max_size=3, unique=True).map(
-                sorted
-            )  # rising shares
-        case Listed(of=inner):
-            return st.lists(value_of(inner), min_size=1, max_size=3)
-        case Labels():
+            shares = st.lists(value_of(kind.of), min_size=1, max_size=3, unique=True)
+            return shares.map(sorted)  # they rise
+        case Listed(of=inner, least=least):
+            return st.lists(value_of(inner), min_size=least, max_size=3)
+        case TableOf(of=Text()):
             return st.dictionaries(st.sampled_from(["team", "a b", ""]), st.text(max_size=3), max_size=2)
         case ErrorNames():
             names = st.sampled_from(["transient", "OSError", "ConnectionError", "Rejected", "ValueError"])
             return names | st.lists(names, min_size=1, max_size=3)
-        case ByKind():
+        case TableOf():
             return st.dictionaries(st.sampled_from([*Kind, OTHERS]), st.integers(0, 9), max_size=3)
-        case Nested(table=table):
+        case Nested(table=Table() as table):
             return table_of(table)
         case BudgetValue():
             return st.just("one") | tagged_of(BUDGETS)
-        case LayersValue():
-            return st.lists(st.sampled_from(["gates.one", "policies.one"]) | tagged_of(LAYERS), max_size=3)
+        case LayerValue():
+            return st.sampled_from(["gates.one", "policies.one"]) | tagged_of(LAYERS)
         case BackoffValue():
             return backoffs(by_kind=kind.by_kind)
-        case DelaysValue():
-            return st.lists(SPANS, max_size=3)
-        case Stages():
-            stages = [stage_of(key) for key in STAGES]
-            return st.lists(st.sampled_from([*JITTERS]) | st.one_of(stages), max_size=4)
-        case Jitter():
-            return st.sampled_from(["full", "equal", 0.25, 1, 0])
+        case StageValue():
+            return st.sampled_from([*JITTERS]) | st.one_of([stage_of(key) for key in STAGES])
         case Flag():
             return st.booleans()
         case _:
@@ -170,7 +165,7 @@ def documents() -> SearchStrategy[dict[str, Any]]:
         optional={
             "defaults": table_of(DEFAULTS),
             "pipelines": st.dictionaries(
-                st.just("pipe"), st.fixed_dictionaries({"layers": value_of(LayersValue())}), max_size=1
+                st.just("pipe"), st.fixed_dictionaries({"layers": value_of(PIPELINE_LAYERS)}), max_size=1
             ),
         },
     )

@@ -14,102 +14,50 @@ from typing import Any, cast
 from redouble._engine.backoff import Backoff
 from redouble._failures.verdict import Kind
 from redouble.config._document_path import DocPath, nearest, short_repr
-from redouble.config._options.option_table import Option, Table, Tagged
-from redouble.config._options.values import DurationValue, Number, Value, Whole, number_of, plain
+from redouble.config._options.option_table import Nested, Option, Table, Tagged
+from redouble.config._options.values import DurationValue, Listed, Number, TableOf, Value, Whole, plain
 
-__all__ = ["BACKOFFS", "BY_KIND", "DELAYS", "SHORT", "BackoffValue", "ByKind", "written"]
+__all__ = ["BACKOFFS", "BY_KIND", "DELAYS", "KINDS", "SHORT", "BackoffValue", "written"]
 
 
 OTHERS = "others"  # all kinds that the table does not name; the key None in Python
-KINDS = (*Kind.__members__, OTHERS)
+KINDS: dict[str, Kind | None] = {**Kind.__members__, OTHERS: None}
 SPAN, SHARE = DurationValue(), Number(high=1)
 
 
-@dataclass(frozen=True)
-class ByKind(Value):
-    """A table of values by kind of failure; ``wanted``: an example for errors."""
-
-    of: Value
-    wanted: str = "a table"
-
-    def parse(self, value: object, place: DocPath) -> dict[Kind | None, object]:
-        values: dict[Kind | None, object] = {}
-        for key, item in place.table(value, self.wanted).items():
-            if key not in KINDS:
-                raise place.unknown_key(key, item, KINDS)
-            values[None if key == OTHERS else Kind(key)] = self.of.read(item, place.under(key))
-        return values
-
-    def write(self, value: Mapping[Kind | None, object], place: DocPath) -> object:
-        named = {str(kind or OTHERS): item for kind, item in value.items()}
-        return {key: self.of.write(item, place.under(key)) for key, item in named.items()}
-
-    def schema(self) -> dict[str, object]:
-        values = {key: self.of.schema() for key in KINDS}
-        return {"type": "object", "properties": values, "additionalProperties": False}
-
-
-class DelaysValue(Value):
-    """A list of durations."""
-
-    def parse(self, value: object, place: DocPath) -> tuple[float, ...]:
-        items = place.items(value, "a list of durations")
-        return tuple(SPAN.read(item, place.under(str(index))) for index, item in enumerate(items))
-
-    def text(self, text: str) -> object:
-        return [SPAN.text(item) for item in text.split(",")]
-
-    def write(self, value: object, place: DocPath) -> object:
-        if not isinstance(value, tuple):
-            raise place.error(
-                f"{short_repr(value)} is an iterable of your own: set it in code, or write a list"
-            )
-        return [plain(delay) for delay in cast("tuple[float, ...]", value)]
-
-    def schema(self) -> dict[str, object]:
-        return {"type": "array", "items": SPAN.schema()}
-
-
-class Jitter(Value):
+class Jitter(Number):
     """The jitter of a delay: full, equal (half of the delay is random), or a share added or subtracted."""
 
-    def parse(self, value: object, place: DocPath) -> object:
+    def parse(self, value: object, place: DocPath) -> Any:
         if value in ("full", "equal"):
             return value
         if isinstance(value, str):
             raise place.error(f"{short_repr(value)}: write 'full', 'equal', or a share from 0 to 1")
-        return SHARE.read(value, place)
-
-    def text(self, text: str) -> object:
-        return number_of(text)
+        return super().parse(value, place)
 
     def schema(self) -> dict[str, object]:
-        return {"anyOf": [{"enum": ["full", "equal"]}, SHARE.schema()]}
+        return {"anyOf": [{"enum": ["full", "equal"]}, super().schema()]}
 
 
 STAGES: dict[str, Value] = {"minimum": SPAN, "maximum": SPAN, "jitter": SHARE, "take": Whole()}
 JITTERS = {"full_jitter": "full", "equal_jitter": "equal"}
 
 
-class Stages(Value):
-    """A chain of stages, as a tuple of (name, value)."""
+class StageValue(Value):
+    """One stage of a chain, as a tuple of its name and its value."""
 
-    def parse(self, value: object, place: DocPath) -> tuple[tuple[str, object], ...]:
-        items = place.items(value, "a list such as [{ maximum = 5 }, 'full_jitter', { take = 3 }]")
-        return tuple(self._one(item, place.under(str(index))) for index, item in enumerate(items))
-
-    def _one(self, stage: object, place: DocPath) -> tuple[str, object]:
-        if isinstance(stage, str):
-            if stage not in JITTERS:
-                raise place.error(f"{short_repr(stage)} is no stage; {nearest(stage, JITTERS)}")
-            return "jitter", JITTERS[stage]
-        table = place.table(stage, "'full_jitter', 'equal_jitter', or a table with one key")
+    def parse(self, value: object, place: DocPath) -> tuple[str, object]:
+        if isinstance(value, str):
+            if value not in JITTERS:
+                raise place.error(f"{short_repr(value)} is no stage; {nearest(value, JITTERS)}")
+            return "jitter", JITTERS[value]
+        table = place.table(value, "'full_jitter', 'equal_jitter', or a table with one key")
         if len(table) != 1:
             raise place.error(f"{short_repr(table)}: write a table with one key for each stage")
-        [(key, value)] = table.items()
+        [(key, argument)] = table.items()
         if key not in STAGES:
-            raise place.unknown_key(key, value, STAGES)
-        return key, STAGES[key].read(value, place.under(key))
+            raise place.unknown_key(key, argument, STAGES)
+        return key, STAGES[key].read(argument, place.under(key))
 
     def schema(self) -> dict[str, object]:
         stages = [
@@ -117,16 +65,17 @@ class Stages(Value):
             | {"additionalProperties": False}
             for key, kind in STAGES.items()
         ]
-        return {"type": "array", "items": {"anyOf": [{"enum": list(JITTERS)}, *stages]}}
+        return {"anyOf": [{"enum": list(JITTERS)}, *stages]}
 
 
+CHAIN = Listed(StageValue(), "a list such as [{ maximum = 5 }, 'full_jitter', { take = 3 }]")
 SHORT = {
     "minimum": Option(SPAN, "Raise shorter delays to this."),
     "maximum": Option(SPAN, "Cut longer delays to this."),
-    "jitter": Option(Jitter(), "How much of each delay is random."),
+    "jitter": Option(Jitter(high=1), "How much of each delay is random."),
     "take": Option(STAGES["take"], "End after this many delays."),
 }
-THEN = Option(Stages(), "Any chain of stages, in order, instead of minimum, maximum, jitter and take.")
+THEN = Option(CHAIN, "Any chain of stages, in order, instead of minimum, maximum, jitter and take.")
 
 
 @dataclass(frozen=True)
@@ -159,7 +108,8 @@ def _span(about: str) -> Option:
 
 LEAST, MOST, INITIAL = _span("The shortest delay."), _span("The longest delay."), _span("The first delay.")
 FACTOR = Option(Number(low=1), "The factor; 2 unless given.")
-LISTED = Option(DelaysValue(), "The delays.", needed=True)
+DELAYS = Listed(SPAN, "a list of durations")
+LISTED = Option(DELAYS, "The delays.", needed=True)
 BACKOFFS = Tagged(
     constant=_table(Backoff.constant, "The same delay every time.", delay=_span("The delay.")),
     decorrelated=_table(Backoff.decorrelated, "A random walk between two bounds.", base=LEAST, cap=MOST),
@@ -185,8 +135,7 @@ class BackoffValue(Value):
             return DELAYS.parse(cast("object", value), place)
         table = place.table(value, EXAMPLE)
         if not self.by_kind or "type" in table or not any(key in KINDS for key in table):
-            blueprint = BACKOFFS.read(table, place)
-            return blueprint.build(blueprint.values)
+            return Nested(BACKOFFS).parse(table, place)
         backoffs = BY_KIND.parse(table, place)
         if None not in backoffs and len(backoffs) < len(Kind):
             raise place.under(OTHERS).error("missing: write it too, for the kinds that are not named")
@@ -206,7 +155,7 @@ class BackoffValue(Value):
         return {"$ref": "#/$defs/backoff" if self.by_kind else "#/$defs/delays"}
 
 
-DELAYS, BY_KIND = DelaysValue(), ByKind(BackoffValue(by_kind=False))
+BY_KIND = TableOf(BackoffValue(by_kind=False), keys=KINDS)
 
 
 def written(backoff: Backoff, place: DocPath) -> dict[str, object]:

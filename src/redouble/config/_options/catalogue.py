@@ -6,7 +6,7 @@ that the table builds explains its options in full.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 from redouble._engine.options import Hints
 from redouble._engine.retry_budget import RetryBudget
@@ -23,16 +23,16 @@ from redouble._layers.limits.throttle import Throttle
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
 from redouble.config._document_path import DocPath, short_repr
-from redouble.config._options.backoff import BackoffValue, ByKind
+from redouble.config._options.backoff import KINDS, BackoffValue
 from redouble.config._options.error_names import ErrorNames
 from redouble.config._options.option_table import Blueprint, Nested, Option, Reference, Table, Tagged, refer
 from redouble.config._options.values import (
     Choice,
     DurationValue,
     Flag,
-    Labels,
     Listed,
     Number,
+    TableOf,
     Text,
     Unlimited,
     Value,
@@ -47,7 +47,8 @@ WAIT = Unlimited(SPAN)
 SHARE, TOKENS, RATE, LOAD = Number(high=1), Number(high=1e15), Number(1e-9, 1e9), Unlimited(Number(1e-6))
 ERRORS = ErrorNames()
 NAMED = Option(Text(), "Its name in errors, events and metrics; by default the key of its table.")
-COSTS = ByKind(TOKENS, "a table such as { throttled = 10, others = 5 }")
+COSTS = TableOf(TOKENS, "a table such as { throttled = 10, others = 5 }", KINDS)
+LABELS = TableOf(Text(), 'a table of texts, such as { team = "payments" }')
 
 # ------------------------------------------------------------------------- budgets
 
@@ -75,7 +76,6 @@ BUDGETS = Tagged(
 )
 
 
-@dataclass(frozen=True)
 class BudgetValue(Value):
     """A budget: the name of a shared budget in the document, or the table of a budget used only here."""
 
@@ -129,13 +129,13 @@ RETRY = Table(
     nested=Option(NESTED, "What to do when an inner policy already gave up on an error."),
     wrap=Option(Flag(), "Raise a RetryError instead of the error itself."),
     name=NAMED,
-    labels=Option(Labels(), "Texts for events, reports and metrics."),
+    labels=Option(LABELS, "Texts for events, reports and metrics."),
 )
 DEFAULTS = RETRY.without("name")
 
 # --------------------------------------------------------------------------- gates
 
-SHARES = Unlimited(Listed(SHARE))
+SHARES = Unlimited(Listed(SHARE, least=1))
 GATES = Tagged(
     bulkhead=Table(
         Bulkhead,
@@ -232,34 +232,10 @@ LAYERS = Tagged(
 )
 
 
-@dataclass(frozen=True)
-class LayersValue(Value):
-    """A list of layers, outermost first: each a name such as ``gates.db`` or a table with a ``type``."""
+class LayerValue(Value):
+    """A layer: a name such as ``gates.db``, or a table with a ``type``."""
 
-    def parse(self, value: object, place: DocPath) -> tuple[object, ...]:
-        wanted = "a list such as ['gates.db', 'policies.payments', { type = 'timeout', seconds = 2 }]"
-        items = place.items(value, wanted)
-        layers = tuple(self._one(item, place.under(str(index))) for index, item in enumerate(items))
-        for index, layer in enumerate(layers):
-            if isinstance(layer, Reference) and layer in layers[:index]:
-                raise place.under(str(index)).error(
-                    f"{layer.section}.{layer.name} is in it twice: each call would pass through it twice, or "
-                    "wait for itself"
-                )
-        return layers
-
-    def write(self, value: object, place: DocPath) -> object:
-        layers = place.items(value, "layers")
-        return [
-            place.names.get(id(layer)) or LAYERS.write(layer, place.under(str(index)))
-            for index, layer in enumerate(layers)
-        ]
-
-    def schema(self) -> dict[str, object]:
-        name = {"type": "string", "pattern": "^(gates|policies)\\."}
-        return {"type": "array", "items": {"anyOf": [name, {"$ref": "#/$defs/layer"}]}}
-
-    def _one(self, value: object, place: DocPath) -> Blueprint | Reference:
+    def parse(self, value: object, place: DocPath) -> Blueprint | Reference:
         if not isinstance(value, str):
             policy = place.table(value).get("type") == "retry"
             return LAYERS.read(value, place, place.sections.get("defaults", {}) if policy else {})
@@ -270,6 +246,31 @@ class LayersValue(Value):
             raise place.error(f"{short_repr(value)}: write 'gates.' or 'policies.' and a name, or a table")
         return refer(name, section, place)
 
+    def write(self, value: object, place: DocPath) -> object:
+        return place.names.get(id(value)) or LAYERS.write(value, place)
+
+    def schema(self) -> dict[str, object]:
+        return {"anyOf": [{"type": "string", "pattern": "^(gates|policies)\\."}, {"$ref": "#/$defs/layer"}]}
+
+
+class LayersValue(Listed):
+    """A list of layers, outermost first, in which each name stands once."""
+
+    def parse(self, value: object, place: DocPath) -> tuple[Any, ...]:
+        layers = super().parse(value, place)
+        for index, layer in enumerate(layers):
+            if isinstance(layer, Reference) and layer in layers[:index]:
+                raise place.under(str(index)).error(
+                    f"{layer.section}.{layer.name} is in it twice: each call would pass through it twice, or "
+                    "wait for itself"
+                )
+        return layers
+
+
+PIPELINE_LAYERS = LayersValue(
+    LayerValue(), "a list such as ['gates.db', 'policies.payments', { type = 'timeout', seconds = 2 }]"
+)
+
 
 def _pipeline(layers: tuple[Layer, ...]) -> Pipeline:
     return Pipeline(*layers)
@@ -278,5 +279,5 @@ def _pipeline(layers: tuple[Layer, ...]) -> Pipeline:
 PIPELINE = Table(
     _pipeline,
     "Layers in order, outermost first.",
-    layers=Option(LayersValue(), "The layers, outermost first.", needed=True),
+    layers=Option(PIPELINE_LAYERS, "The layers, outermost first.", needed=True),
 )

@@ -135,7 +135,7 @@ def defaults(make: Callable[..., object]) -> Mapping[str, object]:
 class Nested(Value):
     """A table as the value of an option; its object is built while reading."""
 
-    table: Table
+    table: Table | Tagged
 
     def parse(self, value: object, place: DocPath) -> object:
         blueprint = self.table.read(value, place)

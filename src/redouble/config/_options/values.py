@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from math import inf, isfinite
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from redouble.config._document_path import DocPath, nearest, rewrite, short_repr
 from redouble.errors import ConfigError
@@ -22,9 +23,9 @@ __all__ = [
     "Choice",
     "DurationValue",
     "Flag",
-    "Labels",
     "Listed",
     "Number",
+    "TableOf",
     "Text",
     "Unlimited",
     "Value",
@@ -98,9 +99,6 @@ class Text(Value):
         return {"type": "string"}
 
 
-TEXT = Text()
-
-
 class Choice(Value):
     """One of a fixed set of words."""
 
@@ -146,13 +144,14 @@ class Unlimited(Value):
 
 @dataclass(frozen=True)
 class Listed(Value):
-    """A list of at least ``least`` values of one type."""
+    """A list of at least ``least`` values of one type; ``wanted``: an example for errors."""
 
     of: Value
-    least: int = 1
+    wanted: str = "a list, in square brackets"
+    least: int = 0
 
-    def parse(self, value: object, place: DocPath) -> tuple[object, ...]:
-        items = place.items(value, "a list, in square brackets")
+    def parse(self, value: object, place: DocPath) -> tuple[Any, ...]:
+        items = place.items(value, self.wanted)
         if len(items) < self.least:
             raise place.error("the list is empty: leave it out, or write something into it")
         return tuple(self.of.read(item, place.under(str(index))) for index, item in enumerate(items))
@@ -161,28 +160,51 @@ class Listed(Value):
         return [self.of.text(item) for item in text.split(",")]
 
     def write(self, value: object, place: DocPath) -> object:
-        return [self.of.write(item, place) for item in place.items(value, "a list")]
+        if not isinstance(value, tuple):
+            raise place.error(
+                f"{short_repr(value)} is an iterable of your own: set it in code, or write a list"
+            )
+        items = cast("tuple[object, ...]", value)
+        return [self.of.write(item, place.under(str(index))) for index, item in enumerate(items)]
 
     def schema(self) -> dict[str, object]:
-        return {"type": "array", "items": self.of.schema(), "minItems": self.least}
+        least = {"minItems": self.least} if self.least else {}
+        return {"type": "array", "items": self.of.schema(), **least}
 
 
 @dataclass(frozen=True)
-class Labels(Value):
-    """A table of texts with arbitrary keys."""
+class TableOf(Value):
+    """A table of values of one type; ``wanted``: an example for errors.
 
-    of: Value = TEXT
+    keys: the keys that it may have, and what each is in Python; if there are none, any key, as it is.
+    """
 
-    def parse(self, value: object, place: DocPath) -> dict[str, object]:
-        wanted = 'a table of texts, such as { team = "payments" }'
-        table = place.table(value, wanted)
-        return {key: self.of.read(item, place.under(key)) for key, item in table.items()}
+    of: Value
+    wanted: str = "a table"
+    keys: Mapping[str, object] = field(default_factory=dict[str, object])
 
-    def write(self, value: object, place: DocPath) -> object:
-        return {**place.table(value)}
+    def parse(self, value: object, place: DocPath) -> dict[object, object]:
+        values: dict[object, object] = {}
+        for key, item in place.table(value, self.wanted).items():
+            if self.keys and key not in self.keys:
+                raise place.unknown_key(key, item, self.keys)
+            values[self.keys.get(key, key)] = self.of.read(item, place.under(key))
+        return values
+
+    def write(self, value: Mapping[Any, object], place: DocPath) -> object:
+        texts: dict[object, str] = {inner: key for key, inner in self.keys.items()}
+        named: dict[str, object] = {texts.get(key) or key: item for key, item in value.items()}
+        return {key: self.of.write(item, place.under(key)) for key, item in named.items()}
 
     def schema(self) -> dict[str, object]:
-        return {"type": "object", "additionalProperties": self.of.schema()}
+        values = self.of.schema()
+        if not self.keys:
+            return {"type": "object", "additionalProperties": values}
+        return {
+            "type": "object",
+            "properties": dict.fromkeys(self.keys, values),
+            "additionalProperties": False,
+        }
 
 
 EXACT = 2**53  # up to here a float represents every integer exactly
