@@ -18,7 +18,7 @@ from collections.abc import (
 )
 from functools import partial
 from inspect import isawaitable
-from types import AsyncGeneratorType, TracebackType
+from types import AsyncGeneratorType
 from typing import Any, Final, Generic, TypeVar, cast
 
 from redouble._internal.callables import UsageError, close_unawaited, display_name
@@ -227,9 +227,7 @@ class ConsumerReply:
         self.sent: object = None
         self.thrown: BaseException | None = None
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> bool:
         its_own = self.asked and getattr(self._items, "ag_frame", None) is None  # a generator that has ended
         self.thrown = None if its_own or isinstance(error, GeneratorExit) else error
         return self.thrown is not None
