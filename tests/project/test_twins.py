@@ -354,7 +354,7 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             "_layers/gate.Gate.__aexit__",
             "_layers/gate.Admission.aenter",
         ),
-        *(f"_drivers/async_generator.{name}" for name in ("_close", "_close_failed", "_forward", "_items")),
+        *(f"_drivers/async_generator.{name}" for name in ("_close", "_forward", "_items")),
         *("_drivers/opened_stream.StreamOwner.aopen", "_drivers/opened_stream.close_generator"),
         "_drivers/opened_stream.AsyncSource.afirst",
         "_drivers/streams.Stream.aclose",

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
+from weakref import WeakValueDictionary
 
 import pytest
 
@@ -26,6 +27,7 @@ from redouble import (
     TokenBucket,
     stats,
 )
+from redouble._telemetry import registry
 from redouble._telemetry.registry import SECTIONS, register, unregister
 from redouble.testing import virtual_time
 from tests.support.fakes import Boom
@@ -72,6 +74,30 @@ def test_an_unnamed_object_is_not_listed(kind: str) -> None:
     thing = NAMED[kind][0](None)
     assert {section: len(named) for section, named in stats().items()} == before
     assert thing.name is None
+
+
+@EACH
+def test_an_object_is_listed_when_it_is_complete(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that reads the statistics at that moment can take its snapshot."""
+    make, section, part = NAMED[kind]
+    entries: list[Mapping[str, object]] = []
+
+    class Observed(WeakValueDictionary[int, Any]):
+        def __setitem__(self, key: int, thing: Any) -> None:
+            super().__setitem__(key, thing)
+            entries.append(stats()[section]["stats new"])
+
+    monkeypatch.setitem(registry._lists, section, Observed())  # type: ignore[misc]
+    thing = make("stats new")
+    assert entries == [{"type": kind, **thing.snapshot()}]
+    assert entries[0].items() >= part.items()
+
+
+def test_a_policy_that_is_rejected_is_not_listed() -> None:
+    with pytest.raises(TypeError, match="clock") as caught:
+        Retry(name="stats rejected", clock=None)  # type: ignore[arg-type]
+    assert caught.traceback
+    assert listed("stats rejected") == {}
 
 
 def test_objects_of_the_same_name_are_numbered() -> None:

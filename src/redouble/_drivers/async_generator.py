@@ -73,7 +73,8 @@ async def _items(owner: StreamOwner) -> AsyncGenerator[Any, Any]:
         except Exception as error:
             cut = False
             source.last = item
-            await _close_failed(source, owner)
+            with owner:
+                await aclose_failed(source)
             # As in blocking code: only an error thrown before the second item is known to be the consumer's.
             if error is reply.thrown and not reply.asked:
                 owner.returned(error)
@@ -101,29 +102,13 @@ async def _forward(items: Any, reply: ConsumerReply) -> Any:
 
 async def _close(source: AsyncSource[Any], owner: StreamOwner) -> None:
     """Close a source that has ended, or that the consumer has left."""
-    cut = True
     try:
-        await source.aclose()
-        cut = False
+        with owner:
+            await source.aclose()
     except Exception as error:
-        cut = False
         owner.failed(error, final=True)
         raise
-    finally:
-        if cut:
-            owner.cut(sys.exception())
     owner.ended()
-
-
-async def _close_failed(source: AsyncSource[Any], owner: StreamOwner) -> None:
-    """Close a source that has failed."""
-    cut = True
-    try:
-        await aclose_failed(source)
-        cut = False
-    finally:
-        if cut:
-            owner.cut(sys.exception())
 
 
 def _close_abandoned(owner: StreamOwner, items: AsyncGenerator[Any, Any]) -> None:

@@ -10,7 +10,6 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, Exit
 from functools import partial
 from inspect import isawaitable
 from math import inf
-from types import TracebackType
 from typing import Any, TypeVar
 
 from redouble._drivers.calls import adrive, begin_run, drive
@@ -82,16 +81,12 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
         run.record_return(late=limit.cancel_called)
         return entered
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> bool | None:
-        swallowed: bool | None = self._exits.leave()(kind, error, tb)
+    def __exit__(self, *raised: Any) -> bool | None:
+        swallowed: bool | None = self._exits.leave()(*raised)
         return swallowed
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> bool | None:
-        swallowed: bool | None = await self._exits.leave()(kind, error, tb)
+    async def __aexit__(self, *raised: Any) -> bool | None:
+        swallowed: bool | None = await self._exits.leave()(*raised)
         return swallowed
 
     def _methods(self, manager: object, *, aio: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -107,12 +102,6 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
         return getattr(kind, enter), getattr(kind, leave)
 
 
-async def _leave(
-    limit: ExitStack,
-    leave: Callable[..., Awaitable[bool | None]],
-    kind: type[BaseException] | None,
-    error: BaseException | None,
-    tb: TracebackType | None,
-) -> bool | None:
+async def _leave(limit: ExitStack, leave: Callable[..., Awaitable[bool | None]], *raised: Any) -> bool | None:
     with limit:
-        return await leave(kind, error, tb)
+        return await leave(*raised)

@@ -18,7 +18,7 @@ from collections.abc import (
 )
 from functools import partial
 from inspect import isawaitable
-from types import AsyncGeneratorType, TracebackType
+from types import AsyncGeneratorType
 from typing import Any, Final, Generic, TypeVar, cast
 
 from redouble._internal.callables import UsageError, close_unawaited, display_name
@@ -169,7 +169,8 @@ def _finalize(finalizer: Callable[[Any], None], home: Home, source: object) -> N
 class StreamOwner:
     """The owner of one async stream: opens its source and handles its end. This one only opens it.
 
-    Each source that was opened ends by one of `failed`, `returned`, `cut` and `ended`.
+    Each source that was opened ends by one of `failed`, `returned`, `cut` and `ended`. As a context manager
+    it calls `cut` if a cancellation or another BaseException, and no Exception, leaves the block.
     """
 
     home: Home | None = None  # where the stream is read; None before its first item is requested
@@ -179,14 +180,12 @@ class StreamOwner:
 
     async def aopen(self) -> tuple[AsyncSource[Any], Any]:
         """Open a source and take its first item, or `END`."""
-        cut = True
-        try:
-            opened = await self._open()
-            cut = False
-        finally:
-            if cut:
-                self.cut(sys.exception())
-        return opened
+        with self:
+            try:
+                return await self._open()
+            except Exception as error:
+                self.cut(error)
+                raise
 
     def failed(self, error: Exception, *, final: bool = False) -> bool:  # noqa: ARG002
         """Handle a failure of the source after its first item; return True to open another one.
@@ -207,6 +206,13 @@ class StreamOwner:
         """Handle the regular end, or the closing, of the source."""
         self.cut(None)
 
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
+        if error is not None and not isinstance(error, Exception):
+            self.cut(error)
+
 
 class ConsumerReply:
     """What a consumer does at an item: ``next``, ``send`` or ``throw``. Closing is not caught."""
@@ -221,9 +227,7 @@ class ConsumerReply:
         self.sent: object = None
         self.thrown: BaseException | None = None
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> bool:
         its_own = self.asked and getattr(self._items, "ag_frame", None) is None  # a generator that has ended
         self.thrown = None if its_own or isinstance(error, GeneratorExit) else error
         return self.thrown is not None

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from functools import partial
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
 from redouble._drivers.async_generator import async_items
@@ -167,9 +166,7 @@ class OpenStream(Generic[T]):
                 item = END
         return ExhaustedStream(source.value)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> bool:
         if self._source is None:
             return False  # it was never opened, and the run has recorded that
         if error is None or isinstance(error, GeneratorExit):
@@ -270,12 +267,8 @@ class Stream(Iterator[T], AsyncIterator[T]):
     async def __aenter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()

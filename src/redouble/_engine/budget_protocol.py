@@ -79,7 +79,10 @@ DEFAULT_TRAITS = BudgetTraits()
 
 
 class SharedBudget(ForkSafe):
-    """A budget with a name and an entry in the registry. By default it ignores starts and failures."""
+    """A budget with a name and an entry in the registry. By default it ignores starts and failures.
+
+    A subclass calls ``__init__`` last: other threads see the budget in the registry from then on.
+    """
 
     def __init__(self, kind: str, name: str | None) -> None:
         super().__init__()

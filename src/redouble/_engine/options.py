@@ -177,7 +177,6 @@ class Options:
         instance(self.name, "name", str | None, "a text, or None to use the function's name")
         self._set("labels", _labels(self.labels))
         self._set("_counts", None if self.name is None else counts_of(self.name))
-        register(self, "policies")
         methods(self.clock, "clock", ("now", "sleep"))
         methods(self.random, "random", ("random",))
         clock: object = self.clock
@@ -185,6 +184,7 @@ class Options:
         self._set("_now", fast_reader(self._time, aio=False))
         self._set("_anow", fast_reader(self._time, aio=True))
         self._derive()
+        register(self, "policies")
 
     def _derive(self) -> None:
         """Derive what the engine and the drivers read in every call."""

@@ -81,7 +81,6 @@ class RetryBudget(SharedBudget, ReentrancySafe):
         seconds = positive_seconds(window, "RetryBudget window", "10")
         if credit not in ("success", "request"):
             raise ValueError(f"RetryBudget credit={credit!r}: write 'success' or 'request'")
-        super().__init__("RetryBudget", name)
         self.settings = RetryBudgetSettings(
             ratio=ratio, per_second=per_second, window=seconds, credit=credit, name=name
         )
@@ -102,6 +101,7 @@ class RetryBudget(SharedBudget, ReentrancySafe):
         self._limit = self._minimum
         self._grant = DatedGrant(1.0)
         self._grant.slice_index, self._grant.window = 0, seconds
+        super().__init__("RetryBudget", name)
 
     @property
     def ratio(self) -> float:

@@ -37,11 +37,11 @@ class RetryThrottling(SharedBudget):
         wanted = "a number from 1 to 1000, such as 10"
         self.capacity = number(tokens, "TokenBucket.grpc tokens", 1, 1000, wanted)
         self.ratio = number(ratio, "TokenBucket.grpc ratio", 0.001, 1000, "a number above 0, such as 0.1")
-        super().__init__("TokenBucket.grpc", name)
         # Failures that no rule would retry do not count: they are not signs of overload.
         starts = type(self).start is not SharedBudget.start
         self.traits = BudgetTraits(counts_starts=starts, counts_stops=False, may_wait=False)
         self._tokens = self.capacity
+        super().__init__("TokenBucket.grpc", name)
 
     def failed(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> None:  # noqa: ARG002
         """Take a token for an attempt that failed with an error that is worth a retry."""
@@ -150,7 +150,6 @@ class TokenBucket(SharedBudget):
             raise ValueError(
                 "TokenBucket when_empty='wait' would wait for ever: set refill_per_second too, or 'refuse'"
             )
-        super().__init__("TokenBucket", name)
         self.settings = TokenBucketSettings(
             capacity=capacity,
             costs=_validated_costs(costs),
@@ -170,6 +169,7 @@ class TokenBucket(SharedBudget):
         self._tokens: float = self.capacity
         self._since: float = -inf if self.refill_per_second else 0.0
         self._now: float = self._since
+        super().__init__("TokenBucket", name)
 
     @property
     def costs(self) -> Mapping[Kind | None, float]:

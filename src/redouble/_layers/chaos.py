@@ -91,10 +91,10 @@ class Chaos(SharedByIdentity, Layer):
         if not callable(switch):
             instance(switch, "Chaos switch", bool, "True, False, or a function that returns one")
         self.name = name
-        self.register("layers")
         self.switch: bool | Callable[[], bool] = switch
         self._draw = chance.random if seed is None else Random(seed).random  # noqa: S311  no secret
         self._hit_count = 0
+        self.register("layers")
 
     @property
     def _kept_by_wrapper(self) -> bool:

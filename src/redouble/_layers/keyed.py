@@ -101,9 +101,9 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
         self._idle = inf if idle is None else checked(idle, "Keyed idle")
         instance(name, "Keyed name", str | None, "a text, or None")
         self.name = name
-        self.register("layers")
         self._example: Layer | None = None  # for descriptions and checks: no call goes through it
         self._table = KeyedTable(self._make_layer, self._max_keys, self._idle)
+        self.register("layers")
 
     def of(self, key: Hashable) -> L:
         """Return the layer that a call with this key would use."""

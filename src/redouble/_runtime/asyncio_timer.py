@@ -24,7 +24,6 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
 from time import monotonic
-from types import TracebackType
 from typing import Any, Self, cast
 from weakref import ref
 
@@ -75,9 +74,7 @@ class TimerEntry:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> bool:
         task = self._task
         if task is None:
             return False

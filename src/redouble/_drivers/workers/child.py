@@ -15,7 +15,6 @@ from contextlib import nullcontext, suppress
 from math import inf
 from multiprocessing import connection, parent_process
 from multiprocessing.connection import Connection
-from types import TracebackType
 from typing import Any, TypeAlias
 
 from redouble._drivers.workers.pickling import pack, unpack
@@ -106,9 +105,7 @@ class JobResult:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> bool:
         self.error = error
         return True
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextvars import copy_context
 from math import inf
 from threading import TIMEOUT_MAX, Thread
-from types import TracebackType
 from typing import Any
 
 from redouble._engine.report import has_left_a_worker
@@ -134,9 +133,7 @@ class ThreadJob(CancellableDeadline):
     def __enter__(self) -> None:
         ambient.count_user(1)  # so that policies inside read the deadline
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> bool:
         ambient.count_user(-1)
         self._error = error  # any BaseException is raised in the calling thread
         if error is not None:

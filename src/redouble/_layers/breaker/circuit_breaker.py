@@ -116,7 +116,6 @@ class CircuitBreaker(ReentrancySafe, Gate):
             random,
         )
         self.name, self.clock = name, clock
-        self.register("breakers")
         # If a subclass overrides `admit()` or `ended()`, every call has to call both.
         own = type(self)
         self._not_overridden = own.admit is CircuitBreaker.admit and own.ended is CircuitBreaker.ended
@@ -124,6 +123,7 @@ class CircuitBreaker(ReentrancySafe, Gate):
         self._notifications = SerialQueue()
         self._closed_epoch: StateEpoch | None = None  # the ticket of the fast path; None: call `admit`
         self._follow_circuit()
+        self.register("breakers")
 
     @property
     def state(self) -> State:

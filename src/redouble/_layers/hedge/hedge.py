@@ -151,8 +151,8 @@ class Hedge(SharedByIdentity, Layer):
             name=name,
         )
         self.name = name
-        self.register("layers")
         self._control = HedgeControl(delay, share, hedges, failures, until, different, budget)
+        self.register("layers")
 
     @property
     def _kept_by_wrapper(self) -> bool:

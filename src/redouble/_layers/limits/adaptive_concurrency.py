@@ -191,7 +191,6 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
             initial=initial, least=least, most=most, by=by, on=on, name=name, random=random, **spans
         )
         self.name = name
-        self.register("limits")
         algorithm: LimitAlgorithm = Aimd(spans["slow"])
         if by != "aimd":
             algorithm = Gradient() if by == "gradient" else Vegas()
@@ -200,6 +199,7 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
         )
         self._in_flight = InFlight(initial)
         self._now = fast_reader(SYSTEM, aio=False)
+        self.register("limits")
 
     @property
     def limit(self) -> int:

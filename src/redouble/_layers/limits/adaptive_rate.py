@@ -70,9 +70,9 @@ class AdaptiveRate(WaitingGate):
         instance(name, "AdaptiveRate name", str | None, "a text, or None")
         self.settings = AdaptiveRateSettings(on=on, wait=wait, least=least, name=name)
         self.name = name
-        self.register("limits")
         self._bucket = AdaptiveTokenBucket(SYSTEM.now(), least)
         self._wait_queue = WaitQueue(self._bucket, wait, self._rejection)
+        self.register("limits")
 
     def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
         """Record how a call ended; a cancellation, or a rejection by an inner gate, does not count."""

@@ -81,10 +81,10 @@ class Bulkhead(SharedByIdentity, Gate):
         instance(name, "Bulkhead name", str | None, "a text, or None")
         self.settings = BulkheadSettings(limit=limit, wait=wait, queue=queue, name=name)
         self.name = name
-        self.register("bulkheads")
         # If a subclass overrides `admit()` or `ended()`, every call calls those methods, and never waits.
         self._default_admission = type(self).admit is Bulkhead.admit and type(self).ended is Bulkhead.ended
         self._slots = WaitableSlots(limit, wait, queue, name)
+        self.register("bulkheads")
 
     @property
     def limit(self) -> int:

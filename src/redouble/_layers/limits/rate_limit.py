@@ -119,9 +119,9 @@ class RateLimit(WaitingGate):
             rate=rate, per=per, burst=burst, wait=wait, following=following, name=name
         )
         self.name = name
-        self.register("limits")
         self._pacer = GcraPacer(per / rate, burst)
         self._wait_queue = WaitQueue(self._pacer, wait, self._rejection)
+        self.register("limits")
 
     @property
     def rate(self) -> float:

@@ -125,8 +125,8 @@ class Throttle(ReentrancySafe, Gate):
             k=k, window=seconds, most=most, minimum=minimum, on=on, name=name, random=random
         )
         self.name = name
-        self.register("limits")
         self._requests = RequestWindow(seconds)
+        self.register("limits")
 
     def admit(self, now: float, /) -> None:
         """Admit a call, or raise `Rejected`."""

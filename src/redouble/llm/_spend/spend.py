@@ -176,7 +176,6 @@ class Spend(ForkSafe):
         self.warn_at = None if warn_at is None else number(warn_at, "Spend warn_at", 1e-9, 1, share)
         instance(name, "Spend name", str | None, "a text, or None")
         self.name = name
-        register(self, "limits")
         suffix = "" if self.per is None else f" per {format_seconds(self.per)}"
         suffix += "" if name is None else f", name={name!r}"
         self._ledgers = [LimitLedger(*limit, suffix, self.warn_at) for limit in limits.items()]
@@ -188,6 +187,7 @@ class Spend(ForkSafe):
         # The current slice, its distance from the clock's, and the times between which it is the current one.
         self._slice = self._offset = 0
         self._since, self._until = (-inf, inf) if self.per is None else (0.0, 0.0)
+        register(self, "limits")
 
     def reserve(self, *, tokens: int = 0, cost: Money = 0, requests: int = 1) -> Reservation:
         """Reserve the most that a call takes, or raise `SpendRefused` and reserve nothing.
