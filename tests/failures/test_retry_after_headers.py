@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from redouble._failures.retry_after import retry_after, should_retry
+from redouble._failures.retry_after import response_wish, retry_after
 
 
 class Joined(dict[str, str]):
@@ -113,7 +113,7 @@ def breaking() -> Iterator[tuple[str, str]]:
 def test_objects_that_are_no_headers_have_no_hint(headers: object) -> None:
     """Also if their iteration never ends."""
     assert retry_after(headers) is None
-    assert should_retry(headers) is None
+    assert response_wish(headers, 503)[0] is None
 
 
 def test_headers_read_before_an_error_count() -> None:
@@ -137,5 +137,5 @@ def test_headers_read_before_an_error_count() -> None:
     ],
 )
 def test_x_should_retry(text: object, expected: bool | None) -> None:
-    assert should_retry({"X-Should-Retry": text}) is expected
-    assert should_retry({}) is None
+    assert response_wish({"X-Should-Retry": text}, 503)[0] is expected
+    assert response_wish({}, 503)[0] is None

@@ -25,7 +25,6 @@ __all__ = [
     "response_hint",
     "response_wish",
     "retry_after",
-    "should_retry",
     "with_hint",
 ]
 
@@ -89,12 +88,8 @@ def _response_time(fields: dict[str, str], now: float) -> float:
     return now if date is None else date
 
 
-def should_retry(headers: object) -> bool | None:
-    """Return the value of ``x-should-retry``; None if it is neither true nor false."""
-    return _retry_flag(_fields(headers))
-
-
 def _retry_flag(fields: dict[str, str]) -> bool | None:
+    """Return the value of ``x-should-retry``; None if it is neither true nor false."""
     return {"true": True, "false": False}.get(fields.get("x-should-retry", "").lower())
 
 
