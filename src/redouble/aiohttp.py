@@ -69,7 +69,7 @@ class Middleware(AsyncSender):
     _status_of = attrgetter("status")
 
     def __init__(self, policy: Layer | None = None, idempotency: Keys = None) -> None:
-        super().__init__("aiohttp", policy, idempotency, aio=True)
+        super().__init__("aiohttp", policy, idempotency)
         # After an error on a reused connection aiohttp reconnects silently and calls its middlewares again,
         # although this one has given up. Keyed by task, because the same task makes both calls.
         self._any_gave_up = False

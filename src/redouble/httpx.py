@@ -9,9 +9,7 @@ The result is what the client itself would have given: a last response of 503 is
 
 from __future__ import annotations
 
-from redouble._clients.idempotency_key import Keys
 from redouble._internal.extras import missing_extra
-from redouble._layers.layer import Layer
 
 try:
     import httpx
@@ -25,7 +23,7 @@ __all__ = ["AsyncTransport", "Transport"]
 _LIBRARY = HttpxLibrary(httpx, __name__)
 
 
-class Transport(HttpxSender, httpx.BaseTransport):
+class Transport(HttpxSender[httpx.BaseTransport], httpx.BaseTransport):
     """A transport that retries requests, for `httpx.Client(transport=...)`.
 
     policy: a `Retry`, any other layer, or a pipeline; `redouble.presets.http()` by default, with one budget
@@ -40,26 +38,8 @@ class Transport(HttpxSender, httpx.BaseTransport):
 
     _library = _LIBRARY
 
-    def __init__(
-        self,
-        policy: Layer | None = None,
-        *,
-        wrapped: httpx.BaseTransport | None = None,
-        idempotency: Keys = None,
-    ) -> None:
-        super().__init__(policy, wrapped, idempotency)
 
-
-class AsyncTransport(AsyncHttpxSender, httpx.AsyncBaseTransport):
+class AsyncTransport(AsyncHttpxSender[httpx.AsyncBaseTransport], httpx.AsyncBaseTransport):
     """The same for `httpx.AsyncClient(transport=...)`, on asyncio and on Trio."""
 
     _library = _LIBRARY
-
-    def __init__(
-        self,
-        policy: Layer | None = None,
-        *,
-        wrapped: httpx.AsyncBaseTransport | None = None,
-        idempotency: Keys = None,
-    ) -> None:
-        super().__init__(policy, wrapped, idempotency)

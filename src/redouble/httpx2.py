@@ -9,9 +9,7 @@ The result is what the client itself would have given: a last response of 503 is
 
 from __future__ import annotations
 
-from redouble._clients.idempotency_key import Keys
 from redouble._internal.extras import missing_extra
-from redouble._layers.layer import Layer
 
 try:
     import httpx2
@@ -25,7 +23,7 @@ __all__ = ["AsyncTransport", "Transport"]
 _LIBRARY = HttpxLibrary(httpx2, __name__)
 
 
-class Transport(HttpxSender, httpx2.BaseTransport):
+class Transport(HttpxSender[httpx2.BaseTransport], httpx2.BaseTransport):
     """A transport that retries requests, for `httpx2.Client(transport=...)`.
 
     policy: a `Retry`, any other layer, or a pipeline; `redouble.presets.http()` by default, with one budget
@@ -40,26 +38,8 @@ class Transport(HttpxSender, httpx2.BaseTransport):
 
     _library = _LIBRARY
 
-    def __init__(
-        self,
-        policy: Layer | None = None,
-        *,
-        wrapped: httpx2.BaseTransport | None = None,
-        idempotency: Keys = None,
-    ) -> None:
-        super().__init__(policy, wrapped, idempotency)
 
-
-class AsyncTransport(AsyncHttpxSender, httpx2.AsyncBaseTransport):
+class AsyncTransport(AsyncHttpxSender[httpx2.AsyncBaseTransport], httpx2.AsyncBaseTransport):
     """The same for `httpx2.AsyncClient(transport=...)`, on asyncio and on Trio."""
 
     _library = _LIBRARY
-
-    def __init__(
-        self,
-        policy: Layer | None = None,
-        *,
-        wrapped: httpx2.AsyncBaseTransport | None = None,
-        idempotency: Keys = None,
-    ) -> None:
-        super().__init__(policy, wrapped, idempotency)

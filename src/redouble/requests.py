@@ -85,7 +85,7 @@ class Adapter(Sender, BaseAdapter):
             limit_pools(wrapped.poolmanager)
         self._options: dict[str, Any] = {"policy": policy, "wrapped": wrapped, "idempotency": idempotency}
         self._wrapped = wrapped
-        super().__init__("requests", policy, idempotency, aio=False)
+        super().__init__("requests", policy, idempotency)
 
     def send(
         self,

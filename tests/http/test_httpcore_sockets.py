@@ -21,7 +21,6 @@ from redouble.http._httpcore_sockets import (
     AsyncLimitedBackend,
     LimitedBackend,
     LimitedSocketStream,
-    limit_async_sockets,
     limit_sockets,
     limit_stream,
     reject_retries,
@@ -202,7 +201,7 @@ def test_async_streams_only_restore_the_timeouts(clock: Virtual) -> None:
     wire = Wire(clock)
 
     async def main() -> None:
-        backend = AsyncLimitedBackend(AsyncWire(wire), Library())
+        backend = AsyncLimitedBackend(AsyncWire(wire))
         for stream in (await backend.connect_tcp("there", 80), await backend.connect_unix_socket("/socket")):
             secure = await stream.start_tls("context", timeout=1)
             await secure.read(1, ShortenedTimeout(None, 2))
@@ -279,7 +278,7 @@ def test_a_user_defined_pool_is_limited(clock: Virtual) -> None:
     pool: Any = UserPool(network_backend=cast("Any", Wire(clock)))
     transport = httpx2.HTTPTransport()
     transport._pool = pool
-    limit_sockets(transport)
+    limit_sockets(transport, aio=False)
     stream = pool._network_backend.connect_tcp("there", 80)
     before = limited(clock, 0)
     try:
@@ -295,7 +294,7 @@ def test_a_pool_of_another_library_is_left_alone() -> None:
 
     transport: Any = httpx2.HTTPTransport()
     transport._pool = Pool()
-    limit_sockets(transport)
+    limit_sockets(transport, aio=False)
     assert transport._pool._network_backend == "its own"
 
 
@@ -304,13 +303,10 @@ def test_a_pool_of_another_library_is_left_alone() -> None:
 
 @TRANSPORTS
 def test_a_transport_is_limited_once(library: Any) -> None:
-    for transport, limit in (
-        (library.HTTPTransport(), limit_sockets),
-        (library.AsyncHTTPTransport(), limit_async_sockets),
-    ):
-        limit(transport)
+    for transport, aio in ((library.HTTPTransport(), False), (library.AsyncHTTPTransport(), True)):
+        limit_sockets(transport, aio=aio)
         backend = transport._pool._network_backend
-        limit(transport)
+        limit_sockets(transport, aio=aio)
         assert transport._pool._network_backend is backend
         assert isinstance(backend, LimitedBackend | AsyncLimitedBackend)
 
@@ -319,8 +315,8 @@ def test_a_transport_is_limited_once(library: Any) -> None:
 def test_a_transport_without_a_pool_is_left_alone(library: Any) -> None:
     transport = library.MockTransport(always(library.Response(200)))
     before: dict[str, Any] = {**vars(transport)}
-    limit_sockets(transport)
-    limit_async_sockets(transport)
+    for aio in (False, True):
+        limit_sockets(transport, aio=aio)
     reject_retries(transport)
     assert vars(transport) == before
 

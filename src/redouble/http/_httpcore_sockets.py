@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from redouble._clients.socket_deadline import SOCKET_DEADLINE, ShortenedTimeout, socket_timeout
 
-__all__ = ["WRITE_SIZE", "limit_async_sockets", "limit_sockets", "reject_retries"]
+__all__ = ["WRITE_SIZE", "limit_sockets", "reject_retries"]
 
 
 deadline_of_waits = SOCKET_DEADLINE.get  # every read and write calls it
@@ -26,17 +26,11 @@ def reject_retries(transport: Any) -> None:
         raise ValueError("wrapped retries by itself, so attempts would multiply: leave out its retries=")
 
 
-def limit_sockets(transport: Any) -> None:
-    """Make the sockets of an httpx transport stop waiting at the deadline, if it has a pool of httpcore."""
-    _install_backend(transport, LimitedBackend)
+def limit_sockets(transport: Any, *, aio: bool) -> None:
+    """Make the sockets of an httpx transport stop waiting at the deadline, if it has a pool of httpcore.
 
-
-def limit_async_sockets(transport: Any) -> None:
-    """Make async sockets restore the client's own timeouts after an attempt; the transport cancels."""
-    _install_backend(transport, AsyncLimitedBackend)
-
-
-def _install_backend(transport: Any, kind: type[Any]) -> None:
+    Async sockets only restore the client's own timeouts after an attempt, because the transport cancels.
+    """
     pool: Any = getattr(transport, "_pool", None)
     backend = getattr(pool, "_network_backend", None)
     library = _library_of(pool)
@@ -45,7 +39,7 @@ def _install_backend(transport: Any, kind: type[Any]) -> None:
         and library is not None
         and not isinstance(backend, LimitedBackend | AsyncLimitedBackend)
     ):
-        pool._network_backend = kind(backend, library)
+        pool._network_backend = AsyncLimitedBackend(backend) if aio else LimitedBackend(backend, library)
 
 
 def _library_of(pool: object) -> Any:
@@ -162,7 +156,7 @@ class LimitedSocketStream(LimitedStream):
 class AsyncLimitedBackend:
     """An async network backend of httpcore that opens limited connections."""
 
-    def __init__(self, inner: Any, _: Any) -> None:
+    def __init__(self, inner: Any) -> None:
         self._inner = inner
 
     async def connect_tcp(self, *args: Any, **kwargs: Any) -> Any:

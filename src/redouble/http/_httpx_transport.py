@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from math import inf
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 from weakref import ref
 
 from anyio import CancelScope, move_on_after  # unlike asyncio's, they wait for the clean-up of httpcore
@@ -18,7 +18,7 @@ from redouble._clients.socket_deadline import ShortenedTimeout, limited_waits
 from redouble._layers.layer import Layer
 from redouble.http._client import EXTENSION, NO_OPTIONS, ClientPolicy, timeout_types
 from redouble.http._exchange import Exchange, status_text
-from redouble.http._httpcore_sockets import limit_async_sockets, limit_sockets, reject_retries
+from redouble.http._httpcore_sockets import limit_sockets, reject_retries
 from redouble.http._request_body import RESENDABLE, OneShot, Resendable, classify_body, classify_parts
 from redouble.http._response_body import OUT_OF_TIME, AsyncRestartableBody, BodyState, RestartableBody
 from redouble.http._sender import AsyncSender, FirstSuccess, Sender, SenderState
@@ -27,6 +27,7 @@ __all__ = ["AsyncHttpxSender", "HttpxLibrary", "HttpxSender", "shorten_timeouts"
 
 
 TIMEOUT_NAMES = ("connect", "read", "write", "pool")
+TransportT = TypeVar("TransportT")  # the base class of the transports that the library has
 
 
 # ----------------------------------------------------------------------------- response bodies
@@ -230,18 +231,20 @@ def shorten_timeouts(extensions: Any, seconds: float) -> Any:
     }
 
 
-class HttpxState(SenderState):
+class HttpxState(SenderState, Generic[TransportT]):
     """The non-blocking part of both transports."""
 
     _library: ClassVar[HttpxLibrary]
     _body_type: Any
 
-    def __init__(self, policy: Layer | None, wrapped: Any, idempotency: Keys, *, aio: bool) -> None:
-        library, a = self._library.module, "Async" if aio else ""
+    def __init__(
+        self, policy: Layer | None = None, *, wrapped: TransportT | None = None, idempotency: Keys = None
+    ) -> None:
+        library, a = self._library.module, "Async" if self._aio else ""
         if wrapped is None:
             wrapped = getattr(library, f"{a}HTTPTransport")()
         if not isinstance(wrapped, getattr(library, f"{a}BaseTransport")):
-            name, other = library.__name__, "" if aio else "Async"
+            name, other = library.__name__, "" if self._aio else "Async"
             raise TypeError(
                 f"wrapped={wrapped!r}: write an {name}.{a}HTTPTransport(); "
                 f"for {other}Client use {other}Transport"
@@ -249,11 +252,12 @@ class HttpxState(SenderState):
         reject_retries(wrapped)
         if isinstance(wrapped, HttpxState):
             raise ValueError("wrapped is a redouble transport, so attempts would multiply: leave it out")
-        self._wrapped = wrapped
-        self._body_type = self._library.async_body if aio else self._library.body
+        self._wrapped: Any = wrapped
+        limit_sockets(wrapped, aio=self._aio)
+        self._body_type = self._library.async_body if self._aio else self._library.body
         self._timeout_types = self._library.timeout_types
         self._response_type, self._response_name = library.Response, f"an {library.__name__}.Response"
-        super().__init__(self._library.name, policy, idempotency, aio=aio)
+        super().__init__(self._library.name, policy, idempotency)
 
     def _is_simple(self, request: Any) -> bool:
         return type(request.stream) is self._library.ByteStream and EXTENSION not in request.extensions
@@ -318,14 +322,10 @@ class HttpxState(SenderState):
             self._body_type(self, call, response)
 
 
-class HttpxSender(HttpxState, Sender):
+class HttpxSender(HttpxState[TransportT], Sender):
     """The transport of a blocking client."""
 
     handle_request = Sender._send
-
-    def __init__(self, policy: Layer | None, wrapped: Any, idempotency: Keys) -> None:
-        super().__init__(policy, wrapped, idempotency, aio=False)
-        limit_sockets(self._wrapped)
 
     def _deliver(self, request: Any, how: Any) -> Any:  # noqa: ARG002
         return self._wrapped.handle_request(request)
@@ -348,14 +348,10 @@ class HttpxSender(HttpxState, Sender):
         self._wrapped.close()
 
 
-class AsyncHttpxSender(HttpxState, AsyncSender):
+class AsyncHttpxSender(HttpxState[TransportT], AsyncSender):
     """The transport of an async client."""
 
     handle_async_request = AsyncSender._send
-
-    def __init__(self, policy: Layer | None, wrapped: Any, idempotency: Keys) -> None:
-        super().__init__(policy, wrapped, idempotency, aio=True)
-        limit_async_sockets(self._wrapped)
 
     @contextmanager
     def _limited(self, exchange: Exchange, seconds: float) -> Generator[None]:

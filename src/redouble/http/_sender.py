@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from math import inf
 from operator import attrgetter
-from typing import Any
+from typing import Any, ClassVar
 
 from redouble._clients.client_call import SuccessRecord
 from redouble._clients.idempotency_key import Keys
@@ -50,14 +50,15 @@ class FirstSuccess(SuccessRecord):
 class SenderState(ABC):
     """The non-blocking part of both senders, and the seams that do not wait."""
 
+    _aio: ClassVar[bool]
     _timeout_types: TimeoutTypes
     _response_type: type[Any]
     _response_name: str  # with its article, for messages
     _attempt: Callable[[Exchange], Any]
     _status_of: Any = attrgetter("status_code")
 
-    def __init__(self, name: str, policy: Layer | None, idempotency: Keys, *, aio: bool) -> None:
-        self._binding = bind_policy(name, policy, idempotency, self._attempt, aio=aio)
+    def __init__(self, name: str, policy: Layer | None, idempotency: Keys) -> None:
+        self._binding = bind_policy(name, policy, idempotency, self._attempt, aio=self._aio)
 
     @abstractmethod
     def _is_simple(self, request: Any) -> bool:
@@ -145,6 +146,8 @@ class SenderState(ABC):
 
 class Sender(SenderState):
     """Sends the requests of a blocking client."""
+
+    _aio = False
 
     @abstractmethod
     def _deliver(self, request: Any, how: Any) -> Any:
@@ -298,6 +301,8 @@ class Sender(SenderState):
 
 class AsyncSender(SenderState):
     """Sends the requests of an async client."""
+
+    _aio = True
 
     @abstractmethod
     def _deliver(self, request: Any, how: Any) -> Awaitable[Any]:

@@ -75,7 +75,7 @@ class HTTPConnection(connection.HTTPConnection):
         self.sock: Any = LimitedSocket(self.sock)
 
 
-class HTTPSConnection(connection.HTTPSConnection):
+class HTTPSConnection(HTTPConnection, connection.HTTPSConnection):
     """A connection with TLS whose waits are limited; a proxy's tunnel is requested without TLS."""
 
     def _tunnel(self) -> None:
@@ -85,11 +85,6 @@ class HTTPSConnection(connection.HTTPSConnection):
             cast("Any", super())._tunnel()
         finally:
             self.sock = plain
-
-    def connect(self) -> None:
-        """Connect and wrap the socket."""
-        super().connect()
-        self.sock: Any = LimitedSocket(self.sock)
 
 
 class LimitedPool(urllib3.HTTPConnectionPool):
