@@ -32,10 +32,10 @@ BOTH_WAYS = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)  # a fixture that a test does not name is set up only if it is autouse
 def gil_enabled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Count without a lock, or under one; return True if without."""
-    enabled: bool = request.param
+    enabled: bool = getattr(request, "param", gil.enabled)
     monkeypatch.setattr(gil, "enabled", enabled)
     return enabled
 
@@ -43,5 +43,4 @@ def gil_enabled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run the tests of the modules above twice."""
     if metafunc.definition.path.stem in BOTH_WAYS:
-        metafunc.fixturenames.insert(0, gil_enabled.__name__)
         metafunc.parametrize(gil_enabled.__name__, [True, False], ids=["gil", "no gil"], indirect=True)

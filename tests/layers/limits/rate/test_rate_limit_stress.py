@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import SYSTEM, RateLimit, errors
+from redouble._internal.locks import gil
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.fakes import ASYNC, COLOURS, in_colour
 from tests.support.layers.limits.wait_queues import LOOPS, with_tasks
@@ -152,4 +153,9 @@ def test_threads_and_tasks_of_all_colours_at_once(share: float) -> None:
     started = calls * len(COLOURS)
     assert started - calls * len(ASYNC) * bool(share) <= len(passed) <= started
     assert limit.snapshot()["queued"] == 0
-    assert limit._pacer.fast_arrival_time < inf
+    assert (limit._pacer.fast_arrival_time < inf) == gil.enabled  # without a GIL every call takes the lock
+
+
+def test_the_forced_way_is_in_force(request: pytest.FixtureRequest) -> None:
+    """`conftest.py` runs this module twice: once it has to find a GIL, and once none."""
+    assert gil.enabled is request.node.callspec.params["gil_enabled"]
