@@ -6,7 +6,7 @@ import gc
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 from weakref import WeakValueDictionary
 
 import pytest
@@ -34,7 +34,7 @@ from tests.support.fakes import Boom
 from tests.support.telemetry.stats import listed
 
 # a named object, its section, and part of its first entry
-NAMED: dict[str, tuple[Callable[[str | None], Any], str, dict[str, object]]] = {
+NAMED: dict[str, tuple[Callable[[str | None], Any], registry.Section, dict[str, object]]] = {
     "RetryBudget": (lambda name: RetryBudget(name=name), "budgets", {"available": 100, "granted": 0}),
     "TokenBucket": (lambda name: TokenBucket(7, name=name), "budgets", {"tokens": 7, "capacity": 7}),
     "RetryThrottling": (lambda name: TokenBucket.grpc(8, name=name), "budgets", {"tokens": 8, "above": 4}),
@@ -87,7 +87,7 @@ def test_an_object_is_listed_when_it_is_complete(kind: str, monkeypatch: pytest.
             super().__setitem__(key, thing)
             entries.append(stats()[section]["stats new"])
 
-    monkeypatch.setitem(registry._lists, section, Observed())  # type: ignore[misc]
+    monkeypatch.setitem(registry._lists, section, Observed())
     thing = make("stats new")
     assert entries == [{"type": kind, **thing.snapshot()}]
     assert entries[0].items() >= part.items()
@@ -95,7 +95,7 @@ def test_an_object_is_listed_when_it_is_complete(kind: str, monkeypatch: pytest.
 
 def test_a_policy_that_is_rejected_is_not_listed() -> None:
     with pytest.raises(TypeError, match="clock") as caught:
-        Retry(name="stats rejected", clock=None)  # type: ignore[arg-type]
+        Retry(name="stats rejected", clock=cast("Any", None))
     assert caught.traceback
     assert listed("stats rejected") == {}
 
