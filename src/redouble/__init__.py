@@ -135,11 +135,10 @@ def __getattr__(name: str) -> object:
     if name not in _LAZY and name not in _MODULES:
         fix = f": write `import {__name__}.{name}`" if name in _CLIENTS else ""
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{fix}")
-    from importlib import import_module  # noqa: PLC0415  only for lazy names
-
+    module = __import__(_LAZY.get(name, f"{__name__}.{name}"), fromlist=[name])
     if name in _MODULES:
-        return import_module(f"{__name__}.{name}")
-    globals()[name] = value = getattr(import_module(_LAZY[name]), name)
+        return module
+    globals()[name] = value = getattr(module, name)
     return value
 
 

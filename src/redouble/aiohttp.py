@@ -10,20 +10,20 @@ The result is what the session itself would have given: a last response of 503 i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
 from math import inf
 from operator import attrgetter
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from redouble._clients.idempotency_key import Keys, as_idempotency
+from redouble._clients.idempotency_key import Keys
 from redouble._internal.extras import missing_extra
 from redouble._layers.layer import Layer
 from redouble._runtime.backend import cancel_after
-from redouble.http._client import ClientPolicy
-from redouble.http._exchange import Exchange, status_text
-from redouble.http._sender import AsyncSender, FirstSuccess
+from redouble.http._exchange import Exchange, SuccessRecord, status_text
+from redouble.http._request_body import Resendable
+from redouble.http._sender import AsyncSender
 
 try:
     import aiohttp
@@ -40,12 +40,8 @@ except ModuleNotFoundError as error:
 
 __all__ = ["Middleware", "middleware"]
 
-Next: TypeAlias = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
-
-RECONNECTS = (
-    aiohttp.ClientOSError,
-    aiohttp.ServerDisconnectedError,
-)  # after these aiohttp reconnects once and calls its middlewares again
+# After these aiohttp reconnects once and calls its middlewares again.
+RECONNECTS = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
 
 
 def middleware(policy: Layer | None = None, *, idempotency: Keys = None) -> Middleware:
@@ -74,36 +70,25 @@ class Middleware(AsyncSender):
         # although this one has given up. Keyed by task, because the same task makes both calls.
         self._any_gave_up = False
         self._gave_up: WeakKeyDictionary[asyncio.Task[Any], tuple[object, Exception]] = WeakKeyDictionary()
-        # On a redirect aiohttp makes a new request from the caller's headers, which needs the same key.
-        self._keys = as_idempotency(idempotency)
-        self._issued_keys: WeakKeyDictionary[asyncio.Task[Any], tuple[object, str]] = WeakKeyDictionary()
 
-    def __call__(
-        self, request: aiohttp.ClientRequest, handler: Next
-    ) -> Coroutine[Any, Any, aiohttp.ClientResponse]:
-        """Send a request as often as the policy allows."""
-        if self._any_gave_up:
-            self._reject_reconnect(request)
-        return self._send(request, handler)
+    __call__ = AsyncSender._send
 
     def _is_simple(self, request: aiohttp.ClientRequest) -> bool:
         body = request.body
-        return not body or isinstance(body, aiohttp.BytesPayload)
+        return not self._any_gave_up and (not body or isinstance(body, aiohttp.BytesPayload))
 
     def _host_of(self, request: aiohttp.ClientRequest) -> str:
         return request.url.raw_authority
 
-    def _begin_exchange(self, policy: ClientPolicy, request: Any, how: Any) -> Exchange:
-        if self._keys.auto:
-            self._issue_key(policy, request)
-        exchange = policy.begin_exchange(request, classify_payload(request.body), self._host_of(request), how)
-        exchange.client_closed = lambda: bool(request.session.closed)
-        return exchange
+    _host_key = _host_of
 
-    def _resume_exchange(self, policy: ClientPolicy, request: Any, how: Any, started: float) -> Exchange:
-        exchange = super()._resume_exchange(policy, request, how, started)
-        exchange.client_closed = lambda: bool(request.session.closed)
-        return exchange
+    def _body_of(self, request: Any) -> Resendable:
+        if self._any_gave_up:
+            self._reject_reconnect(request)
+        return classify_payload(request.body)
+
+    def _is_closed(self, request: Any) -> bool:
+        return bool(request.session.closed)
 
     @contextmanager
     def _limited(self, exchange: Exchange, seconds: float) -> Generator[None]:
@@ -114,9 +99,6 @@ class Middleware(AsyncSender):
         sent = exchange.request.response is not before
         timeout_error = aiohttp.SocketTimeoutError if sent else aiohttp.ConnectionTimeoutError
         raise exchange.record_failure(timeout_error("the time of the attempt was up"))
-
-    def _deliver(self, request: aiohttp.ClientRequest, how: Next) -> Awaitable[aiohttp.ClientResponse]:
-        return how(request)
 
     async def _prepare_resend(self, exchange: Exchange) -> None:
         await super()._prepare_resend(exchange)
@@ -146,11 +128,11 @@ class Middleware(AsyncSender):
         del exchange
         return ClientResponseError(response)
 
-    def _attach_body(self, call: Exchange | FirstSuccess, response: Any) -> None:
+    def _attach_body(self, call: Exchange | SuccessRecord, response: Any) -> None:
         call.request.response = None  # breaks the reference cycle between response and request
         content = response.content
         if not content.is_eof() or content.exception() is not None:  # otherwise the body is complete
-            response.content = RestartableContent(self, call, response)
+            response.content = RestartableContent(call, response)
 
     async def _discard(self, response: aiohttp.ClientResponse) -> None:
         response.close()
@@ -160,10 +142,12 @@ class Middleware(AsyncSender):
             self._gave_up[cast("Any", asyncio.current_task())] = (_call_identity(exchange.request), error)
             self._any_gave_up = True
 
-    def _issue_key(self, policy: ClientPolicy, request: aiohttp.ClientRequest) -> None:
-        task: Any = asyncio.current_task()
-        if request.method in policy.plan.methods or self._keys.header in request.headers:
+    def _issue_key(self, request: aiohttp.ClientRequest) -> None:
+        # By task and call: on a redirect aiohttp makes a new request from the caller's headers, which needs
+        # the same key.
+        if self._keys.header in request.headers:
             return
+        task: Any = asyncio.current_task()
         call, key = self._issued_keys.get(task, (None, ""))
         if call is not _call_identity(request):
             key = self._keys.key()

@@ -54,13 +54,11 @@ def _preset(
                 raise TypeError(f"write {wanted}, or @{wanted} to decorate: options are keywords")
             return inside(cast("Callable[..., Retry]", make)(**{**values(), **options}))
 
-        options = inspect.signature(make)
-        defaults = [
-            option.replace(default=values().get(name, option.default))
-            for name, option in options.parameters.items()
-        ]
+        signature, own = inspect.signature(make), values()
+        options = signature.parameters.items()
+        defaults = [option.replace(default=own.get(name, option.default)) for name, option in options]
         result = Retry if inside is _unchanged else Pipeline
-        shown = options.replace(parameters=defaults, return_annotation=result)
+        shown = signature.replace(parameters=defaults, return_annotation=result)
         cast("Any", update_wrapper(preset, values)).__signature__ = shown
         preset.__annotations__ = {"return": result}
         return preset

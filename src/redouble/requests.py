@@ -13,17 +13,16 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from math import inf
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from redouble._clients.idempotency_key import Keys
 from redouble._clients.socket_deadline import limited_waits
 from redouble._internal.extras import missing_extra
 from redouble._layers.layer import Layer
-from redouble.http._client import ClientPolicy
-from redouble.http._exchange import Exchange, status_text
-from redouble.http._request_body import classify_body
-from redouble.http._sender import PREFETCH_LIMIT, FirstSuccess, Sender
+from redouble.http._exchange import Exchange, SuccessRecord, status_text
+from redouble.http._request_body import Resendable, classify_body
+from redouble.http._sender import PREFETCH_LIMIT, Sender
 
 try:
     import requests
@@ -43,16 +42,6 @@ except ModuleNotFoundError as error:
     raise missing_extra("requests", error) from None
 
 __all__ = ["Adapter"]
-
-
-class SendOptions(NamedTuple):
-    """The arguments of an adapter's ``send`` besides the request."""
-
-    stream: bool
-    timeout: Any
-    verify: Any
-    cert: Any
-    proxies: Any
 
 
 class Adapter(Sender, BaseAdapter):
@@ -97,12 +86,13 @@ class Adapter(Sender, BaseAdapter):
         proxies: Mapping[str, str] | None = None,
     ) -> requests.Response:
         """Send a request as often as the policy allows."""
-        response: requests.Response = self._send(request, SendOptions(stream, timeout, verify, cert, proxies))
+        options = {"stream": stream, "timeout": timeout, "verify": verify, "cert": cert, "proxies": proxies}
+        response: requests.Response = self._send(request, partial(self._send_once, options))
         return response
 
     def close(self) -> None:
         """Close the wrapped adapter."""
-        self._binding.current.close()
+        self._closed = True
         self._wrapped.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -114,40 +104,39 @@ class Adapter(Sender, BaseAdapter):
     def _host_of(self, request: requests.PreparedRequest) -> str:
         return urlsplit(request.url or "").netloc.rpartition("@")[2]
 
-    def _begin_exchange(self, policy: ClientPolicy, request: Any, how: Any) -> Exchange:
-        return policy.begin_exchange(request, classify_body(request.body), self._host_of(request), how)
+    _host_key = _host_of
+
+    def _body_of(self, request: requests.PreparedRequest) -> Resendable:
+        return classify_body(request.body)
 
     @contextmanager
     def _limited(self, exchange: Exchange, seconds: float) -> Generator[None]:
-        how: SendOptions = exchange.how
+        deliver, options = exchange.deliver, _options_of(exchange)
         with limited_waits(exchange.now, seconds):
-            timeout = shorten_timeouts(how.timeout, exchange.shorten_timeout(seconds))
-            exchange.how = how._replace(timeout=timeout)
+            timeout = shorten_timeouts(options["timeout"], exchange.shorten_timeout(seconds))
+            exchange.deliver = partial(self._send_once, {**options, "timeout": timeout})
             try:
                 yield
             finally:
-                exchange.how = how
+                exchange.deliver = deliver
 
-    def _deliver(self, request: requests.PreparedRequest, how: SendOptions) -> requests.Response:
-        if how.proxies:
-            self._limit_proxy(request, how.proxies)
-        stream, timeout, verify, cert, proxies = how
+    def _send_once(self, options: dict[str, Any], request: requests.PreparedRequest) -> requests.Response:
+        if options["proxies"]:
+            self._limit_proxy(request, options["proxies"])
         try:
-            response = self._wrapped.send(
-                request, stream=stream, timeout=timeout, verify=verify, cert=cert, proxies=proxies
-            )
+            response = self._wrapped.send(request, **options)
         except EmptyPoolError as error:  # requests does not translate it
             raise requests.ConnectionError(error, request=request) from error
-        if not stream and response.status_code < 400:
+        if not options["stream"] and response.status_code < 400:
             _ = response.content  # a body that fails is a failure of the attempt
         return response
 
     def _read_result(self, exchange: Exchange, response: requests.Response) -> None:
-        if not exchange.how.stream or exchange.plan.reads_bodies:
+        if not _options_of(exchange)["stream"] or exchange.plan.reads_bodies:
             _ = response.content
 
     def _prefetch_limit(self, exchange: Exchange) -> float:
-        return PREFETCH_LIMIT if exchange.how.stream else inf
+        return PREFETCH_LIMIT if _options_of(exchange)["stream"] else inf
 
     def _chunks_of(self, response: requests.Response) -> Iterator[bytes]:
         raw: Any = response.raw
@@ -178,12 +167,12 @@ class Adapter(Sender, BaseAdapter):
         message = status_text(response.status_code)
         return requests.HTTPError(message, request=exchange.request, response=response)
 
-    def _attach_body(self, call: Exchange | FirstSuccess, response: Any) -> None:
+    def _attach_body(self, call: Exchange | SuccessRecord, response: Any) -> None:
         response.connection = self  # an auth handler resends through it after a challenge
         failed = isinstance(call, Exchange) and call.failed_finally
-        if (call.how.stream or failed) and type(response) is requests.Response:
+        if (_options_of(call)["stream"] or failed) and type(response) is requests.Response:
             response.__class__ = RestartableResponse  # in place: only the class changes
-            cast("Any", response)._redouble = (self, call)
+            cast("Any", response)._redouble = call
 
     def _limit_proxy(self, request: requests.PreparedRequest, proxies: Any) -> None:
         """Limit connections through a proxy too."""
@@ -191,3 +180,9 @@ class Adapter(Sender, BaseAdapter):
         if proxy and isinstance(self._wrapped, HTTPAdapter):
             adapter: Any = self._wrapped
             limit_pools(adapter.proxy_manager_for(prepend_scheme_if_needed(proxy, "http")))
+
+
+def _options_of(call: Exchange | SuccessRecord) -> dict[str, Any]:
+    """Return the arguments of the wrapped adapter's ``send`` besides the request."""
+    options: dict[str, Any] = call.deliver.args[0]
+    return options

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from redouble import Retry
+from redouble._internal.validation import nearest
 from redouble.config import from_mapping, policy
-from redouble.config._document_path import DocPath, nearest, rewrite, short_repr
+from redouble.config._document_path import DocPath, rewrite, short_repr
 from redouble.errors import ConfigError
 
 MISTAKES: list[Any] = [
@@ -53,6 +54,11 @@ MISTAKES: list[Any] = [
     (
         {"budgets": {"a": {"type": "token_bucket", "when_empty": "wait"}}},
         "budgets.a.when_empty",
+        "would wait for ever",
+    ),
+    (
+        {"defaults": {"budget": {"type": "token_bucket", "when_empty": "wait"}}, "policies": {"a": {}}},
+        "defaults.budget.when_empty",
         "would wait for ever",
     ),
     ({"policies": {"a": {}}, "pipelines": {"a": {"layers": []}}}, "pipelines.a", "rename one"),

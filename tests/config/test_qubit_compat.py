@@ -97,6 +97,11 @@ def test_jitter_cannot_be_added_to_a_backoff_by_kind() -> None:
             "exponential_max_delay_millis",
             "100 is below exponential_initial_delay_millis, which is 200",
         ),
+        (
+            {"random_min_delay_millis": 123456789, "random_max_delay_millis": 123456788},
+            "random_max_delay_millis",
+            "123456788 is below random_min_delay_millis, which is 123456789",
+        ),
         ({"fixed_delay_millis": 0}, "fixed_delay_millis", "0: write milliseconds"),
         ({"exponential_multiplier": 0.5}, "exponential_multiplier", "write a number, 1 or more"),
         ({"jitter_factor": 1.1}, "jitter_factor", "write a number, from 0 to 1"),
@@ -171,3 +176,8 @@ def test_defaults_must_be_a_policy_and_prefix_a_text() -> None:
         from_qubit({}, prefix=defaults)
     with pytest.raises(TypeError, match=r"defaults=.*write a Retry, or None"):
         from_qubit({}, defaults=defaults)
+
+
+def test_the_largest_multiplier() -> None:
+    policy = from_qubit({"exponential_multiplier": 1e306})
+    assert policy.backoff == Backoff.exponential(1, 1e306).maximum(60)

@@ -134,7 +134,7 @@ def test_decorated_functions_and_names_are_not_kept_alive() -> None:
         reload(policy_document(3))
         result = reload({"policies": {"payments": {"attempt_timeout": 1}}})
         assert not result.ok
-        assert len(policies("payments")._live_cells()) == 2
+        assert len(policies("payments")._cells) == 2
         del functions
         assert [reference() for reference in references] == [None] * 3
         assert result.error is not None

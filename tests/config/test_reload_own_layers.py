@@ -9,7 +9,6 @@ import pytest
 
 from redouble import Gate, Pipeline
 from redouble.config._options import catalogue as _gates
-from redouble.config._options.catalogue import NAMED
 from redouble.config._options.option_table import Option, Table
 from redouble.config._options.values import Whole
 from redouble.config._reload import load, policies, reload
@@ -49,9 +48,8 @@ class Fixed(Turnstile):
 def gate_types(monkeypatch: pytest.MonkeyPatch) -> None:
     """Add two types of gates for documents."""
     options = {
-        "coins": Option(Whole(), "How many calls.", needed=True),
+        "coins": Option(Whole(), "How many calls."),
         "width": Option(Whole(), "How wide."),
-        "name": NAMED,
     }
     for tables in (_gates.GATES.tables, _gates.LAYERS.tables):
         monkeypatch.setitem(tables, "turnstile", Table(Turnstile, "A turnstile.", **options))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import weakref
 from typing import Any, cast
 
 import pytest
@@ -281,3 +282,9 @@ def test_time_before_an_attempt_is_entered_counts_for_the_call_only(colour: str,
 
     took = at(f"{colour} around", lambda _: None, ended)
     assert took == (10 if limit in {"total", "deadline"} else before + 10)
+
+
+def test_an_attempt_can_be_referred_to_weakly() -> None:
+    for attempt in Retry():
+        with attempt:
+            assert weakref.ref(attempt)() is attempt

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from redouble import Retry, errors, report
+from redouble._runtime.clock import _System
 from tests.support.fakes import Boom, Ledger, Virtual, in_colour, options
 
 
@@ -247,3 +248,28 @@ def test_an_inner_policy_that_stopped_counts_only_if_it_retried(
 def test_a_stamp_of_another_clock_counts() -> None:
     nest = Nest(inner={"clock": Virtual(-1e6)}, nested="stop")
     assert reason(nest.run()) == "nested"
+
+
+def test_an_old_stamp_of_a_client_with_another_sleep_is_of_another_attempt() -> None:
+    """The clock of blocking gRPC calls differs from the system's in its sleep only."""
+
+    def always_fails() -> None:
+        raise Boom
+
+    inner = Retry(on=Boom, attempts=2, backoff=[0], clock=_System())
+    seen = list[Exception]()
+
+    @Retry(on=(Boom, KeyError), attempts=3, backoff=[0, 0], nested="stop")
+    def fetch() -> None:
+        if seen:
+            seen.append(seen[0])
+            raise seen[0]
+        try:
+            inner.call(always_fails)
+        except Boom as error:
+            seen.append(error)
+        raise KeyError
+
+    with pytest.raises(Boom):
+        fetch()
+    assert len(seen) == 3

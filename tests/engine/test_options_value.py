@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import pickle
 import random
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -168,3 +169,17 @@ def test_setting_any_attribute_raises(name: str) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError, match=rf"replace\(policy, {name}=\.\.\.\)"):
         setattr(policy, name, 5)
     assert policy == Retry()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tagged(Retry):
+    """A policy with one more option, and with another default."""
+
+    attempts: int | None = 10
+    tag: str = ""
+
+
+def test_a_copy_of_a_subclass_keeps_all_options() -> None:
+    policy = Tagged(attempts=4, tag="y")
+    for copied in (copy.copy(policy), pickle.loads(pickle.dumps(policy))):
+        assert (copied.attempts, copied.tag) == (4, "y")

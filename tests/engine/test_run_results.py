@@ -243,3 +243,22 @@ def test_an_accepted_error_is_not_wrapped(shape: str, failures: int) -> None:
     with pytest.raises(Plain) as caught:
         SHAPES[shape](policy, operation)
     assert report(caught.value) is None
+
+
+@pytest.mark.parametrize("takes", [0.0, 0.04, 0.06, 2.0])
+@pytest.mark.parametrize(("attempts", "counted"), [(1, "1 attempt"), (2, "2 attempts"), (7, "7 attempts")])
+def test_the_note_counts_the_attempts_of_fast_and_slow_failures(
+    attempts: int, counted: str, takes: float
+) -> None:
+    clock = Virtual()
+
+    @Retry(on=Plain, attempts=attempts, backoff=[0] * 9, clock=clock)
+    def fetch() -> None:
+        clock.time += takes / attempts
+        raise Plain
+
+    with pytest.raises(Plain) as caught:
+        fetch()
+    assert caught.value.__notes__ == [
+        f"redouble: gave up after {counted} in {takes:.1f} s (attempts exhausted)"
+    ]

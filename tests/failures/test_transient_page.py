@@ -42,11 +42,10 @@ WORDS = {
     "by_sqlstate_or_text": "by SQLSTATE, else by text",
     "by_status": "by status",
     "by_tls_reason": "if it was cut",
-    "by_urllib_status": "by status",
     "by_connect_error": "yes, if it can get better",
 }
 SENT = {"yes": True, "no": False, "unknown": None}
-CODES = sorted(name for name in _codes.__all__ if isinstance(getattr(_codes, name), dict))
+CODES = sorted(name for name, value in vars(_codes).items() if name.isupper() and isinstance(value, dict))
 
 
 def tables(kind: str) -> Iterator[tuple[list[str], list[list[str]]]]:

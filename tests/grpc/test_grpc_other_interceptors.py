@@ -13,7 +13,7 @@ import pytest
 
 import redouble.grpc
 from redouble import Bulkhead, errors
-from redouble.grpc._attempt import AttemptTimer, details_of
+from redouble.grpc._attempt import AttemptDetails, AttemptTimer, details_of
 from tests.support.grpc.calls import (
     ONE,
     SHAPES,
@@ -255,8 +255,35 @@ def test_initial_metadata_of_a_failed_attempt_come_from_the_next_one(remote: Ser
     assert got == [b"a"]
 
 
-def test_details_with_fewer_fields_are_accepted() -> None:
-    details: Any = details_of(Details("/a/b", None, None), 5.0, 1)
+class Untimed(NamedTuple):
+    """Call details without a timeout."""
+
+    method: str
+    metadata: Any
+
+
+@pytest.mark.parametrize(
+    "own",
+    [Details("/a/b", None, None), Untimed("/a/b", None), SimpleNamespace(method="/a/b", metadata=None)],
+)
+def test_details_with_fewer_fields_are_accepted(own: Any) -> None:
+    """They are copied, whether they are a tuple like gRPC's own or another object."""
+    details: Any = details_of(own, 5.0, 1)
     assert (details.method, details.timeout) == ("/a/b", 5.0)
     assert details.metadata == (("grpc-previous-rpc-attempts", "1"),)
     assert not hasattr(details, "credentials")
+    assert own.metadata is None
+
+
+@pytest.mark.parametrize("kind", [grpc.aio.ClientCallDetails, AttemptDetails])
+@pytest.mark.parametrize("metadata", [None, (), grpc.aio.Metadata(), grpc.aio.Metadata(("a", "b"))])
+def test_metadata_of_async_calls_keep_their_type(kind: Any, metadata: Any) -> None:
+    own: Any = grpc.aio.ClientCallDetails("/a/b", None, metadata, None, None)
+    if kind is AttemptDetails:
+        own = AttemptDetails(own, {})
+    details = details_of(own, 5.0, 2)
+    plain = kind is AttemptDetails and not isinstance(metadata, grpc.aio.Metadata)
+    assert isinstance(details, kind)
+    sent: Any = details.metadata
+    assert tuple(sent) == (*(metadata or ()), ("grpc-previous-rpc-attempts", "2"))
+    assert type(sent) is (tuple if plain else grpc.aio.Metadata)

@@ -155,11 +155,9 @@ def test_tokens_are_shared_by_all_calls_of_a_policy(remote: Server, colour: str,
 @MAKE
 def test_each_channel_has_its_own_tokens(make: Callable[[], Sequence[Any]]) -> None:
     """Each call of `interceptors` without a policy creates a policy."""
-    first, second = make()[0]._channel_policy(), make()[0]._channel_policy()
+    first, second = make()[0]._binding.current, make()[0]._binding.current
     assert first._layers[0].budget is not second._layers[0].budget
-    assert len({id(interceptor._channel_policy()) for interceptor in make()}) == len(
-        {id(make()[0]._channel_policy())}
-    )
+    assert len({id(interceptor._binding.current) for interceptor in make()}) == 1
 
 
 # ------------------------------------------------------------------------------- by name
@@ -227,8 +225,8 @@ def test_a_name_inside_a_pipeline_is_refused(make: Any) -> None:
 @pytest.mark.parametrize(
     ("policy", "error", "words"),
     [
-        (Hedge(0.1), TypeError, "has a Hedge, and the attempts of a call share its requests"),
-        (retry() | Hedge(0.1), TypeError, r"Hedge\(0.1\)\(stub.Method\)"),
+        (Hedge(0.1), TypeError, "has a Hedge, and the attempts of a client share one request"),
+        (retry() | Hedge(0.1), TypeError, r"hedge the call instead, as in Hedge\(0.1\)\("),
         (Retry, TypeError, r"is no layer: write Retry\(\)"),
         (5, TypeError, "write a redouble.Retry or a pipeline"),
     ],

@@ -13,10 +13,9 @@ import pytest
 import redouble
 import redouble.grpc
 from redouble import Hints, Layer, Pipeline, Retry, Timeout, Verdict, presets
-from redouble.grpc._attempt import expired
-from redouble.grpc._finished_call import AIO, SYNC, ErrorClasses
+from redouble.grpc._attempt import attempt_unary, expired
+from redouble.grpc._finished_call import AioFailedCall, FailedCall
 from redouble.grpc._request_stream import RequestSource
-from redouble.grpc._resend_guard import RpcResendGuard
 from redouble.testing import virtual_time
 from redouble.types import Ended, On
 from tests.support.grpc.calls import (
@@ -242,10 +241,10 @@ def test_no_attempt_follows_one_that_used_up_the_deadline(remote: Server, shape:
     assert (report_of(caught.value).reason, len(calls)) == ("timeout", 1)
 
 
-@pytest.mark.parametrize("classes", [SYNC, AIO])
+@pytest.mark.parametrize("base", [FailedCall, AioFailedCall])
 @pytest.mark.parametrize(("seconds", "said"), [(0.149987654, "0.15"), (12.0, "12"), (-0.001, "0")])
-def test_the_timeout_error_says_how_long_it_waited(classes: ErrorClasses, seconds: float, said: str) -> None:
-    assert str(expired(seconds, classes)) == f"no message within {said} s"
+def test_the_timeout_error_says_how_long_it_waited(base: Any, seconds: float, said: str) -> None:
+    assert str(expired(seconds, base)) == f"no message within {said} s"
 
 
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] != "thread"])
@@ -272,8 +271,7 @@ def test_the_guard_vetoes_an_attempt_after_the_deadline(
 ) -> None:
     """A few milliseconds may be left, because gRPC has another clock; they are too short for an attempt."""
     (ours,) = redouble.grpc.interceptors(retry())
-    guard = RpcResendGuard(
-        ours._channel_policy().plan("t.Service/Say", "unary"), print, SimpleNamespace(), RequestSource(b"")
-    )
+    details = SimpleNamespace(method="/t.Service/Say")
+    guard = ours._binding.current.begin_call(attempt_unary, print, details, RequestSource(b""))
     guard.now, guard.deadline, guard.deadline_exceeded = lambda: 100.0, 100.0 + left, late
     assert guard.veto(Verdict.retry()) == expected

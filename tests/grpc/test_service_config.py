@@ -192,7 +192,7 @@ def shown(event: object) -> None: ...
         ({"hints": Hints("instead")}, "hints: spread=0.1; gRPC adds nothing to a requested delay"),
         ({"random": random.Random(1)}, "random: gRPC has its own random source"),
         ({"clock": Virtual()}, "clock: gRPC uses the system clock"),
-        ({"until": bool}, "until=bool: gRPC does not inspect results"),
+        ({"until": bool}, "until: gRPC does not inspect results"),
         ({"wrap": True}, "wrap=True: gRPC raises the RpcError itself"),
         ({"name": "orders"}, "name, labels: gRPC's retries appear in no event, metric or report of redouble"),
         (

@@ -65,11 +65,11 @@ def outer(fn: Callable[..., object]) -> Callable[..., object]:
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        (5, r"policy=5 is no layer: write a redouble\.Retry or a pipeline, or None for presets\.grpc\(\)"),
-        ("grpc", r"policy='grpc' is no layer: write a redouble\.Retry"),
-        (Retry, r"policy=<class .*Retry'> is no layer: write .*Retry\(\)"),
-        (outer, r"policy=<function outer .*> is no layer: write a redouble\.Retry"),
-        (retry, r"policy=.* is no layer: write a redouble\.Retry"),
+        (5, r"policy=5 has no Retry to export: write Retry\(\.\.\.\), or a pipeline with one"),
+        ("grpc", r"policy='grpc' has no Retry to export: write Retry\("),
+        (Retry, r"policy=<class .*Retry'> has no Retry to export: write Retry\("),
+        (outer, r"policy=<function outer .*> has no Retry to export: write Retry\("),
+        (retry, r"policy=.* has no Retry to export: write Retry\("),
         (
             Timeout(5),
             r"policy=Timeout\(.*\) has no Retry to export: write Retry\(\.\.\.\), or a ",
@@ -86,26 +86,31 @@ def test_a_wrong_policy_raises(policy: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("methods", "kind", "message"),
     [
-        ("a.Orders", TypeError, r"methods='a\.Orders': write a list, such as \['a\.Orders'\]"),
-        (b"a.Orders", TypeError, r"methods=b'a\.Orders': write a list"),
+        ("a.Orders", TypeError, r"methods='a\.Orders': write a list of texts: 'package\.Service' or "),
+        (b"a.Orders", TypeError, r"methods=b'a\.Orders': write a list of texts"),
         (5, TypeError, r"methods=5: write a list of texts"),
         ({"service": "a.Orders"}, TypeError, r"methods=\{'service': 'a\.Orders'\}: write a list of texts"),
-        ([{"service": "a.B"}], TypeError, r"methods: \{'service': 'a\.B'\} is no text: write 'package\.Ser"),
+        ([{"service": "a.B"}], TypeError, r"methods: item=\{'service': 'a\.B'\}: write 'package\.Ser"),
         (
             [],
             ValueError,
             r"methods=\[\] is empty, so it would apply to no method: write None for all methods",
         ),
-        ([5], TypeError, r"methods: 5 is no text: write 'package\.Service' or 'package\.Service/Method'"),
-        (["/a.B/C"], ValueError, r"methods: '/a\.B/C' begins with a slash: write 'a\.B/C'"),
-        (["/a.B/"], ValueError, r"methods: '/a\.B/' begins with a slash: write 'a\.B'"),
+        ([5], TypeError, r"methods: item=5: write 'package\.Service' or 'package\.Service/Method'"),
+        (
+            ["/a.B/C"],
+            ValueError,
+            r"methods: '/a\.B/C' is not the name of a service or method: write 'a\.B/C'",
+        ),
+        (["a.B/"], ValueError, r"methods: 'a\.B/' is not the name of a service or method: write 'a\.B'$"),
+        (["/a.B/"], ValueError, r"methods: '/a\.B/' is not the name of a service or method: write 'a\.B'"),
         *(
             (
                 [wrong],
                 ValueError,
                 r"methods: '.*' is not the name of a service or method: write 'package\.Serv",
             )
-            for wrong in ("", "a.B/", "a.B/C/D", "a.B C", "a.B/*", "a.B\n")
+            for wrong in ("", "a.B/C/D", "a.B C", "a.B/*", "a.B\n")
         ),
     ],
 )
@@ -117,10 +122,14 @@ def test_a_wrong_method_raises(methods: Any, kind: type[Exception], message: str
 @pytest.mark.parametrize(
     ("codes", "kind", "message"),
     [
-        ("UNAVAILABLE", TypeError, r"codes='UNAVAILABLE': write a list, such as \['UNAVAILABLE'\]"),
+        (
+            "UNAVAILABLE",
+            TypeError,
+            r"codes='UNAVAILABLE': write a list of texts: names, such as 'UNAVAILABLE'",
+        ),
         (14, TypeError, r"codes=14: write a list of texts"),
-        ([14], TypeError, r"codes: 14 is no text: write names, such as 'UNAVAILABLE'"),
-        ([{"a": 1}], TypeError, r"codes: \{'a': 1\} is no text: write names, such as 'UNAVAILABLE'"),
+        ([14], TypeError, r"codes: item=14: write names, such as 'UNAVAILABLE'"),
+        ([{"a": 1}], TypeError, r"codes: item=\{'a': 1\}: write names, such as 'UNAVAILABLE'"),
         ([grpc.StatusCode.OK], ValueError, r"codes: 'OK' is a success"),
         (
             [],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import sys
 from collections.abc import Callable
@@ -18,7 +17,6 @@ import pytest
 from redouble._clients.socket_deadline import SOCKET_DEADLINE, ShortenedTimeout
 from redouble.http._httpcore_sockets import (
     WRITE_SIZE,
-    AsyncLimitedBackend,
     LimitedBackend,
     LimitedSocketStream,
     limit_sockets,
@@ -84,22 +82,6 @@ class Wire:
         return f"info of {info}"
 
     aclose = close
-
-
-class AsyncWire:
-    """Such a connection or backend in async code."""
-
-    def __init__(self, wire: Wire) -> None:
-        self.wire = wire
-
-    def __getattr__(self, name: str) -> Any:
-        what = getattr(self.wire, name)
-
-        async def waiting(*args: Any, **kwargs: Any) -> Any:
-            found = what(*args, **kwargs)
-            return self if found is self.wire else found
-
-        return what if name == "get_extra_info" else waiting
 
 
 @pytest.fixture
@@ -196,29 +178,6 @@ def test_unix_sockets_are_limited_and_sleep_is_passed_on(clock: Virtual) -> None
     assert wire.waits == [("connect /socket", 2), ("read", 3), ("sleep", 4)]
 
 
-def test_async_streams_only_restore_the_timeouts(clock: Virtual) -> None:
-    """The transport cancels async attempts, so the stream need not limit them."""
-    wire = Wire(clock)
-
-    async def main() -> None:
-        backend = AsyncLimitedBackend(AsyncWire(wire))
-        for stream in (await backend.connect_tcp("there", 80), await backend.connect_unix_socket("/socket")):
-            secure = await stream.start_tls("context", timeout=1)
-            await secure.read(1, ShortenedTimeout(None, 2))
-            await secure.write(b"x", ShortenedTimeout(60.0, 2))
-            before = limited(clock, 4)
-            await secure.read(1, ShortenedTimeout(60.0, 2))
-            SOCKET_DEADLINE.reset(before)
-            assert await secure.aclose() == "closed"
-            assert secure.get_extra_info("socket") == "info of socket"
-        await backend.sleep(3)
-
-    asyncio.run(main())
-    waits = [("tls context", 1), ("read", None), ("write", 60.0), ("read", 2)]
-    connects = [("connect there:80", None), ("connect /socket", None)]
-    assert wire.waits == [*connects, *waits, *waits, ("sleep", 3)]
-
-
 # -------------------------------------------------------------------------------- sockets
 
 
@@ -278,7 +237,7 @@ def test_a_user_defined_pool_is_limited(clock: Virtual) -> None:
     pool: Any = UserPool(network_backend=cast("Any", Wire(clock)))
     transport = httpx2.HTTPTransport()
     transport._pool = pool
-    limit_sockets(transport, aio=False)
+    limit_sockets(transport)
     stream = pool._network_backend.connect_tcp("there", 80)
     before = limited(clock, 0)
     try:
@@ -294,7 +253,7 @@ def test_a_pool_of_another_library_is_left_alone() -> None:
 
     transport: Any = httpx2.HTTPTransport()
     transport._pool = Pool()
-    limit_sockets(transport, aio=False)
+    limit_sockets(transport)
     assert transport._pool._network_backend == "its own"
 
 
@@ -303,20 +262,19 @@ def test_a_pool_of_another_library_is_left_alone() -> None:
 
 @TRANSPORTS
 def test_a_transport_is_limited_once(library: Any) -> None:
-    for transport, aio in ((library.HTTPTransport(), False), (library.AsyncHTTPTransport(), True)):
-        limit_sockets(transport, aio=aio)
-        backend = transport._pool._network_backend
-        limit_sockets(transport, aio=aio)
-        assert transport._pool._network_backend is backend
-        assert isinstance(backend, LimitedBackend | AsyncLimitedBackend)
+    transport = library.HTTPTransport()
+    limit_sockets(transport)
+    backend = transport._pool._network_backend
+    limit_sockets(transport)
+    assert transport._pool._network_backend is backend
+    assert isinstance(backend, LimitedBackend)
 
 
 @TRANSPORTS
 def test_a_transport_without_a_pool_is_left_alone(library: Any) -> None:
     transport = library.MockTransport(always(library.Response(200)))
     before: dict[str, Any] = {**vars(transport)}
-    for aio in (False, True):
-        limit_sockets(transport, aio=aio)
+    limit_sockets(transport)
     reject_retries(transport)
     assert vars(transport) == before
 

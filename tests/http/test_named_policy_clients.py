@@ -6,12 +6,9 @@ import pytest
 
 from redouble import Timeout, config, policies
 from redouble._clients.idempotency_key import Idempotency
-from redouble._clients.policy_binding import PolicyBinding
 from redouble.config import _reload
 from redouble.errors import ConfigError
-from redouble.http._client import ClientPolicy, bind_policy
-from redouble.http._request_body import RESENDABLE
-from tests.support.http.offline_clients import Request
+from tests.support.http.offline_clients import OfflineSender, Request
 
 
 @pytest.fixture(autouse=True)
@@ -27,8 +24,12 @@ async def asend(exchange: object) -> object:
     return exchange
 
 
-def binding(name: str = "payments", *, aio: bool = False) -> PolicyBinding[ClientPolicy]:
-    return bind_policy("client", policies(name), Idempotency("auto"), asend if aio else send, aio=aio)
+def client_of(name: str = "payments", *, aio: bool = False) -> OfflineSender:
+    return OfflineSender(policies(name), Idempotency("auto"), asend if aio else send, aio=aio)
+
+
+def attempts(client: OfflineSender) -> float:
+    return client._binding.current.max_attempts
 
 
 def load(**options: object) -> None:
@@ -38,43 +39,41 @@ def load(**options: object) -> None:
 @pytest.mark.parametrize("aio", [False, True])
 def test_a_client_follows_a_reload(aio: bool) -> None:
     load(attempts=2)
-    client = binding(aio=aio)
-    before = client.current
-    assert before.plan.max_attempts == 2
-    assert client.current is before
+    client = client_of(aio=aio)
+    before = client._binding.current
+    assert before.max_attempts == 2
+    assert client._binding.current is before
     load(attempts=5)
-    assert client.current.plan.max_attempts == 5
-    assert before.plan.max_attempts == 2  # a call in flight keeps its policy
+    assert attempts(client) == 5
+    assert before.max_attempts == 2  # a call in flight keeps its policy
 
 
 def test_a_client_may_be_created_before_a_configuration_is_loaded() -> None:
-    client = binding()
+    client = client_of()
     with pytest.raises(ConfigError, match="no configuration is loaded yet"):
-        _ = client.current
+        attempts(client)
     load(attempts=3)
-    assert client.current.plan.max_attempts == 3
+    assert attempts(client) == 3
 
 
-def test_a_client_stays_closed_and_keeps_its_keys() -> None:
+def test_a_client_keeps_its_keys() -> None:
     load(attempts=2)
-    client, request = binding(), Request("POST")
-    given = client.current.begin_exchange(request, RESENDABLE, "a").key
-    client.current.close()
+    client, request = client_of(), Request("POST")
+    given = client.begin_exchange(request).key
     load(attempts=3)
-    assert client.current.is_closed()
-    assert client.current.begin_exchange(request, RESENDABLE, "a").key is given
+    assert client.begin_exchange(request).key is given
 
 
 def test_a_configuration_that_a_client_cannot_use_is_refused() -> None:
     load(attempts=2)
-    client = binding()
+    client = client_of()
     hedged = {"pipelines": {"payments": {"layers": [{"type": "hedge", "delay": 1}]}}}
     with pytest.raises(ConfigError, match=r"cannot be applied to redouble\.client, which uses it"):
         config.load(hedged, environ=None)
-    assert client.current.plan.max_attempts == 2
+    assert attempts(client) == 2
 
 
 def test_a_name_inside_a_pipeline_is_refused() -> None:
     load(attempts=2)
     with pytest.raises(TypeError, match="name the whole pipeline in the configuration"):
-        bind_policy("client", Timeout(1) | policies("payments"), None, send, aio=False)
+        OfflineSender(Timeout(1) | policies("payments"), None, send, aio=False)

@@ -162,7 +162,7 @@ def test_options_and_policies_of_one_request_make_another_plan(colour: str) -> N
     sender = RecordingSender(fails=99)
     aio = colour in ASYNC
     plan = sender.plan(Bulkhead(3) | retrying(attempts=5, name="mine"), aio=aio)
-    for other in (plan.with_options({"attempts": 2}), plan.for_policy(retrying(attempts=2, name="mine"))):
+    for other in (plan.variant(None, {"attempts": 2}), plan.variant(retrying(attempts=2, name="mine"), {})):
         sender.sent.clear()
         send = partial(other.call_for("a"), new_call())
         with pytest.raises(Boom) as caught:
@@ -177,6 +177,6 @@ def test_options_need_a_retry_in_the_policy() -> None:
     with pytest.raises(
         TypeError, match=r"^attempts, timeout: the policy has no Retry whose options could vary"
     ):
-        RecordingSender().plan(Timeout(2)).with_options({"timeout": 2, "attempts": 3})
+        RecordingSender().plan(Timeout(2)).variant(None, {"timeout": 2, "attempts": 3})
     with pytest.raises(ValueError, match="attempts"):
-        RecordingSender().plan(Retry()).with_options({"attempts": 0})
+        RecordingSender().plan(Retry()).variant(None, {"attempts": 0})

@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 
 from redouble import Retry, Timeout
-from redouble._internal.bounded_cache import BoundedCache
-from redouble.http._client import NO_RETRIES, request_options
-from redouble.http._plan import HttpPlan
+from redouble.http._plan import MAX_VARIANTS, HttpPlan
+from redouble.http._request_options import NO_RETRIES, request_options
 from tests.support.fakes import Ledger
 from tests.support.thread_switching import switching
 
-MOST = 100
 NONE: dict[str, Any] = {}
 RETRY = Retry(attempts=3, name="mine")
 
@@ -27,6 +25,11 @@ def send(exchange: Any) -> Any:
 
 def plan_of(*layers: Any) -> HttpPlan:
     return HttpPlan(layers or (RETRY,), "client", send, aio=False)
+
+
+def variant(plan: HttpPlan, value: object) -> HttpPlan:
+    options = request_options(value)
+    return plan.variant(options.policy, options.options)
 
 
 @pytest.mark.parametrize(
@@ -106,51 +109,47 @@ def attempts(plan: HttpPlan) -> list[int | None]:
     ],
 )
 def test_options_determine_the_plan(value: Any, expected: list[int]) -> None:
-    assert attempts(request_options(value).plan_for(plan_of(), BoundedCache[HttpPlan](MOST))) == expected
+    assert attempts(variant(plan_of(), value)) == expected
 
 
 @pytest.mark.parametrize("value", [{}, {"idempotent": True}, {"idempotency_key": "k"}])
 def test_the_plan_is_unchanged_without_options_of_a_policy(value: Any) -> None:
-    plan, cache = plan_of(), BoundedCache[HttpPlan](MOST)
-    assert request_options(value).plan_for(plan, cache) is plan
-    assert len(cache) == 0
+    plan = plan_of()
+    assert variant(plan, value) is plan
+    assert len(plan._variants) == 0
 
 
 def test_missing_options_are_those_of_the_plan() -> None:
     budget = Ledger()
     plan = plan_of(Retry(attempts=3, name="mine", budget=budget))
-    (layer,) = request_options({"attempts": 2}).plan_for(plan, BoundedCache[HttpPlan](MOST)).layers
+    (layer,) = variant(plan, {"attempts": 2}).layers
     assert isinstance(layer, Retry)
     assert (layer.attempts, layer.name, layer.budget) == (2, "mine", budget)
 
 
 def test_equal_options_share_a_plan() -> None:
-    plan, cache = plan_of(), BoundedCache[HttpPlan](MOST)
-    first, second, other = (
-        request_options({"attempts": n, "timeout": 5}).plan_for(plan, cache) for n in (2, 2, 5)
-    )
+    plan = plan_of()
+    first, second, other = (variant(plan, {"attempts": n, "timeout": 5}) for n in (2, 2, 5))
     assert first is second
     assert first is not other
-    assert request_options(RETRY).plan_for(plan, cache) is request_options(RETRY).plan_for(plan, cache)
+    assert variant(plan, RETRY) is variant(plan, RETRY)
 
 
 def test_a_plan_for_unhashable_options_is_not_cached() -> None:
-    plan, cache = plan_of(), BoundedCache[HttpPlan](MOST)
+    plan = plan_of()
     for _ in range(2):
-        assert attempts(
-            request_options({"attempts": 2, "labels": {"a": "b"}, "backoff": [0]}).plan_for(plan, cache)
-        ) == [2]
-    assert len(cache) == 0
+        assert attempts(variant(plan, {"attempts": 2, "labels": {"a": "b"}, "backoff": [0]})) == [2]
+    assert len(plan._variants) == 0
 
 
 def test_the_number_of_cached_plans_is_limited() -> None:
     """The oldest plan is evicted; the others stay the same objects."""
-    plan, cache = plan_of(), BoundedCache[HttpPlan](MOST)
-    made = [request_options({"attempts": n}).plan_for(plan, cache) for n in range(1, MOST + 51)]
-    assert len(cache) == MOST
-    assert request_options({"attempts": MOST + 50}).plan_for(plan, cache) is made[-1]
-    assert request_options({"attempts": 1}).plan_for(plan, cache) is not made[0]
-    assert len(cache) == MOST
+    plan = plan_of()
+    made = [variant(plan, {"attempts": n}) for n in range(1, MAX_VARIANTS + 51)]
+    assert len(plan._variants) == MAX_VARIANTS
+    assert variant(plan, {"attempts": MAX_VARIANTS + 50}) is made[-1]
+    assert variant(plan, {"attempts": 1}) is not made[0]
+    assert len(plan._variants) == MAX_VARIANTS
 
 
 @pytest.mark.parametrize(
@@ -171,31 +170,31 @@ def test_the_number_of_cached_plans_is_limited() -> None:
 )
 def test_options_that_make_no_plan_raise(value: Any, error: type[Exception], message: str) -> None:
     """The error names the option, and is raised again for the next request."""
-    plan, cache = plan_of(), BoundedCache[HttpPlan](MOST)
+    plan = plan_of()
     for _ in range(2):
         with pytest.raises(error, match=message):
-            request_options(value).plan_for(plan, cache)
-    assert len(cache) == 0
+            variant(plan, value)
+    assert len(plan._variants) == 0
 
 
 def test_a_wrong_option_does_not_find_the_plan_of_an_equal_one() -> None:
     """True equals 1, for which a plan is cached."""
-    plan, cache = plan_of(), BoundedCache[HttpPlan](MOST)
-    assert attempts(request_options({"attempts": 1}).plan_for(plan, cache)) == [1]
+    plan = plan_of()
+    assert attempts(variant(plan, {"attempts": 1})) == [1]
     with pytest.raises(TypeError, match="attempts"):
-        request_options({"attempts": True}).plan_for(plan, cache)
+        variant(plan, {"attempts": True})
 
 
 @pytest.mark.stress
 @pytest.mark.usefixtures(switching.__name__)
 def test_threads_may_use_different_options_concurrently() -> None:
-    plan, cache, errors = plan_of(), BoundedCache[HttpPlan](MOST), list[Exception]()
+    plan, errors = plan_of(), list[Exception]()
 
     def work(own: int) -> None:
         try:
             for n in range(400):
                 number = 1 + own + 8 * n
-                assert attempts(request_options({"attempts": number}).plan_for(plan, cache)) == [number]
+                assert attempts(variant(plan, {"attempts": number})) == [number]
         except Exception as error:
             errors.append(error)
 
@@ -205,4 +204,4 @@ def test_threads_may_use_different_options_concurrently() -> None:
     for thread in threads:
         thread.join()
     assert errors == []
-    assert len(cache) == MOST
+    assert len(plan._variants) == MAX_VARIANTS

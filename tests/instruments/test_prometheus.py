@@ -170,7 +170,7 @@ def test_instrumentation_can_be_removed_and_added_again(registry: CollectorRegis
     [
         ({"labels": "team"}, TypeError, r"^labels='team': write a list of names, such as \['team'\]$"),
         ({"labels": 3}, TypeError, "^labels=3: write a list of names"),
-        ({"labels": [3]}, TypeError, "^labels: 3 is no name: write a text, such as 'team'$"),
+        ({"labels": [3]}, TypeError, "^labels\\[0\\]=3: write a text, such as 'team'$"),
         ({"labels": ["name"]}, ValueError, "^labels: 'name' is already the name of a label: choose"),
         ({"labels": ["le"]}, ValueError, "^labels: 'le' is already the name"),
         ({"labels": ["state"]}, ValueError, "^labels: 'state' is already the name"),

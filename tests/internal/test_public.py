@@ -31,6 +31,18 @@ class Point(NamedTuple):
 
 
 @public("elsewhere")
+class Node:
+    """A class with annotations that cannot be evaluated yet."""
+
+    next: Node | None = None
+    last: Last | None = None
+
+
+class Last:
+    """A class that is defined later."""
+
+
+@public("elsewhere")
 class Bare:
     """A class without annotations."""
 
@@ -55,6 +67,7 @@ def test_annotations_are_evaluated_in_the_defining_module() -> None:
     assert get_type_hints(Price) == {"usual": ClassVar[Decimal], "amount": Decimal}
     assert get_type_hints(Price.__init__) == {"amount": Decimal, "return": type(None)}
     assert get_type_hints(Point) == {"x": Decimal, "y": int | None}
+    assert get_type_hints(Node) == {"next": Node | None, "last": Last | None}
     assert inspect.get_annotations(Bare) == {}
     assert get_type_hints(doubled)["return"] == int | Decimal
 

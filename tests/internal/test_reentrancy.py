@@ -423,3 +423,24 @@ def test_ctrl_c_at_every_point_leaves_a_queue_usable() -> None:
         queue.run()
         assert log[-1] == "next"
     assert number > 3
+
+
+@pytest.mark.parametrize("number", range(1, 40))
+def test_ctrl_c_in_a_call_inside_an_operation_leaves_the_lock_to_the_operation(number: int) -> None:
+    """The inner call does not release what the outer one holds; the deferred operation runs after it."""
+    journal = Journal()
+
+    def interrupted_inside() -> None:
+        journal.write("deferred")
+        SignalHandler(FILES, ctrl_c, number).interrupt(
+            partial(journal._run_now, journal.entries.append, "read"), KeyboardInterrupt
+        )
+        assert journal._owned_by_this_thread()
+
+    journal.meanwhile = interrupted_inside
+    assert journal.write("a") == "A"
+    assert [entry for entry in journal.entries if entry != "read"] == [
+        *("a begins", "a ends"),
+        *("deferred begins", "deferred ends"),
+    ]
+    assert not journal._owned_by_this_thread()

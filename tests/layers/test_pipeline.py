@@ -15,7 +15,6 @@ import pytest
 import redouble
 from redouble import Layer, Pipeline, Retry, RetryBudget, Timeout, Worker, policy_of
 from redouble._internal.callables import display_name
-from redouble._layers.layer import decoration
 from tests.support.fakes import Virtual, in_colour, stable_repr
 from tests.support.layers.gates import AtMost, aadd, add
 
@@ -265,9 +264,6 @@ def test_policy_of() -> None:
     assert policy_of(redouble.retry(add)) == Retry()
     assert policy_of(add) is policy_of(print) is policy_of(Client()) is None
     assert policy_of(operator.itemgetter(1)) is None  # it does not support weak references
-    assert decoration(gate(add)) == (gate, add)
-    with pytest.raises(TypeError, match="add is not decorated by a policy"):
-        decoration(add)
 
 
 @pytest.mark.parametrize(

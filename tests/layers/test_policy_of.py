@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
@@ -54,6 +55,13 @@ class AsyncDoor(Door):
         return Forgetful().around_async(fn)
 
 
+class PlainRetry(Retry):
+    """A policy whose wrappers of plain functions do not refer to it."""
+
+    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
+        return Forgetful().around(fn)
+
+
 def work(n: int = 0) -> int:
     return n
 
@@ -76,6 +84,12 @@ def test_a_layer_that_nothing_else_refers_to_is_found(fn: Callable[..., Any]) ->
     found = policy_of(piped)
     assert isinstance(found, Pipeline)
     assert [type(layer) for layer in found.layers] == [Retry, Forgetful]
+
+
+def test_a_policy_of_a_class_with_its_own_wrappers_is_found() -> None:
+    wrapped = PlainRetry(attempts=2)(work)
+    gc.collect()
+    assert policy_of(wrapped) == PlainRetry(attempts=2)
 
 
 @pytest.mark.parametrize("fn", [work, awork])
@@ -163,3 +177,16 @@ def test_functions_that_call_themselves_are_freed(layer: Layer | None) -> None:
     references = [make() for _ in range(200)]
     gc.collect()
     assert [reference() for reference in references] == [None] * 200
+
+
+def test_a_gate_whose_wrappers_a_mixin_makes_is_found() -> None:
+    class Mixin:
+        def around(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
+            return functools.partial(fn)
+
+    class Mixed(Mixin, Gate):
+        def admit(self, now: float, /) -> None: ...
+
+    fn = Mixed()(len)
+    gc.collect()
+    assert isinstance(policy_of(fn), Mixed)

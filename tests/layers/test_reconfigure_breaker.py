@@ -228,7 +228,7 @@ def test_a_change_that_interrupts_an_operation_is_applied_after_it() -> None:
     def interrupted() -> None:
         breaker.reconfigure(CircuitBreaker(cooldown=50))
         assert breaker.settings.cooldown == 10
-        breaker._circuit._open(0)
+        breaker._circuit.change_state(0, "open")
 
     breaker._change(interrupted)
     assert breaker.settings.cooldown == 50

@@ -31,7 +31,7 @@ MODULES = (
     bulkhead,
     slots,
 )
-FILES = {module.__file__ for module in MODULES} | {"<redouble rate limit>"}
+FILES = {module.__file__ for module in MODULES} | {"<redouble> rate limit"}
 
 
 class Used:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from redouble import SYSTEM, Bulkhead, CircuitBreaker, RateLimit, RetryBudget, TokenBucket, errors
 from redouble._layers.limits.pacing import CLOCK_TOLERANCE, GcraPacer
-from redouble._layers.limits.slots import Lease, WaitableSlots
+from redouble._layers.limits.slots import Lease, Slots
 from tests.support.bulkhead_callers import A_MINUTE
 from tests.support.fakes import COLOURS, in_colour
 from tests.support.thread_switching import switching
@@ -38,7 +38,7 @@ A_THIRD = 1 / 3
 )
 def test_slots_while_the_limit_changes(limit: int, steps: list[tuple[str, int]]) -> None:
     """A waiter is admitted as soon as there is a slot, in order; no other call is."""
-    slots, leases_in_use, woken = WaitableSlots(limit, None, None, None), list[Lease](), list[Lease]()
+    slots, leases_in_use, woken = Slots(limit), list[Lease](), list[Lease]()
     for action, number in steps:
         before = len(slots.leases)
         if action == "acquire":
@@ -47,7 +47,7 @@ def test_slots_while_the_limit_changes(limit: int, steps: list[tuple[str, int]])
             if not slots.try_acquire(lease):
                 slots.enqueue(lease, lambda lease=lease: woken.append(lease), 99)  # type: ignore[misc]
         elif action == "reconfigure":
-            slots.reconfigure(number + 1, None, None)
+            slots.resize(number + 1)
         elif leases_in_use:
             ended = leases_in_use.pop(number % len(leases_in_use))
             slots.stop_waiting(ended)
@@ -124,6 +124,7 @@ def test_calls_while_the_limit_goes_up_and_down(colour: str) -> None:
 def test_permits_while_the_rate_changes(changes: list[tuple[float, int, list[float]]]) -> None:
     """Whatever the settings, in any t seconds at most t / interval + burst calls are admitted."""
     pacer, now = GcraPacer(1, 1), 1000.0
+    pacer.close_fast_path()
     for interval, burst, waits in changes:
         pacer.reconfigure(interval, burst, now)
         free = pacer.available(now)

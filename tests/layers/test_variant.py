@@ -95,3 +95,23 @@ def test_a_function_without_a_single_retry_has_no_variant(fn: Callable[..., Any]
         variant(fn, attempts=1)
     with pytest.raises(TypeError, match="options are keywords"):
         variant(fn, 1)  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue]
+
+
+@pytest.mark.parametrize("name", ["static", "of_class"])
+def test_a_variant_of_the_method_object_makes_its_own_attempts_only(name: str) -> None:
+    calls = list[None]()
+
+    def fails(*_: object) -> None:
+        calls.append(None)
+        raise Boom
+
+    decorated: Any = policy(fails)
+
+    class Failing:
+        static: Any = staticmethod(decorated)
+        of_class: Any = classmethod(decorated)
+
+    changed = variant(vars(Failing)[name], attempts=2)
+    with pytest.raises(Boom):
+        changed()
+    assert len(calls) == 2

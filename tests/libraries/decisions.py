@@ -73,11 +73,12 @@ def spell(verdict: Verdict | None) -> str:
 def decision(kind: type[Exception]) -> str:
     """Return the verdict on a class, or the name of the function that reads its errors."""
     looks: Any = transient
-    _, verdict, _, look = looks._look_up(kind)
+    _, _, entry = looks._look_up(kind)
     on_the_class = isinstance(getattr(kind, "sqlstate", None), str) or hasattr(kind, "retriable")
-    if look is None or on_the_class:  # an instance without attributes is enough
-        return spell(verdict if look is None else transient(kind.__new__(kind)))
-    return str(look.__name__)
+    if entry is None or isinstance(entry, Verdict):
+        return spell(entry)
+    # An instance without attributes is enough if the class has them.
+    return spell(transient(kind.__new__(kind))) if on_the_class else str(entry.__name__)
 
 
 def decisions(library: str) -> Iterator[str]:

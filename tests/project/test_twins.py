@@ -26,9 +26,10 @@ TWINS = [
     ("_drivers/blocks", "start_attempt", "astart_attempt"),
     ("_drivers/context_managers", "Entrance.__enter__", "Entrance.__aenter__"),
     ("_drivers/context_managers", "Entrance.__exit__", "Entrance.__aexit__"),
-    ("_layers/limits/bulkhead", "SlotAdmission.enter", "SlotAdmission.aenter"),
+    ("_layers/limits/bulkhead", "Bulkhead._acquire_admission", "Bulkhead._aacquire_admission"),
     ("_layers/chaos", "Chaos.around.faulty", "Chaos.around_async.faulty"),
     ("_layers/gate", "Gate.__enter__", "Gate.__aenter__"),
+    ("_layers/gate", "Admission.__enter__", "Admission.__aenter__"),
     ("_layers/gate", "Gate._gated", "Gate._agated"),
     ("_drivers/streams", "Stream.__enter__", "Stream.__aenter__"),
     ("_drivers/streams", "Stream.__exit__", "Stream.__aexit__"),
@@ -37,14 +38,13 @@ TWINS = [
     ("_drivers/opened_stream", "open_first", "aopen_first"),
     ("_drivers/streams", "Opener.open", "Opener.aopen"),
     ("_layers/limits/throttle", "Throttle._enter", "Throttle._aenter"),
-    ("_layers/limits/wait_queue", "QueuedAdmission.enter", "QueuedAdmission.aenter"),
+    ("_layers/limits/wait_queue", "WaitingGate._acquire_admission", "WaitingGate._aacquire_admission"),
     ("_drivers/calls", "drive_after_failure", "adrive_after_failure"),
     ("_clients/plan", "call_within", "acall_within"),
     ("_clients/plan", "GuardedRetry.around.retrying", "GuardedRetry.around_async.retrying"),
     ("http/_sender", "Sender._send", "AsyncSender._send"),
     ("http/_sender", "Sender._complete", "AsyncSender._complete"),
     ("http/_sender", "Sender._attempt", "AsyncSender._attempt"),
-    ("http/_sender", "Sender._deliver_recorded", "AsyncSender._deliver_recorded"),
     ("http/_sender", "Sender._settle", "AsyncSender._settle"),
     ("http/_sender", "Sender._prefetch", "AsyncSender._prefetch"),
     ("http/_sender", "Sender._restart", "AsyncSender._restart"),
@@ -55,7 +55,6 @@ TWINS = [
     ("http/_response_body", "RestartableBody._read_first", "AsyncRestartableBody._read_first"),
     ("http/_response_body", "RestartableBody._restart", "AsyncRestartableBody._restart"),
     ("http/_httpx_transport", "HttpxBody.close", "AsyncHttpxBody.aclose"),
-    ("http/_httpx_transport", "HttpxBody.read_once", "AsyncHttpxBody.read_once"),
     ("http/_httpx_transport", "HttpxSender._release", "AsyncHttpxSender._release"),
     ("grpc/_attempt", "start_rpc", "astart_rpc"),
     ("grpc/_attempt", "run_policy", "arun_policy"),
@@ -82,12 +81,11 @@ FUNCTIONS = {
     "arun_limited": "run_limited",
     "acall": "call",
     "aclose_failed": "close_failed",
-    "adetails_of": "details_of",
     "adrive": "drive",
     "adrive_after_failure": "drive_after_failure",
     "acall_within": "call_within",
     "awithin_limits": "within_limits",
-    "AIO": "SYNC",
+    "AioFailedCall": "FailedCall",
     "aiter": "iter",
     "arun_policy": "run_policy",
     "anext": "next",
@@ -104,10 +102,10 @@ FUNCTIONS = {
     "StopAsyncIteration": "StopIteration",
 }
 METHODS = {
-    "aread": "read",
-    "_aenter": "_enter",
+    "_aacquire_admission": "_acquire_admission",
     "_anow": "_now",
     "_afirst": "_first",
+    "_aenter": "_enter",
     "aenter": "enter",
     "aclose": "close",
     "afirst": "first",
@@ -161,17 +159,6 @@ class Erase(ast.NodeTransformer):
             case _:
                 pass
         return self.generic_visit(node)
-
-    def visit_IfExp(self, node: ast.IfExp) -> Any:
-        """Keep the clock of budgets, which is the blocking one in all colours."""
-        match node:
-            case ast.IfExp(
-                test=ast.Compare(comparators=[ast.Name(id="SYSTEM")]), body=ast.Attribute(attr="_now")
-            ):
-                self.used.add("budgets")
-                return node
-            case _:
-                return self.generic_visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         """Replace Awaitable[T] and Coroutine[Any, Any, T] by T."""
@@ -264,7 +251,7 @@ def test_every_entry_of_the_tables_is_used() -> None:
     for module, sync, aio in TWINS:
         names = parsed(module)
         difference(names[sync], names[aio], erase)
-    meant = {"aio", "budgets", "cancelling", "checkpoint"}
+    meant = {"aio", "cancelling", "checkpoint"}
     assert erase.used == FUNCTIONS.keys() | METHODS.keys() | AWAITABLES | meant
 
 
@@ -274,7 +261,13 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         "_drivers/blocks.AsyncAttempts.__anext__",
         *(
             f"_drivers/attempt_timeout.{name}"
-            for name in ("_arun_in_process", "_wait_within", "arun_on_worker", "run_with_cancel_scope")
+            for name in (
+                "_arun_in_process",
+                "_arun_in_time",
+                "_wait_within",
+                "arun_on_worker",
+                "run_with_cancel_scope",
+            )
         ),
         *(
             f"aiohttp.Middleware.{name}"
@@ -291,23 +284,10 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             for name in ("_read_result", "_discard", "aclose")
         ),
         *(
-            f"http/_sender.AsyncSender.{name}" for name in ("_discard", "_release", "_read_result")
-        ),  # abstract
-        *(f"http/_response_body.AsyncRestartableBody.{name}" for name in ("aclose", "read_once")),  # abstract
-        *(
-            f"http/_httpcore_sockets.AsyncLimitedBackend.{name}"
-            for name in ("connect_tcp", "connect_unix_socket", "sleep")
-        ),
-        "http/_httpcore_sockets.AsyncLimitedStream.start_tls",
-        *(
             "_runtime/asyncio_backend.checkpoint",
-            "_runtime/backend.Backend.checkpoint",
             "_drivers/calls.acall_blocking",
         ),
-        *(
-            "_layers/hedge/race._close",
-            "_layers/hedge/race.close_all",
-        ),
+        *("_layers/hedge/race.close_all",),
         "_layers/limits/wait_queue.WaitQueue.aenter",
         *(
             f"llm/_stream.AsyncStream.{name}"
@@ -322,13 +302,10 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             for name in ("initial_metadata", "wait_for_connection", "_running_rpc", "_start_rpc")
         ),
         *("grpc/_aio_call.WritableCall.write", "grpc/_request_stream.AsyncAttemptRequests.__anext__"),
-        *(f"grpc/_request_stream.AsyncBufferedRequests.{name}" for name in ("take", "_read")),
-        *(
-            f"grpc/_interceptors.AioInterceptor.{name}"
-            for name in ("_unary", "_client_stream", "_server_stream", "_duplex")
-        ),
+        *(f"grpc/_request_stream.AsyncBufferedRequests.{name}" for name in ("take", "_read_ahead")),
+        *("grpc/_attempt.acall_unary", "grpc/_interceptors.start_task"),
         *("llm/_answer._raise_cut_short", "llm/_stream_adapters.asource_of"),
-        "_layers/hedge/race.run_attempt",
+        "_layers/hedge/race.HedgedCall.run_attempt",
         *(
             f"_layers/hedge/race_asyncio.{name}"
             for name in (
@@ -345,22 +322,21 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         ),
         *(f"_drivers/context_managers.{name}" for name in ("Entrance._aenter", "_leave")),
         *(
-            "_layers/limits/slots.WaitableSlots.aenter",
+            "_layers/limits/bulkhead.Bulkhead._aenter",
             "_layers/fallback.Fallback._open_stream",
             "_layers/fallback._as_async_items",
         ),
         *(
             "_layers/gate.StreamAdmission.aopen",
             "_layers/gate.Gate.__aexit__",
-            "_layers/gate.Admission.aenter",
+            "_layers/gate.Gate._aacquire_admission",
         ),
-        *(f"_drivers/async_generator.{name}" for name in ("_close", "_forward", "_items")),
+        *(f"_drivers/async_generator.{name}" for name in ("_forward", "_items")),
         *("_drivers/opened_stream.StreamOwner.aopen", "_drivers/opened_stream.close_generator"),
         "_drivers/opened_stream.AsyncSource.afirst",
         "_drivers/streams.Stream.aclose",
         "_drivers/opened_stream.AsyncSource.aclose",
         "_drivers/opened_stream.astream_of",
-        "_layers/timeout.TimeoutCall.call_async",
         "_layers/retry/retry.Retry.acall",
         "config/_named_policy.Named.acall",
         "_runtime/trio_backend._quietly",

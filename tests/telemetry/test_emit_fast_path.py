@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from redouble import SYSTEM, Hints, Kind, Report, Retry, Verdict, bind, deadline, observe, report
 from redouble._runtime.ambient import ambient
 from redouble.testing import virtual_time
-from redouble.types import BudgetTraits, Event
+from redouble.types import BudgetTraits, Event, What
 from tests.support.call_shapes import ASYNC_SHAPES, SHAPES
 from tests.support.fakes import (
     ASYNC,
@@ -189,7 +189,8 @@ def test_the_time_of_an_observer_does_not_count_for_attempts(colour: str, shape:
 @pytest.mark.parametrize("shape", ["decorator", "call"])
 def test_the_fast_path_with_the_real_clock(colour: str, shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Budgets use one clock in all colours, although Trio has its own."""
-    monkeypatch.delattr("redouble._drivers.calls.begin_run")
+    if shape == "decorator":
+        monkeypatch.delattr("redouble._drivers.calls.begin_run")
     events, ledger = list[Event](), Ledger()
     policy = Retry(on=Boom, backoff=[0], budget=ledger)
     before = SYSTEM.now()
@@ -201,6 +202,15 @@ def test_the_fast_path_with_the_real_clock(colour: str, shape: str, monkeypatch:
     assert [event.what[0] for event in events] == [*"bsbfrbs"]
     assert all(0 <= (event.attempt_elapsed or 0) <= event.elapsed < inf for event in events)
     assert all(a.elapsed <= b.elapsed for a, b in pairwise(events[2:]))
+
+
+@pytest.mark.parametrize("shape", ["decorator", "call"])
+@pytest.mark.parametrize("what", ["before_attempt", "success"])
+def test_an_observer_of_one_event_receives_no_other(colour: str, shape: str, what: What) -> None:
+    events = list[Event]()
+    with observe(events.append, only=[what]):
+        assert flaky_call(colour, shape, Retry(on=Boom), 0) == 7
+    assert [event.what for event in events] == [what]
 
 
 STEPS = st.one_of(

@@ -67,7 +67,8 @@ def test_without_a_gil_every_count_changes_under_the_lock(monkeypatch: pytest.Mo
     changed: list[tuple[str, bool]] = []
 
     def set_attribute(self: object, name: str, value: object) -> None:
-        changed.append((name, registry._lock._owned_by_this_thread()))
+        if value != getattr(self, name):
+            changed.append((name, registry._lock._owned_by_this_thread()))
         object.__setattr__(self, name, value)
 
     kind: type[Any] = counts.__class__

@@ -1,4 +1,4 @@
-"""The state of one logical call of a client, and the record of a call that the engine never saw.
+"""The state of one logical call of a client, and the report of a call without a run.
 
 A `ClientCall` is the `ResendGuard` of the runs of its policy. An attempt that was not made by the policy (a
 first attempt on the fast path, or one whose response body failed later) is handed to the engine as a failed
@@ -13,12 +13,10 @@ from typing import Any
 
 from redouble._engine.report import PREFIX, STAMP, AttemptRecord, Report, ResendGuard, annotate, stamp_of
 from redouble._engine.run import Run
-from redouble._engine.run_results import OUTCOMES, return_report
+from redouble._engine.run_results import OUTCOMES, return_report, summary
 from redouble._failures.transient import kind_of, transient
 from redouble._telemetry.redact import redacted
 from redouble.errors import Reason
-
-__all__ = ["ClientCall", "SuccessRecord"]
 
 
 class ClientCall(ResendGuard):
@@ -59,34 +57,12 @@ class ClientCall(ResendGuard):
     def annotate(self, error: Exception, reason: Reason) -> None:
         """Stamp an error with the report of this call, and add a note."""
         report = self.report_for(reason, error)
-        plural = "" if report.attempts == 1 else "s"
-        note = f"after {report.attempts} attempt{plural} in {report.elapsed:.1f} s ({OUTCOMES[reason][0]})"
-        annotate(error, report, PREFIX + note)
+        annotate(error, report, PREFIX + summary(report.attempts, report.elapsed, OUTCOMES[reason][0]))
 
     def replace_stamp(self, error: Exception) -> None:
         """Replace the stamp of `record_failure`, which no policy has replaced, by the report of this call."""
         if stamp_of(error) is self:
             annotate(error, self.report_for(Reason.stopped, error), None)
-
-
-class SuccessRecord:
-    """The stamp of a call that succeeded at once. It keeps the times; the report is built on request."""
-
-    __slots__ = ("ended", "plan", "started")
-
-    reason = None
-    name = ""
-    attempt = 1
-
-    def __init__(self, plan: Any, started: float, ended: float) -> None:
-        self.plan, self.started, self.ended = plan, started, ended
-
-    def report(self) -> Report:
-        """Build the report."""
-        return make_report(self.plan, None, 1, self.ended - self.started, None)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return return_report, (self.report(),)
 
 
 def make_report(

@@ -13,9 +13,6 @@ from typing import Literal, TypeAlias, TypeGuard, cast
 from redouble._internal.callables import display_name
 from redouble._internal.public import public
 
-__all__ = ["TOKEN", "Idempotency", "Keys", "as_idempotency", "is_key", "new_key"]
-
-
 HEADER = "Idempotency-Key"
 TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, replace
 from functools import partial
-from math import inf
-from typing import Any, Self, TypeAlias, TypeVar, cast
+from math import inf, prod
+from typing import Any, TypeAlias, TypeVar, cast
 
 from redouble._clients.client_call import ClientCall
 from redouble._clients.policy_binding import is_named
 from redouble._drivers.attempt_timeout import run_limited
 from redouble._drivers.calls import adrive, adrive_after_failure, begin_run, drive, drive_after_failure
-from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets, RetryBudget
+from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets
 from redouble._engine.run import Run
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._internal.callables import display_name
@@ -27,11 +27,7 @@ from redouble._layers.timeout import Timeout
 from redouble._runtime.clock import SYSTEM, call_reader
 from redouble._runtime.deadline import deadline
 
-__all__ = ["RETRY_OPTIONS", "Credit", "Plan", "Send", "is_named", "layers_of", "make_plan"]
-
-
 Send: TypeAlias = Callable[[Any], Any]
-Credit: TypeAlias = Callable[[float], object]
 
 RETRY_OPTIONS = frozenset(field.name for field in fields(Retry))
 
@@ -49,7 +45,8 @@ class Plan:
         self.labels: Mapping[str, str] = retries[0].labels if retries else {}
         self.name = (retries[0].name if retries else "") or name
         self.reads_bodies = any(layer.until is not None for layer in retries)  # a rule for results reads them
-        self.max_attempts = _product(layer.attempts for layer in retries)
+        attempts = (inf if layer.attempts is None else layer.attempts for layer in retries)
+        self.max_attempts = prod(attempts, start=1.0)
         self.outermost = retries[0] if retries else None
         self._name, self._send, self._aio = name, send, aio
         self._by_host = any(isinstance(layer.budget, HostBudgets) for layer in retries)
@@ -64,26 +61,6 @@ class Plan:
         if not self._by_host:
             return self._call
         return self._calls.get(host) or self._calls.get_or_create(host, lambda: self._wrap_send(host))
-
-    def credit_for(self, host: Hashable) -> Credit:
-        """Return the callable that credits a success at a given time to this host; for the fast path."""
-        budget = self.budget.of(host) if self._by_host else self.budget
-        plain = type(budget) in (RetryBudget, HostBudgets) and budget._credited_by == "success"
-        return cast("Credit", budget._record_credit) if plain else partial(budget.credit, None)
-
-    def with_options(self, options: Mapping[str, Any]) -> Self:
-        """Return a plan in which these options of the outermost `Retry` are replaced."""
-        outermost = self.outermost
-        if outermost is None:
-            raise TypeError(f"{', '.join(sorted(options))}: the policy has no Retry whose options could vary")
-        layers = tuple(
-            replace(outermost, **options) if layer is outermost else layer for layer in self.layers
-        )
-        return type(self)(layers, self._name, self._send, aio=self._aio)
-
-    def for_policy(self, policy: Layer) -> Self:
-        """Return the plan of another policy."""
-        return type(self)(layers_of(policy), self._name, self._send, aio=self._aio)
 
     def _wrap_send(self, host: Hashable | None) -> Send:
         layers = [self._client_layer(layer, host) for layer in self.layers]
@@ -234,10 +211,3 @@ def make_plan(policy: object, plan: type[P], name: str, send: Send, *, aio: bool
 def layers_of(policy: Layer) -> tuple[Layer, ...]:
     """Return the layers of a policy, outermost first."""
     return policy.layers if isinstance(policy, Pipeline) else (policy,)
-
-
-def _product(counts: Any) -> float:
-    product = 1.0
-    for count in counts:
-        product *= inf if count is None else count
-    return product

@@ -7,9 +7,6 @@ from typing import Any, Generic, TypeVar, cast
 
 from redouble._layers.layer import Layer, LayerProxy
 
-__all__ = ["PolicyBinding", "is_named"]
-
-
 T = TypeVar("T")
 
 

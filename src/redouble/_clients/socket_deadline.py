@@ -6,9 +6,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["SOCKET_DEADLINE", "ShortenedTimeout", "limited_waits", "socket_timeout"]
-
-
 # The deadline and the clock by which it is measured, or None.
 SOCKET_DEADLINE: ContextVar[tuple[float, Callable[[], float]] | None] = ContextVar(
     "redouble_socket_deadline", default=None

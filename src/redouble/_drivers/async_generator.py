@@ -13,20 +13,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from redouble._drivers.opened_stream import (
     END,
-    AsyncSource,
     ConsumerReply,
-    Home,
     StreamOwner,
     aclose_failed,
     close_generator,
 )
-
-__all__ = ["async_items"]
+from redouble._runtime.backend import backend
 
 
 def async_items(owner: StreamOwner) -> AsyncGenerator[Any, Any]:
@@ -35,59 +33,64 @@ def async_items(owner: StreamOwner) -> AsyncGenerator[Any, Any]:
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, partial(_close_abandoned, owner))
     try:
-        # A generator keeps the finaliser that is set at its first use. This one fails and starts nothing.
-        items.asend("a just-started generator accepts None only").send(None)
-    except TypeError:
-        pass
+        with suppress(TypeError):
+            # A generator keeps the finaliser that is set at its first use. This one fails and starts nothing.
+            items.asend("a just-started generator accepts None only").send(None)
     finally:
         sys.set_asyncgen_hooks(*hooks)
     return items
 
 
 async def _items(owner: StreamOwner) -> AsyncGenerator[Any, Any]:
-    owner.home = Home()
+    here = backend()
+    owner.home = here, here.home()
     resumes = True
     while resumes:
         source, item = await owner.aopen()
         items: Any = source.items
         reply = ConsumerReply(items)
-        cut, resumes = True, False
+        recorded = resumes = False
         try:
-            while item is not END:
-                with reply:
-                    sent = yield item
-                    if sent is None:
-                        reply.asked = True
-                        async for item in items:
-                            sent = yield item
-                            if sent is not None:
+            try:
+                while item is not END:
+                    with reply:
+                        sent = yield item
+                        if sent is None:
+                            reply.asked = True
+                            async for item in items:
+                                sent = yield item
+                                if sent is not None:
+                                    break
+                            else:
                                 break
-                        else:
-                            break
-                    reply.sent = sent
-                item = await _forward(items, reply)
-        except GeneratorExit:
-            cut = False
-            await _close(source, owner)
-            raise
+                        reply.sent = sent
+                    item = await _forward(items, reply)
+            except GeneratorExit:
+                await source.aclose()
+                raise
+            await source.aclose()
         except Exception as error:
-            cut = False
+            closing_failed = not source.is_open
             source.last = item
-            with owner:
-                await aclose_failed(source)
+            await aclose_failed(source)
+            recorded = True
             # As in blocking code: only an error thrown before the second item is known to be the consumer's.
             if error is reply.thrown and not reply.asked:
                 owner.returned(error)
                 raise
-            resumes = owner.failed(error)
+            resumes = owner.failed(error, final=closing_failed)
             if not resumes:
                 raise
+        except GeneratorExit:
+            recorded = True
+            owner.ended()
+            raise
         else:
-            cut = False
-            await _close(source, owner)
+            recorded = True
+            owner.ended()
         finally:
             reply.thrown = None  # the error refers to this frame
-            if cut:
+            if not recorded:
                 owner.cut(sys.exception())
                 await aclose_failed(source)
 
@@ -100,22 +103,12 @@ async def _forward(items: Any, reply: ConsumerReply) -> Any:
         return END
 
 
-async def _close(source: AsyncSource[Any], owner: StreamOwner) -> None:
-    """Close a source that has ended, or that the consumer has left."""
-    try:
-        with owner:
-            await source.aclose()
-    except Exception as error:
-        owner.failed(error, final=True)
-        raise
-    owner.ended()
-
-
 def _close_abandoned(owner: StreamOwner, items: AsyncGenerator[Any, Any]) -> None:
     """Close a generator that is about to be deallocated."""
     if owner.home is None:
         return  # it was never read
-    if owner.home.is_here():
-        owner.home.run_detached(close_generator(items))
+    here, loop = owner.home
+    if here.is_home(loop):
+        here.run_detached(close_generator(items))
     else:  # another thread, or the event loop has ended: only the finaliser of the source can close it
         owner.cut(None)

@@ -19,43 +19,32 @@ if TYPE_CHECKING:
     from redouble._drivers.workers.threads import ThreadJob
     from redouble._engine.worker import Worker
 
-__all__ = [
-    "arun_limited",
-    "arun_on_worker",
-    "overdue",
-    "run_limited",
-    "run_on_worker",
-    "run_with_cancel_scope",
-    "thread_job",
-]
+    class LimitedCall(Protocol):
+        """A call with a limit: a run, or one call under a `Timeout`."""
+
+        @property
+        def clock(self) -> Clock:
+            """The clock that times it."""
+            ...
+
+        def refresh_now(self) -> float:
+            """Read the clock and return the time."""
+            ...
+
+        def time_left(self, *, own: bool = True) -> float:
+            """Return how long it may take; ``own=False``: not begun, so its own limit does not apply."""
+            ...
+
+        def expired(self) -> AttemptTimeout:
+            """Record that it exceeded its limit; return the error to raise."""
+            ...
+
+        def leave_worker(self, *, alone: bool) -> None:
+            """Record that its worker did not stop; ``alone``: no other may run beside it."""
+            ...
 
 
 T = TypeVar("T")
-
-
-class LimitedCall(Protocol):
-    """A call with a limit: a run, or one call under a `Timeout`."""
-
-    @property
-    def clock(self) -> Clock:
-        """The clock that times it."""
-        ...
-
-    def refresh_now(self) -> float:
-        """Read the clock and return the time."""
-        ...
-
-    def time_left(self, *, own: bool = True) -> float:
-        """Return how long it may take; ``own=False``: not begun, so its own limit does not apply."""
-        ...
-
-    def expired(self) -> AttemptTimeout:
-        """Record that it exceeded its limit; return the error to raise."""
-        ...
-
-    def leave_worker(self, *, alone: bool) -> None:
-        """Record that its worker did not stop; ``alone``: no other may run beside it."""
-        ...
 
 
 def run_limited(run: Run, fn: Callable[..., T]) -> Callable[..., T]:
@@ -85,12 +74,21 @@ async def run_with_cancel_scope(run: Run, fn: Callable[..., Awaitable[T]], /, *a
 def run_on_worker(
     run: LimitedCall, worker: Worker, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
 ) -> Any:
-    """Call ``fn`` on a worker, and wait for it until the limit of the attempt."""
+    """Call ``fn`` on a worker, and wait for it until the limit of the attempt.
+
+    The wait takes real time under a virtual clock too, because a worker's duration is unknown; the virtual
+    clock is then advanced by as much.
+    """
     if worker.kind == "process":
-        return _run_in_process(run, worker, fn, args, kwargs)
+        return _run_in_process(run, worker, partial(fn, *args, **kwargs))
     job = thread_job()(_clock_of(run), fn, args, kwargs)
-    if _run_in_time(run, job, run.time_left()):
+    seconds = run.time_left()
+    until = run.refresh_now() + seconds
+    if job.run_within(seconds) and (_waits_by_system_clock(run) or job.ended_in_time()):
         return job.result()
+    job.end(in_time=False)
+    if not job.ended and run.clock is SYSTEM:
+        _advance_virtual_clock(until)
     raise overdue(run, worker, job)
 
 
@@ -104,21 +102,6 @@ def overdue(run: LimitedCall, worker: Worker, job: ThreadJob) -> AttemptTimeout:
     if not job.ended or job.stuck:  # stuck: the operation itself has left a worker running
         run.leave_worker(alone=not worker.overlap)
     return run.expired()
-
-
-def _run_in_time(run: LimitedCall, job: ThreadJob, seconds: float) -> bool:
-    """Run a job and wait for it; return True if it has ended in time by the clock of the call.
-
-    The wait takes real time under a virtual clock too, because a worker's duration is unknown; the virtual
-    clock is then advanced by as much.
-    """
-    until = run.refresh_now() + seconds
-    if job.run_within(seconds) and (_waits_by_system_clock(run) or job.ended_in_time()):
-        return True
-    job.end(in_time=False)
-    if not job.ended and run.clock is SYSTEM:
-        _advance_virtual_clock(until)
-    return False
 
 
 def _waits_by_system_clock(run: LimitedCall) -> bool:
@@ -137,19 +120,18 @@ def _advance_virtual_clock(moment: float) -> None:
         virtual_clock._move_to(moment)
 
 
-def _run_in_process(
-    run: LimitedCall, worker: Worker, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+def _run_in_process(run: LimitedCall, worker: Worker, call: Callable[[], Any]) -> Any:
     from redouble._drivers.workers import processes  # noqa: PLC0415  imported only if used
 
-    job = processes.ProcessJob(worker.start, fn, args, kwargs)
-    until = run.refresh_now() + run.time_left(own=False)
+    def time_left() -> float:
+        run.refresh_now()
+        return run.time_left(own=False)
+
+    job = processes.ProcessJob(worker.start, call)
+    until = run.refresh_now() + time_left()
     try:
-        for step in (job.is_ready, job.has_loaded):
-            if not step(run.time_left(own=False)):
-                break
+        if job.prepare(time_left):
             run.refresh_now()
-        else:
             seconds = run.time_left()
             until = run.refresh_now() + seconds
             job.start(seconds)
@@ -174,19 +156,10 @@ async def arun_on_worker(
     """Call ``fn`` on a worker, and await it until the limit of the attempt."""
     await backend().checkpoint()
     if worker.kind == "process":
-        return await _arun_in_process(run, worker, fn, args, kwargs)
+        return await _arun_in_process(run, worker, partial(fn, *args, **kwargs))
     wake, ended = backend().waker()
     job = thread_job()(_clock_of(run), fn, args, kwargs, wake)
-    in_time = False
-    try:
-        seconds = run.time_left()
-        job.start(seconds)
-        woken = await _wait_within(seconds, ended)
-        # The time of its end counts, not the time of the wake-up: the event loop may have been busy.
-        in_time = job.ended_in_time() or (woken and job.succeeded() and _waits_by_system_clock(run))
-    finally:
-        job.end(in_time=in_time)  # also after a cancellation
-    if in_time:
+    if await _arun_in_time(run, job, run.time_left(), ended):
         return job.result()
     if not await _wait_within(worker._grace, ended) or job.stuck:
         run.leave_worker(alone=not worker.overlap)
@@ -194,33 +167,40 @@ async def arun_on_worker(
     raise run.expired()
 
 
-async def _arun_in_process(
-    run: LimitedCall, worker: Worker, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """Call ``fn`` in a process; a thread waits for the process, so that the event loop does not block."""
-    from redouble._drivers.workers import processes  # noqa: PLC0415  imported only if used
+async def _arun_in_process(run: LimitedCall, worker: Worker, call: Callable[[], Any]) -> Any:
+    """Make a call in a process; threads wait for the process, so that the event loop does not block."""
+    from redouble._drivers.workers import process_pool, processes  # noqa: PLC0415  imported only if used
 
-    (wake, ended), (wake_ready, ready) = backend().waker(), backend().waker()
-    steps = processes.AsyncJobSteps(partial(processes.ProcessJob, worker.start, fn, args, kwargs), wake_ready)
-    job = thread_job()(context_clock(), steps.run, (), {}, wake)
-    job.on_cancel = steps.stop
-    is_ready = in_time = False
+    process = processes.ProcessJob(worker.start, call)
+    wake, ended = backend().waker()
+    job = thread_job()(_clock_of(run), process.prepare, (), {}, wake)
+    job.on_cancel = process.abandon
+    if not await _arun_in_time(run, job, run.time_left(own=False), ended):
+        raise run.expired()
+    job.result()
+    run.refresh_now()
+    seconds = run.time_left()
+    wake, ended = backend().waker()
+    job = thread_job()(_clock_of(run), process.run, (seconds,), {}, wake)
+    job.on_cancel = process.kill
+    if await _arun_in_time(run, job, seconds, ended):
+        return job.result()
+    await _wait_within(process_pool.REAP_TIMEOUT, ended)
+    raise run.expired()
+
+
+async def _arun_in_time(
+    run: LimitedCall, job: ThreadJob, seconds: float, ended: Callable[[], Awaitable[object]]
+) -> bool:
+    """Run a job and await it; return True if it has ended in time by the clock of the call."""
+    in_time = False
     try:
-        job.start()
-        is_ready = await _wait_within(run.time_left(own=False), ready)
-        if is_ready:
-            run.refresh_now()
-            seconds = run.time_left()
-            job.until = job.clock() + seconds
-            steps.start(seconds)
-            in_time = await _wait_within(seconds, ended) or job.ended_in_time()
+        job.start(seconds)
+        woken = await _wait_within(seconds, ended)
+        in_time = job.ended_in_time(woken=woken and _waits_by_system_clock(run))
     finally:
         job.end(in_time=in_time)  # also after a cancellation
-    if in_time:
-        return job.result()
-    if is_ready:
-        await _wait_within(processes.REAP_TIMEOUT, ended)
-    raise run.expired()
+    return in_time
 
 
 async def _wait_within(seconds: float, wait: Callable[[], Awaitable[object]]) -> bool:

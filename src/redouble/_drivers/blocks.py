@@ -18,12 +18,12 @@ from redouble._engine.run_results import error_of
 from redouble._internal.logger import log
 from redouble._internal.public import public
 from redouble._runtime.ambient import ambient
-from redouble._runtime.backend import CancelScope, cancel_after, in_event_loop
+from redouble._runtime.backend import cancel_after, in_event_loop
 
-__all__ = ["AsyncAttempts", "Attempt", "attempts"]
+if TYPE_CHECKING:
+    from redouble._runtime.backend import CancelScope
 
-
-READY, ENTERED, FAILED, OVER = range(4)
+READY, OVER, FAILED = range(3)  # an attempt that is entered is over, unless it fails
 
 
 @public("redouble")
@@ -33,28 +33,28 @@ class Attempt:
     One object serves the whole loop; ``number`` is the number of the attempt, counted from 1.
     """
 
-    # Class defaults, and no __init__, for speed: most loops have one attempt.
+    # Most loops have one attempt. So there is no __init__, and what a later attempt needs is a class default.
+    __slots__ = ("__dict__", "__weakref__", "_policy", "_run", "_started", "_state")
     number: int = 1
     _aio: ClassVar = False
-    _state: int = READY
     _delay: float | None = None
     _warned: bool = False
-    _run: Run | None = None
-    _started: float | None = None
     _policy: Options
+    _run: Run | None
+    _started: float | None
+    _state: int
 
     def __enter__(self) -> Self:
         if self._state:  # not READY
             raise RuntimeError(
                 "an attempt can be entered only once: write `with attempt:` once per turn of the loop"
             )
-        self._state = ENTERED
+        self._state = OVER
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool:
-        self._state = OVER
         if error is None:
             if self._run is not None:
                 self._run.returned(None, self._run.read_clock())
@@ -79,6 +79,7 @@ class Attempt:
 
     def _begin_before_first(self) -> None:
         """Begin the run before the first attempt."""
+        self._started = None
         self._begin(0)
         self._state = FAILED
 
@@ -131,7 +132,6 @@ class AsyncAttempt(Attempt):
 
     def _fail_with(self, error: Exception) -> bool:
         """Record the failure of the attempt by an error other than the one that left the block."""
-        self._state = OVER
         try:
             if not self._record_failure(error):
                 raise error
@@ -183,7 +183,7 @@ def attempts(policy: Options) -> Iterator[Attempt]:
     # A generator is the fastest iterator.
     attempt = Attempt()
     attempt._policy = policy
-    attempt._state, attempt._run = READY, None  # faster to read from the instance than from the class
+    attempt._state, attempt._run = READY, None
     if (ambient.active and slow_path_needed()) or policy._first != "plain":
         refuse_until(policy, "a `for` loop has none")
         refuse_limits(policy, "a `for` loop")
@@ -215,6 +215,7 @@ class AsyncAttempts:
         self._policy = policy
         self._attempt = attempt = AsyncAttempt()
         attempt._policy = policy
+        attempt._state, attempt._run = READY, None
         self._straight = policy._afirst == "plain" and not (ambient.active and slow_path_needed())
         if self._straight:
             attempt._started = policy._anow()

@@ -3,8 +3,8 @@
 Each has two versions side by side, for blocking and for async code; a test erases ``async`` and ``await``,
 applies its table of renames, and asserts that nothing else differs.
 
-`call` and `acall` are the slow path: they serve calls with work to do before the first attempt or after a
-success. If that is only to emit the events of a success, no run is created until an attempt fails.
+`call` and `acall` serve functions that are not decorated, and the slow path of those that are, which the
+compiled wrappers (`retrying_wrapper`) hand over. Only a plain policy makes the first attempt without a run.
 """
 
 from __future__ import annotations
@@ -15,41 +15,21 @@ from math import inf
 from typing import Any, TypeAlias, TypeVar
 
 from redouble._drivers.attempt_timeout import arun_limited, arun_on_worker, run_limited
-from redouble._engine.options import FirstAttempt, Options
+from redouble._engine.options import Options
 from redouble._engine.report import Outcome
 from redouble._engine.run import Run
 from redouble._engine.run_results import error_of, outcome_of
 from redouble._runtime.ambient import ATTEMPT_OVERRIDE, ambient
 from redouble._runtime.backend import cancelling
-from redouble._runtime.clock import SYSTEM, call_reader, virtual
+from redouble._runtime.clock import call_reader, virtual
 from redouble._runtime.deadline import ACTIVE_DEADLINE, time_left
-from redouble._telemetry.emit import FastEmitter, make_emitter
+from redouble._telemetry.emit import make_emitter
 from redouble._telemetry.observers import watch
-
-__all__ = [
-    "Args",
-    "Kwargs",
-    "acall",
-    "acall_blocking",
-    "adrive",
-    "adrive_after_failure",
-    "aoutcome",
-    "begin_run",
-    "call",
-    "drive",
-    "drive_after_failure",
-    "outcome",
-    "run_after_failure",
-    "slow_path_needed",
-]
-
 
 R = TypeVar("R", bound=Run)
 T = TypeVar("T")
 Args: TypeAlias = tuple[Any, ...]
 Kwargs: TypeAlias = dict[str, Any]
-
-RUN_FROM_THE_START: frozenset[FirstAttempt] = frozenset(("limited", "tracked"))
 
 
 def begin_run(
@@ -215,35 +195,20 @@ async def aoutcome(
 
 def call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
     """Call a function with retries."""
-    if policy._first in RUN_FROM_THE_START or ambient.others:
+    if policy._first != "plain" or ambient.active:
         run = begin_run(Run, policy, name, aio=False)
         return drive(run, None, run_limited(run, fn), args, kwargs)
-    now, budget = policy._now, policy.budget
-    budget_now = policy._now if policy.clock is SYSTEM else now  # budgets read one clock in every colour
-    began = now()
-    if budget is not None:
-        budget.start(budget_now())
-    started, emitter = began, None
-    if watch.wants_successes():
-        emitter = FastEmitter(policy, name)
-        emitter.attempt(began)
-        started = now()
+    now = policy._now
+    started = now()
     try:
-        result = fn(*args, **kwargs)
+        return fn(*args, **kwargs)
     except Exception as error:
-        run = Run(policy, began, name, now, None, make_emitter(policy))
-        run.begin_attempt(started)
-        delay = run_after_failure(run, error, now())
+        run = Run(policy, started, name, now, None, make_emitter(policy))
+        delay = run.failed(error, now())
         if delay is None:
             if run.replaces_error:
                 raise error_of(run, error)  # noqa: B904  `error_of` sets the cause
             raise
-    else:
-        if budget is not None:
-            budget.credit(None, budget_now())
-        if emitter is not None:
-            emitter.success(result, began, started, now())
-        return result
     return drive(run, delay, fn, args, kwargs)
 
 
@@ -261,35 +226,20 @@ def run_after_failure(run: Run, error: Exception, now: float) -> float | None:
 
 async def acall(policy: Options, name: str, fn: Callable[..., Awaitable[T]], args: Args, kwargs: Kwargs) -> T:
     """Call a function with retries."""
-    if policy._afirst in RUN_FROM_THE_START or ambient.others:
+    if policy._afirst != "plain" or ambient.active:
         run = begin_run(Run, policy, name, aio=True)
         return await adrive(run, None, arun_limited(run, fn), args, kwargs)
-    now, budget = policy._anow, policy.budget
-    budget_now = policy._now if policy.clock is SYSTEM else now  # budgets read one clock in every colour
-    began = now()
-    if budget is not None:
-        budget.start(budget_now())
-    started, emitter = began, None
-    if watch.wants_successes():
-        emitter = FastEmitter(policy, name)
-        emitter.attempt(began)
-        started = now()
+    now = policy._anow
+    started = now()
     try:
-        result = await fn(*args, **kwargs)
+        return await fn(*args, **kwargs)
     except Exception as error:
-        run = Run(policy, began, name, now, cancelling, make_emitter(policy))
-        run.begin_attempt(started)
-        delay = run_after_failure(run, error, now())
+        run = Run(policy, started, name, now, cancelling, make_emitter(policy))
+        delay = run.failed(error, now())
         if delay is None:
             if run.replaces_error:
                 raise error_of(run, error)  # noqa: B904  `error_of` sets the cause
             raise
-    else:
-        if budget is not None:
-            budget.credit(None, budget_now())
-        if emitter is not None:
-            emitter.success(result, began, started, now())
-        return result
     return await adrive(run, delay, fn, args, kwargs)
 
 

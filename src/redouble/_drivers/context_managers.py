@@ -20,9 +20,6 @@ from redouble._internal.public import public
 from redouble._internal.shared_context_manager import ContextExits
 from redouble._runtime.backend import backend, cancel_after
 
-__all__ = ["Entrance"]
-
-
 T = TypeVar("T")
 
 

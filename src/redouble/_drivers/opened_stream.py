@@ -12,54 +12,24 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Coroutine,
     Iterable,
     Iterator,
 )
 from functools import partial
 from inspect import isawaitable
 from types import AsyncGeneratorType
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from redouble._internal.callables import UsageError, close_unawaited, display_name
 from redouble._internal.logger import log
 from redouble._runtime.backend import backend
 
-__all__ = [
-    "END",
-    "AsyncSource",
-    "ConsumerReply",
-    "Home",
-    "OpenedSource",
-    "Source",
-    "StreamOwner",
-    "aopen_first",
-    "close_generator",
-    "open_first",
-]
-
+if TYPE_CHECKING:
+    from redouble._runtime.backend import Backend
 
 T = TypeVar("T")
 
 END: Final[Any] = object()  # the item after the last
-
-
-class Home:
-    """The event loop, or the Trio run, in which a stream is read."""
-
-    __slots__ = ("_backend", "_loop")
-
-    def __init__(self) -> None:
-        self._backend = backend()
-        self._loop = self._backend.home()
-
-    def is_here(self) -> bool:
-        """Return True if it runs the current thread."""
-        return self._backend.is_home(self._loop)
-
-    def run_detached(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine that the caller cannot await, in a task of its own."""
-        self._backend.run_detached(work)
 
 
 class OpenedSource(Generic[T]):
@@ -70,7 +40,7 @@ class OpenedSource(Generic[T]):
     def __init__(self, *stream: object) -> None:
         self._open: list[Any] = [*stream]
         self.value: object = None  # what an empty generator returned
-        self.last: T | None = None  # the last item, if the stream is to be resumed after it
+        self.last: Any = None  # the last item, if the stream is to be resumed after it
 
     def hold(self, stream: object) -> None:
         """Own another opened object: the last one is iterated over, all are closed."""
@@ -119,7 +89,9 @@ class AsyncSource(OpenedSource[T]):
         if hooks.finalizer is None or not _is_generator(self.items):
             return await self.items.__anext__()
         # A generator keeps the finaliser that is set at its first use.
-        sys.set_asyncgen_hooks(finalizer=partial(_finalize, hooks.finalizer, Home()))
+        here = backend()
+        is_here = partial(here.is_home, here.home())
+        sys.set_asyncgen_hooks(finalizer=partial(_finalize, hooks.finalizer, is_here))
         try:
             first = self.items.__anext__()
         finally:
@@ -160,9 +132,9 @@ async def close_generator(items: Any) -> None:
     raise RuntimeError("async generator ignored GeneratorExit")
 
 
-def _finalize(finalizer: Callable[[Any], None], home: Home, source: object) -> None:
+def _finalize(finalizer: Callable[[Any], None], is_here: Callable[[], bool], source: object) -> None:
     """Finalise a source as the event loop does, unless the generator around it is about to close it."""
-    if not home.is_here():
+    if not is_here():
         finalizer(source)
 
 
@@ -173,7 +145,8 @@ class StreamOwner:
     it calls `cut` if a cancellation or another BaseException, and no Exception, leaves the block.
     """
 
-    home: Home | None = None  # where the stream is read; None before its first item is requested
+    # The backend, and the event loop or Trio run, that reads the stream; None before its first item is read.
+    home: tuple[Backend, object] | None = None
 
     def __init__(self, open: Callable[[], Awaitable[tuple[AsyncSource[Any], Any]]]) -> None:  # noqa: A002
         self._open = open
@@ -222,10 +195,11 @@ class ConsumerReply:
     def __init__(self, items: object) -> None:
         self._items = items
         self.asked = False  # True if the consumer has called ``next``, and `items` may have raised the error
-
-    def __enter__(self) -> None:
         self.sent: object = None
         self.thrown: BaseException | None = None
+
+    def __enter__(self) -> None:
+        pass
 
     def __exit__(self, kind: object, error: BaseException | None, tb: object) -> bool:
         its_own = self.asked and getattr(self._items, "ag_frame", None) is None  # a generator that has ended

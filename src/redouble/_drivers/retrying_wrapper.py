@@ -33,9 +33,6 @@ from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.emit import FastEmitter, make_emitter
 from redouble._telemetry.observers import watch
 
-__all__ = ["ATTEMPTS", "STREAM", "call_plain", "compile_retrying"]
-
-
 T = TypeVar("T")
 
 # `redouble_began` is the time at which the call began if observers get its events, else None. Later attempts

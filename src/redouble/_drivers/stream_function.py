@@ -14,9 +14,6 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from redouble._drivers.async_generator import async_items
 from redouble._drivers.opened_stream import StreamOwner
 
-__all__ = ["StreamFunction", "wrap_stream"]
-
-
 P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")

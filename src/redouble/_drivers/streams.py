@@ -32,9 +32,6 @@ from redouble._engine.stream_run import StreamRun
 from redouble._internal.callables import UsageError
 from redouble._internal.public import public
 
-__all__ = ["Opener", "Stream", "open_stream"]
-
-
 T = TypeVar("T")
 
 
@@ -55,8 +52,6 @@ class Opener(StreamOwner, Generic[T]):
         self._run: StreamRun | None = None
         self._source: OpenedSource[T] | None = None
         self._delay: float | None = None
-        self._first: float | None = None  # seconds until the first item of the stream
-        self._first_started: float | None = None  # when the first run started
 
     @property
     def is_open(self) -> bool:
@@ -65,7 +60,7 @@ class Opener(StreamOwner, Generic[T]):
 
     def open(self) -> tuple[Source[T], T]:
         """Open a source, with retries, and take its first item, or `END`."""
-        run = self._run or self._begin(0)
+        self._run = run = self._run or self._begin()
         try:
             opened: tuple[Source[T], T] = drive(
                 run, self._delay, run_limited(run, partial(open_first, self._make)), (), {}
@@ -77,7 +72,7 @@ class Opener(StreamOwner, Generic[T]):
 
     async def aopen(self) -> tuple[AsyncSource[T], T]:
         """Open a source, with retries, and take its first item, or `END`."""
-        run = self._run or self._begin(0)
+        self._run = run = self._run or self._begin()
         try:
             opened: tuple[AsyncSource[T], T] = await adrive(
                 run, self._delay, arun_limited(run, partial(aopen_first, self._make)), (), {}
@@ -89,12 +84,14 @@ class Opener(StreamOwner, Generic[T]):
 
     def failed(self, error: Exception, *, final: bool = False) -> bool:
         """Record that a source failed after its first item; return True if the next one is to be opened."""
-        before, source = self._run, self._source
-        if self.resume is not None and source is not None and not final:
-            self._run = None  # there was progress: attempts, backoff and limits start again
-            self._make = partial(self.resume, cast("T", source.last))
-        run = self._run or self._begin(1)
-        if before is not None and before is not run:
+        run = before = cast("StreamRun", self._run)
+        if self.resume is not None and not final:
+            self._make = partial(self.resume, cast("OpenedSource[T]", self._source).last)
+            # There was progress: attempts, backoff and limits start again.
+            self._run = run = self._begin(1)
+            run.credited = True  # the budget, by the run that yielded the items before
+            run.first_item = before.first_item
+            run.elapsed_before = before.elapsed_before + run.started - before.started
             run.attempt_elapsed_before = run.started - before.attempt_started
         self._delay = run.failed(error, run.read_clock())
         run.attempt_elapsed_before = 0.0
@@ -108,25 +105,19 @@ class Opener(StreamOwner, Generic[T]):
 
     def ended(self) -> None:
         """Record that a source ended or was closed."""
-        run = self._run or self._begin(1)
+        run = cast("StreamRun", self._run)
         run.ended(run.read_clock())
 
     def _commit(self, run: StreamRun, source: OpenedSource[T], item: T) -> None:
         run.committed = True
         self._source, source.last = source, item
-        if self._first is None and item is not END:
-            self._first = run.first_item = run.now - run.started
+        if run.first_item is None and item is not END:
+            run.first_item = run.now - run.started
 
-    def _begin(self, attempt: int) -> StreamRun:
+    def _begin(self, attempt: int = 0) -> StreamRun:
         if not self._aio:
             self._reject_unsupported()
-        self._run = run = begin_run(StreamRun, self._policy, self._name, aio=self._aio, attempt=attempt)
-        run.credited = bool(attempt)  # the run that yielded the items before has credited the budget
-        run.first_item = self._first
-        if self._first_started is None:
-            self._first_started = run.started
-        run.elapsed_before = run.started - self._first_started
-        return run
+        return begin_run(StreamRun, self._policy, self._name, aio=self._aio, attempt=attempt)
 
     def _reject_unsupported(self) -> None:
         """Reject limits that blocking code cannot honour."""
@@ -149,28 +140,32 @@ class OpenStream(Generic[T]):
         """Yield items until the consumer calls ``next``; return the later ones, to delegate to."""
         source, item = self._opener.open()
         self._source = source
-        if self._opener.resume is not None or not isinstance(source.items, Generator):
-            return _recorded(source, item)
-        items: Any = cast("Any", source).items
-        reply = ConsumerReply(items)
-        while item is not END:
-            with reply:
-                reply.sent = yield item
-            self._thrown = reply.thrown
-            if reply.sent is None and reply.thrown is None:
-                return cast("Iterator[T]", items)
-            try:
-                item = items.send(reply.sent) if reply.thrown is None else items.throw(reply.thrown)
-            except StopIteration as end:
-                source.value = end.value
-                item = END
-        return ExhaustedStream(source.value)
+        items: Any = source.items
+        if self._opener.resume is None and isinstance(source.items, Generator):
+            reply = ConsumerReply(items)
+            while item is not END:
+                with reply:
+                    reply.sent = yield item
+                self._thrown = reply.thrown
+                if reply.sent is None and reply.thrown is None:
+                    return cast("Iterator[T]", items)
+                try:
+                    item = items.send(reply.sent) if reply.thrown is None else items.throw(reply.thrown)
+                except StopIteration as end:
+                    source.value = end.value
+                    item = END
+        return _recorded(source, item)
 
     def __exit__(self, kind: object, error: BaseException | None, tb: object) -> bool:
         if self._source is None:
             return False  # it was never opened, and the run has recorded that
-        if error is None or isinstance(error, GeneratorExit):
-            self._close(self._source)
+        if error is None or isinstance(error, GeneratorExit):  # it has ended, or the consumer has left it
+            try:
+                self._source.close()
+            except Exception as failure:
+                self._opener.failed(failure, final=True)
+                raise
+            self._opener.ended()
             return False
         close_failed(self._source)
         if isinstance(error, Exception):
@@ -180,15 +175,6 @@ class OpenStream(Generic[T]):
                 self.resumes = self._opener.failed(error)
         return self.resumes
 
-    def _close(self, source: Source[T]) -> None:
-        """Close a source that has ended, or that the consumer has left."""
-        try:
-            source.close()
-        except Exception as error:
-            self._opener.failed(error, final=True)
-            raise
-        self._opener.ended()
-
 
 def open_stream(
     policy: Options, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -197,22 +183,13 @@ def open_stream(
     return OpenStream(Opener(policy, name, partial(fn, *args, **kwargs)))
 
 
-def _recorded(source: Source[T], item: T) -> Iterator[T]:
+def _recorded(source: Source[T], item: T) -> Generator[T, Any, Any]:
     # Not by `yield from`, which closes an iterator: a source is closed once.
     while item is not END:
         source.last = item
         yield item
         item = next(source.items, END)
-
-
-class ExhaustedStream(Iterator[Any]):
-    """An iterator that has ended, with the value that the generator returned."""
-
-    def __init__(self, value: object) -> None:
-        self._value = value
-
-    def __next__(self) -> Any:
-        raise StopIteration(self._value)
+    return source.value
 
 
 def items(opener: Opener[T]) -> Generator[T, Any, None]:

@@ -17,9 +17,6 @@ from redouble._internal.public import public
 from redouble._internal.validation import Duration, integer, number, seconds
 from redouble._runtime.clock import Chance
 
-__all__ = ["Backoff", "reiterable"]
-
-
 LARGEST: Final = sys.float_info.max
 MAX_DELAYS: Final = 2**53  # more delays than any call needs, and still exact as a float
 # The number of arguments of a series or stage, if it is not 1.
@@ -155,11 +152,8 @@ class Backoff:
         name, args = self._series
         return _make(name, *args, source=self._source, stages=(*self._stages, (stage, (bound, 0.0))))
 
-    def _key(self) -> tuple[object, ...]:
-        return (self._series, self._stages, self._source)
-
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Backoff) and self._key() == other._key()
+        return isinstance(other, Backoff) and self.__reduce__() == other.__reduce__()
 
     def __hash__(self) -> int:
         return hash((self._series, self._stages))

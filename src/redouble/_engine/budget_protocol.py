@@ -4,8 +4,6 @@ The engine calls it at fixed points of a call and passes the time; a budget neve
 these methods is a budget. An attribute ``traits`` may say what it ignores, so that calls can skip it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -14,8 +12,6 @@ from redouble._internal.locks import ForkSafe
 from redouble._internal.public import public
 from redouble._internal.validation import instance, number
 from redouble._telemetry.registry import register
-
-__all__ = ["Budget", "BudgetTraits", "Grant", "SharedBudget", "amount", "traits_of"]
 
 
 @public("redouble")
@@ -100,9 +96,14 @@ class SharedBudget(ForkSafe):
         """Return True: all settings can change."""
         return True
 
-    def _described(self, options: str) -> str:
-        """Return the repr of a budget with these options."""
-        return options if self.name is None else f"{options}, name={self.name!r}"
+    def _described(self, kind: str, **options: object) -> str:
+        """Return the repr of a budget with these options, and with its name if it has one."""
+        named = options if self.name is None else {**options, "name": self.name}
+        shown = (
+            f"{name}={f'{value:g}' if isinstance(value, float) else repr(value)}"
+            for name, value in named.items()
+        )
+        return f"{kind}({', '.join(shown)})"
 
 
 def amount(value: object, option: str, most: float, example: str) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from redouble._engine.options import Options
@@ -24,14 +24,14 @@ from redouble._engine.report import (
     stamp_of,
     stamp_of_response,
 )
-from redouble._failures.verdict import Verdict
 from redouble._internal.codegen import is_compiled
 from redouble._internal.logger import log
 from redouble._runtime.backend import under_trio
+from redouble._runtime.clock import Clock, _System
 from redouble.errors import Reason, Rejected, WorkerStillRunning
 
-__all__ = ["asks_gate", "carries_exhausted_budget", "nested", "rejected_before_call"]
-
+if TYPE_CHECKING:
+    from redouble._engine.run_state import RunState
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -43,18 +43,7 @@ _gate_code: set[CodeType] = set()  # functions registered by `asks_gate`
 _warned: WeakValueDictionary[int, Options] = WeakValueDictionary()  # by identity
 
 
-class RunContext(Protocol):
-    """The attributes of a run that this module reads."""
-
-    policy: Options
-    guard: ResendGuard | None
-    verdict: Verdict
-    started: float
-    attempt_started: float
-    cancelling: Callable[[BaseException | None], bool] | None
-
-
-def nested(error: BaseException, run: RunContext) -> Reason | None:
+def nested(error: BaseException, run: RunState) -> Reason | None:
     """Return the reason to stop if an inner policy gave up on this error during this attempt."""
     guard = stamp_of(error)
     # A `Retry` inside another layer of a client's policy (a `Keyed`, say) makes runs without a guard.
@@ -74,12 +63,12 @@ def nested(error: BaseException, run: RunContext) -> Reason | None:
     return None
 
 
-def carries_exhausted_budget(replaced: CallStamp | Report, run: RunContext) -> bool:
+def carries_exhausted_budget(replaced: CallStamp | Report, run: RunState) -> bool:
     """Return True if the replaced stamp reports an exhausted budget: the new one has to report it too."""
     return _exhausted(replaced) and _is_of_this_attempt(replaced, run)
 
 
-def rejected_before_call(error: BaseException, run: RunContext) -> bool:
+def rejected_before_call(error: BaseException, run: RunState) -> bool:
     """Return True if a gate rejected the attempt before the function was called.
 
     The traceback decides: every frame from the attempt to the gate is one of this package. A mark that the
@@ -110,7 +99,7 @@ def _exhausted(stamp: CallStamp | Report) -> bool:
     return stamp.reason is Reason.budget or getattr(stamp, "exhausted", False)
 
 
-def _stamps(error: BaseException, run: RunContext) -> Iterator[CallStamp | Report]:
+def _stamps(error: BaseException, run: RunState) -> Iterator[CallStamp | Report]:
     """Yield the stamps that inner policies left, in this attempt, on an error and its causes."""
     for other in related_errors(error):
         # Our HTTP clients stamp a response too, and `raise_for_status()` may have made this error from it.
@@ -134,15 +123,20 @@ def _has_retried(stamp: CallStamp | Report) -> bool:
     return attempts > 1 or stamp.reason not in (Reason.stopped, Reason.committed)
 
 
-def _is_of_this_attempt(stamp: CallStamp | Report, run: RunContext) -> bool:
+def _is_of_this_attempt(stamp: CallStamp | Report, run: RunState) -> bool:
     """Return False for a stamp of an earlier attempt: some code raises one instance repeatedly."""
     if isinstance(stamp, Report):  # from another process, whose clock cannot be compared
         return True
-    inner = cast("RunContext", stamp)
+    inner = cast("RunState", stamp)
     one_colour = (inner.cancelling is None) == (run.cancelling is None)
-    if inner.policy.clock is not run.policy.clock or not (one_colour or not under_trio()):
+    if not _share_time(inner.policy.clock, run.policy.clock) or not (one_colour or not under_trio()):
         return True  # their times cannot be compared
     return inner.started >= run.attempt_started
+
+
+def _share_time(one: Clock, other: Clock) -> bool:
+    """Return True if two clocks read the same time; those of our clients differ from `SYSTEM` in `sleep`."""
+    return one is other or (isinstance(one, _System) and isinstance(other, _System))
 
 
 def _warn(policy: Options, stamp: CallStamp | Report) -> None:

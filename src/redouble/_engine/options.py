@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import random as chance
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
 from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from redouble._engine.backoff import Backoff, reiterable
-from redouble._engine.budget_protocol import Budget, BudgetTraits, traits_of
 from redouble._failures.transient import transient
 from redouble._failures.verdict import Kind, On, Rules, Until, as_rules, check_until, only_types
 from redouble._internal.callables import display_name
+from redouble._internal.lazy_dataclass import dataclass
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, hook, instance, integer, methods, number, seconds
 from redouble._runtime.clock import SYSTEM, Chance, Clock, ForeignClock, fast_reader
@@ -25,9 +24,10 @@ from redouble._telemetry.events import Event
 from redouble._telemetry.registry import Counts, counts_of, register
 
 if TYPE_CHECKING:
-    from redouble._engine.worker import Worker
+    from dataclasses import field
 
-__all__ = ["MAX_RECORDS", "Delays", "Hints", "Options", "refuse_limits", "refuse_unlimited", "refuse_until"]
+    from redouble._engine.budget_protocol import Budget
+    from redouble._engine.worker import Worker
 
 
 @public("redouble")
@@ -75,12 +75,13 @@ FirstAttempt: TypeAlias = Literal["plain", "credited", "started", "limited", "tr
 
 DEFAULT_BACKOFF = Backoff.exponential(0.2).maximum(2).full_jitter()
 DEFAULT_HINTS = Hints()
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
 LIMITS = ("give_up_after", "timeout", "work_timeout")  # each of these bounds the length of a call
 MAX_RECORDS = 1000  # attempts in a report: a policy may retry for days
 HOOKS = ("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up")
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """The options of a retry policy."""
 
@@ -103,7 +104,7 @@ class Options:
     nested: Literal["warn", "stop", "allow"] = "warn"
     wrap: bool = False
     name: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    labels: Mapping[str, str] = NO_LABELS
     clock: Clock = SYSTEM
     random: Chance = chance
 
@@ -162,6 +163,8 @@ class Options:
             raise TypeError(f"budget={self.budget!r}: write a budget, such as RetryBudget(ratio=0.2)")
         if self.budget is not None:
             methods(self.budget, "budget", ("start", "failed", "spend", "credit", "refund"))
+            from redouble._engine.budget_protocol import BudgetTraits, traits_of  # noqa: PLC0415  only if used
+
             traits = "BudgetTraits(...), or leave it out"
             instance(traits_of(self.budget), "budget.traits", BudgetTraits, traits)
         if self.worker is not None:
@@ -217,6 +220,8 @@ class Options:
             return "limited" if self.budget is None and (aio or self._runs_on_threads()) else "tracked"
         if self.budget is None:
             return "plain"
+        from redouble._engine.budget_protocol import traits_of  # noqa: PLC0415  imported only if used
+
         return "started" if traits_of(self.budget).counts_starts else "credited"
 
     def _runs_on_threads(self) -> bool:
@@ -232,21 +237,27 @@ class Options:
         )
 
     def __repr__(self) -> str:
-        changed = [
-            f"{f.name}={_format_value(getattr(self, f.name))}" for f in fields(self) if self._differs(f)
-        ]
+        changed = [f"{name}={_format_value(value)}" for name, value in self._changed().items()]
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        changed = {f.name: getattr(self, f.name) for f in fields(self) if self._differs(f)}
-        return (_rebuild, (type(self), {name: _picklable(value) for name, value in changed.items()}))
+        changed = {name: _picklable(value) for name, value in self._changed().items()}
+        return (_rebuild, (type(self), changed))
 
     def __deepcopy__(self, memo: object) -> Self:
         return self  # a value that never changes; its budget is shared by identity
 
-    def _differs(self, option: Field[Any]) -> bool:
-        default = option.default if option.default_factory is MISSING else option.default_factory()
-        return bool(getattr(self, option.name) != default)
+    def _changed(self) -> dict[str, object]:
+        """Return the options that differ from their defaults."""
+        from dataclasses import MISSING, fields  # noqa: PLC0415  takes long to import
+
+        changed: dict[str, object] = {}
+        for option in fields(self):
+            value = getattr(self, option.name)
+            default = option.default if option.default_factory is MISSING else option.default_factory()
+            if value != default:
+                changed[option.name] = value
+        return changed
 
 
 # The TypeError for an unknown option then names the class that users know.

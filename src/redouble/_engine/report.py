@@ -3,29 +3,12 @@
 The engine stamps the exception that it raises with the run; the report is built only when it is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from redouble._failures.verdict import Kind, Verdict
 from redouble._internal.public import public
 from redouble.errors import Limit, Reason, RetryError, WorkerStillRunning
-
-__all__ = [
-    "AttemptRecord",
-    "Outcome",
-    "Report",
-    "ResendGuard",
-    "annotate",
-    "has_left_a_worker",
-    "left_worker",
-    "related_errors",
-    "report",
-    "stamp_of",
-    "stamp_of_response",
-]
-
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -200,6 +183,9 @@ def annotate(exc: BaseException, stamp: CallStamp | Report, note: str | None) ->
     """
     try:
         own: dict[str, Any] = exc.__dict__
+        if not own and note is not None:  # the usual error
+            own[STAMP], own["__notes__"] = stamp, [note]
+            return None
         before: CallStamp | Report | None = own.get(STAMP)
         own[STAMP] = stamp
         if note is None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from math import floor, isfinite
 from typing import Any, Literal
 
@@ -20,11 +21,8 @@ from redouble._internal.bounded_cache import BoundedCache
 from redouble._internal.public import public
 from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.sliding_counter import SLICES, SlidingCounter
-from redouble._internal.validation import Duration, positive_seconds
+from redouble._internal.validation import Duration, choice, positive_seconds
 from redouble._runtime.clock import SYSTEM
-
-__all__ = ["MAX_HOSTS", "HostBudgets", "RetryBudget"]
-
 
 LONG_AGO = -(2**62)  # the index of a slice before all others
 MAX_PENDING = 256  # credits are counted in batches: when a retry is asked for, or when this many are pending
@@ -40,9 +38,9 @@ class DatedGrant(Grant):
         return repr(Grant(*self))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True)
 class RetryBudgetSettings:
-    """The validated options of a `RetryBudget`."""
+    """The options of a `RetryBudget`."""
 
     ratio: float
     per_second: float
@@ -76,31 +74,28 @@ class RetryBudget(SharedBudget, ReentrancySafe):
         *,
         name: str | None = None,
     ) -> None:
-        ratio = amount(ratio, "RetryBudget ratio", 1e9, "0.2")
-        per_second = amount(per_second, "RetryBudget per_second", 1e9, "10")
-        seconds = positive_seconds(window, "RetryBudget window", "10")
-        if credit not in ("success", "request"):
-            raise ValueError(f"RetryBudget credit={credit!r}: write 'success' or 'request'")
+        choice(credit, "RetryBudget credit", "success", "request")
         self.settings = RetryBudgetSettings(
-            ratio=ratio, per_second=per_second, window=seconds, credit=credit, name=name
+            ratio=amount(ratio, "RetryBudget ratio", 1e9, "0.2"),
+            per_second=amount(per_second, "RetryBudget per_second", 1e9, "10"),
+            window=positive_seconds(window, "RetryBudget window", "10"),
+            credit=credit,
+            name=name,
         )
         self._credited_by: Literal["success", "request"] = credit  # read by every call that succeeds
         starts = credit == "request" or type(self).start is not RetryBudget.start
         self.traits = BudgetTraits(counts_starts=starts, may_wait=False)
         # Exact decimals, not binary floats: 0.07 of 100 is 7, and not 8.
-        exact = Fraction(repr(ratio))
-        self._ratio_numerator, self._ratio_denominator = exact.numerator, exact.denominator
-        self._minimum = floor(Fraction(repr(per_second)) * Fraction(repr(seconds)))
+        self._exact_ratio = Fraction(repr(self.ratio)).as_integer_ratio()
+        self._minimum = floor(Fraction(repr(self.per_second)) * Fraction(repr(self.window)))
         # Credits expire a little before the window has passed, grants a little after.
         self._credits, self._grants = SlidingCounter(SLICES), SlidingCounter(SLICES + 1)
         self._grants.latest = LONG_AGO  # on a clock below zero, 0 would make the first grant look late
         self._pending_credits: list[float] = []  # the time of each credit that is not yet counted
         self._now: float | None = None  # the time of the last use
-        self._index = 0  # the current slice
+        self._index = LONG_AGO  # the current slice
         self._slice_from = self._slice_until = 0.0  # times well inside it; near its edges `_slice` decides
         self._limit = self._minimum
-        self._grant = DatedGrant(1.0)
-        self._grant.slice_index, self._grant.window = 0, seconds
         super().__init__("RetryBudget", name)
 
     @property
@@ -173,19 +168,14 @@ class RetryBudget(SharedBudget, ReentrancySafe):
 
     def _take_over(self, other: RetryBudget) -> None:
         self._count_pending()
-        old_window, window = self.settings.window, other.settings.window
+        old_window, window = self.window, other.window
         self.settings = replace(other.settings, name=self.name)
         self._credited_by, self.traits = other._credited_by, other.traits
-        self._ratio_numerator, self._ratio_denominator, self._minimum = (
-            other._ratio_numerator,
-            other._ratio_denominator,
-            other._minimum,
-        )
+        self._exact_ratio, self._minimum = other._exact_ratio, other._minimum
         if old_window != window:
             now = SYSTEM.now() * SLICES / old_window
-            inside = (
-                self._index <= now < self._index + 1
-            )  # else the slice has passed, or the budget is used with another clock
+            # If not, the slice has passed, or the budget is used with another clock.
+            inside = self._index <= now < self._index + 1
             self._credits.rescale(old_window, window)
             self._grants.rescale(old_window, window, late=True, last=now if inside else None)
             self._index = LONG_AGO  # so that `_enter_slice` enters a new slice
@@ -214,9 +204,8 @@ class RetryBudget(SharedBudget, ReentrancySafe):
         if self._index != self._grants.latest:
             self._index = index = self._grants.latest
             self._grant = DatedGrant(1.0)
-            window = self.settings.window
-            self._grant.slice_index, self._grant.window = index, window
-            width = window / SLICES
+            self._grant.slice_index, self._grant.window = index, self.window
+            width = self.window / SLICES
             self._slice_from, self._slice_until = (index + 0.01) * width, (index + 0.99) * width
 
     def _count_pending(self) -> None:
@@ -229,7 +218,7 @@ class RetryBudget(SharedBudget, ReentrancySafe):
         if not batch:
             return
         earned, first, last = self._credits, min(batch), max(batch)
-        if self._now is None or not self._now - self.settings.window < last <= self._now:
+        if self._now is None or not self._now - self.window < last <= self._now:
             self._now = last  # time has passed, or another clock is used
         if self._slice_from < first and last < self._slice_until and earned.latest == self._index:
             earned.counts[earned.position] += len(batch)
@@ -241,23 +230,20 @@ class RetryBudget(SharedBudget, ReentrancySafe):
 
     def _refund(self, grant: Grant, now: float) -> None:
         self._count_pending()
-        window = self.settings.window
-        if getattr(grant, "window", window) == window:
+        if getattr(grant, "window", self.window) == self.window:
             self._grants.add(-1, getattr(grant, "slice_index", self._index))
         self._advance(now)
 
     def _limit_for(self, earning: int) -> int:
-        return -(-earning * self._ratio_numerator // self._ratio_denominator) + self._minimum
+        numerator, denominator = self._exact_ratio
+        return -(-earning * numerator // denominator) + self._minimum
 
     def _slice(self, now: float) -> int:
-        return int(now * SLICES // self.settings.window)
+        return int(now * SLICES // self.window)
 
     def __repr__(self) -> str:
-        options = (
-            f"ratio={self.ratio:g}, per_second={self.per_second:g}, window={self.window:g}, "
-            f"credit={self.settings.credit!r}"
-        )
-        return f"RetryBudget({self._described(options)})"
+        options = {"ratio": self.ratio, "per_second": self.per_second, "window": self.window}
+        return self._described("RetryBudget", **options, credit=self._credited_by)
 
 
 MAX_HOSTS = 1000  # hosts with a budget of their own: a crawler calls more hosts, each of them rarely
@@ -272,13 +258,11 @@ class HostBudgets(RetryBudget):
 
     def of(self, host: Hashable) -> RetryBudget:
         """Return the budget of a host: the same object each time, unless it was evicted."""
-        return self._by_host.get_or_create(host, self._make_budget)
+        make = partial(RetryBudget, self.ratio, self.per_second, self.window, self._credited_by)
+        return self._by_host.get_or_create(host, make)
 
     def reconfigure(self, other: RetryBudget, /) -> None:
         """Copy the settings of another budget, here and in the budgets of all hosts."""
         super().reconfigure(other)
         for budget in tuple(self._by_host._values.values()):
             budget.reconfigure(other)
-
-    def _make_budget(self) -> RetryBudget:
-        return RetryBudget(self.ratio, self.per_second, self.window, self.settings.credit)

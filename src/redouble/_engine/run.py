@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from redouble._engine.backoff import Backoff
-from redouble._engine.budget_protocol import traits_of
 from redouble._engine.nested import nested, rejected_before_call
 from redouble._engine.options import MAX_RECORDS
 from redouble._engine.report import STAMP, annotate
@@ -33,9 +32,6 @@ from redouble._failures.verdict import (
     with_retry_after,
 )
 from redouble.errors import AttemptTimeout, Reason, RedoubleError, Rejected
-
-__all__ = ["Run"]
-
 
 # An unlimited policy without delays, on a clock that stands still, would never end. No real clock
 # stands still for this many attempts.
@@ -267,11 +263,12 @@ class Run(RunState):
         if error is not None:
             self.value = None
         if policy._counts is not None:
-            policy._counts.count_failure()
+            policy._counts.add(failures=1)
         budget = policy.budget
         if budget is not None:
             refused = isinstance(error, Rejected) and rejected_before_call(error, self)
-            if (self.verdict.action == "retry" and not refused) or traits_of(budget).counts_stops:
+            traits = getattr(budget, "traits", None)  # without any, all failures count
+            if (self.verdict.action == "retry" and not refused) or traits is None or traits.counts_stops:
                 budget.failed(self.kind(error), self.budget_time())
             if refused and self.spent_grant is not None:
                 # A gate rejected the attempt, so nothing was retried.
@@ -315,7 +312,7 @@ class Run(RunState):
             if self.refresh_now() + delay >= self.until:
                 return self.give_up(TIMEOUT, error)
         if policy._counts is not None:
-            policy._counts.count_retry()
+            policy._counts.add(retries=1)
         return delay
 
     # --------------------------------------------------------------------------- the delay

@@ -5,10 +5,11 @@ They are built from a run that has ended, or when a caller asks for them.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from redouble import errors
-from redouble._engine.report import AttemptRecord, Outcome, Report, annotate
+from redouble._engine.report import PREFIX, AttemptRecord, Outcome, Report, annotate
 from redouble._failures.transient import kind_of
 from redouble._failures.verdict import CANCELLED_BY_LIMIT, Verdict
 from redouble.errors import Reason
@@ -16,16 +17,13 @@ from redouble.errors import Reason
 if TYPE_CHECKING:
     from redouble._engine.run_state import RunState
 
-__all__ = ["error_of", "outcome_of", "report_of", "return_report", "summary_of"]
-
-
 T = TypeVar("T")
 
 # The record of an attempt in a run: verdict, type and text of the error, start, end.
 Entry: TypeAlias = tuple[Verdict, type[Exception] | None, str | None, float, float]
 
-STOPPED, TIMEOUT = Reason.stopped, Reason.timeout
-INFINITY = float("inf")
+STOPPED, TIMEOUT, ATTEMPTS = Reason.stopped, Reason.timeout, Reason.attempts
+NO_TIME = 0.05  # seconds: less is "0.0 s" in a summary
 
 OUTCOMES: dict[Reason, tuple[str, type[errors.RetryError]]] = {
     Reason.attempts: ("attempts exhausted", errors.AttemptsExhausted),
@@ -45,6 +43,18 @@ OUTCOMES: dict[Reason, tuple[str, type[errors.RetryError]]] = {
 }
 
 
+def note_of(run: RunState) -> str:
+    """Return the note on the error that the run gave up on."""
+    if run.reason is ATTEMPTS and run.now - run.started < NO_TIME:
+        return _note_of_fast_failures(run.attempt)  # formatting it takes longer than a failed attempt
+    return PREFIX + summary_of(run)
+
+
+@lru_cache(maxsize=64)
+def _note_of_fast_failures(attempts: int) -> str:
+    return PREFIX + summary(attempts, 0.0, OUTCOMES[ATTEMPTS][0])
+
+
 def summary_of(run: RunState) -> str:
     """Return one line that summarises the run, for notes and messages."""
     words = OUTCOMES[run.reason or STOPPED][0]
@@ -52,10 +62,12 @@ def summary_of(run: RunState) -> str:
         words = "the deadline has passed" if run.now >= run.deadline else "no time left before the deadline"
     if run.verdict.after is not None and _hint_exceeds_limit(run, run.verdict.after):
         words = f"asked to wait {run.verdict.after:g} s"
-    elapsed = run.now - run.started
-    # Formatting a float takes longer than all the rest, and a call that fails fast must not wait for it.
-    seconds = f"{elapsed:.1f}" if elapsed >= 0.05 else "0.0"
-    return f"after {run.attempt} attempt{'' if run.attempt == 1 else 's'} in {seconds} s ({words})"
+    return summary(run.attempt, run.now - run.started, words)
+
+
+def summary(attempts: int, elapsed: float, words: str) -> str:
+    """Return one line that summarises a call."""
+    return f"after {attempts} attempt{'' if attempts == 1 else 's'} in {elapsed:.1f} s ({words})"
 
 
 def _hint_exceeds_limit(run: RunState, hint: float) -> bool:

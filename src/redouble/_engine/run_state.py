@@ -11,21 +11,20 @@ Rule 3: drivers interrupt attempts. The state computes when, and records that it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from redouble._engine.budget_protocol import Grant
 from redouble._engine.nested import carries_exhausted_budget
 from redouble._engine.options import Options
-from redouble._engine.report import PREFIX, Report, ResendGuard, annotate
-from redouble._engine.run_results import Entry, report_of, return_report, summary_of
+from redouble._engine.report import Report, ResendGuard, annotate
+from redouble._engine.run_results import Entry, note_of, report_of, return_report
 from redouble._failures.transient import kind_of
 from redouble._failures.verdict import CANCELLED_BY_LIMIT, RETRY, Ended, Kind, Verdict
 from redouble._runtime.clock import SYSTEM, Clock
 from redouble._telemetry.events import What
 from redouble.errors import AttemptTimeout, Limit, Reason
 
-__all__ = ["Emitter", "RunState"]
-
+if TYPE_CHECKING:
+    from redouble._engine.budget_protocol import Grant
 
 STOPPED, WORKER_STILL_RUNNING = Reason.stopped, Reason.worker_still_running
 INFINITY = float("inf")
@@ -38,17 +37,13 @@ EXPIRED: dict[Limit, str] = {
 }
 
 
+# Emits an event of a run to its observers: the run, what happened, its error and the delay that follows.
+Emitter: TypeAlias = Callable[["RunState", What, Exception | None, float | None], None]
+
+
 def no_clock() -> float:
     """Return minus infinity, which `refresh_now` ignores: the only times are those that the driver passes."""
     return -INFINITY
-
-
-class Emitter(Protocol):
-    """A callable that emits an event of a run to its observers."""
-
-    def __call__(self, run: RunState, what: What, error: Exception | None, delay: float | None, /) -> None:
-        """Emit the event ``what``."""
-        ...
 
 
 class RunState:
@@ -153,13 +148,13 @@ class RunState:
             self.replaces_error = True
         if self.tracked:
             if self.policy._counts is not None:
-                self.policy._counts.count_given_up()
+                self.policy._counts.add(given_up=1)
             self.refund()
         if self.cancelling is not None:
             self.cancelling(error)  # which undoes the cancellation request that a failed task group leaves
         if error is not None:
             first_stop = reason is STOPPED and self.attempt == 1
-            replaced = annotate(error, self, None if first_stop else PREFIX + summary_of(self))
+            replaced = annotate(error, self, None if first_stop else note_of(self))
             if replaced is not None and carries_exhausted_budget(replaced, self):
                 self.exhausted = True
         if self.emit is not None:

@@ -15,9 +15,6 @@ from redouble._engine.run_state import RunState
 from redouble._failures.verdict import CANCELLED_BY_LIMIT
 from redouble.errors import Reason
 
-__all__ = ["StreamRun"]
-
-
 INFINITY = float("inf")
 COMMITTED, TIMEOUT = Reason.committed, Reason.timeout
 
@@ -64,7 +61,7 @@ class StreamRun(Run):
             return super().track_failure(error)
         self.ok = False
         if self.policy._counts is not None:
-            self.policy._counts.count_failure()
+            self.policy._counts.add(failures=1)
         if self.policy.budget is not None:
             self.policy.budget.failed(self.kind(error), self.budget_time())
         if self.emit is not None:

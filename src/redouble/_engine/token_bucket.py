@@ -10,7 +10,6 @@ left, there are no retries.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from math import inf
 from types import MappingProxyType
 from typing import Literal, Self, cast
@@ -18,11 +17,8 @@ from typing import Literal, Self, cast
 from redouble._engine.budget_protocol import BudgetTraits, Grant, SharedBudget, amount
 from redouble._failures.verdict import Kind
 from redouble._internal.public import public
-from redouble._internal.validation import number
+from redouble._internal.validation import choice, number
 from redouble._runtime.clock import SYSTEM
-
-__all__ = ["RetryThrottling", "TokenBucket"]
-
 
 FREE = Grant(0.0)  # a retry costs nothing, only its failure does
 
@@ -56,8 +52,9 @@ class RetryThrottling(SharedBudget):
     def credit(self, grant: Grant | None = None, now: float | None = None, /) -> None:  # noqa: ARG002
         """Return ``ratio`` tokens for a call that succeeded."""
         with self._lock:
-            tokens = self._tokens + self.ratio
-            self._tokens = min(self.capacity, tokens)
+            # No min(), as in `failed`.
+            tokens, most = self._tokens + self.ratio, self.capacity
+            self._tokens = tokens if tokens < most else most  # noqa: FURB136
 
     def refund(self, grant: Grant, now: float | None = None, /) -> None:
         """Take back a grant whose retry never started: it cost nothing."""
@@ -74,7 +71,7 @@ class RetryThrottling(SharedBudget):
             self.capacity, self.ratio = other.capacity, other.ratio
 
     def __repr__(self) -> str:
-        return f"TokenBucket.grpc({self._described(f'tokens={self.capacity:g}, ratio={self.ratio:g}')})"
+        return self._described("TokenBucket.grpc", tokens=self.capacity, ratio=self.ratio)
 
 
 Costs = Mapping[Kind, float] | Mapping[None, float] | Mapping[Kind | None, float]
@@ -105,18 +102,6 @@ def _validated_costs(costs: object) -> Mapping[Kind | None, float]:
     return MappingProxyType(checked)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenBucketSettings:
-    """The validated options of a `TokenBucket`."""
-
-    capacity: float
-    costs: Mapping[Kind | None, float]
-    success_increment: float
-    refill_per_second: float
-    when_empty: Literal["refuse", "wait"]
-    name: str | None
-
-
 @public("redouble")
 class TokenBucket(SharedBudget):
     """A retry budget in tokens: every retry takes some, and successes return them.
@@ -141,26 +126,16 @@ class TokenBucket(SharedBudget):
         *,
         name: str | None = None,
     ) -> None:
-        capacity = amount(capacity, "TokenBucket capacity", 1e15, "500")
-        success_increment = amount(success_increment, "TokenBucket success_increment", 1e15, "1")
-        refill_per_second = amount(refill_per_second, "TokenBucket refill_per_second", 1e15, "10")
-        if when_empty not in ("refuse", "wait"):
-            raise ValueError(f"TokenBucket when_empty={when_empty!r}: write 'refuse' or 'wait'")
-        if when_empty == "wait" and not refill_per_second:
+        self.capacity = amount(capacity, "TokenBucket capacity", 1e15, "500")
+        self.success_increment = amount(success_increment, "TokenBucket success_increment", 1e15, "1")
+        self.refill_per_second = amount(refill_per_second, "TokenBucket refill_per_second", 1e15, "10")
+        choice(when_empty, "TokenBucket when_empty", "refuse", "wait")
+        self._when_empty: Literal["refuse", "wait"] = when_empty
+        if when_empty == "wait" and not self.refill_per_second:
             raise ValueError(
                 "TokenBucket when_empty='wait' would wait for ever: set refill_per_second too, or 'refuse'"
             )
-        self.settings = TokenBucketSettings(
-            capacity=capacity,
-            costs=_validated_costs(costs),
-            success_increment=success_increment,
-            refill_per_second=refill_per_second,
-            when_empty=when_empty,
-            name=name,
-        )
-        # Read by every retry, and by every call that succeeds.
-        self.capacity, self.success_increment = capacity, success_increment
-        self.refill_per_second = refill_per_second
+        self._costs = _validated_costs(costs)
         starts = type(self).start is not SharedBudget.start
         self.traits = BudgetTraits(counts_starts=starts, may_wait=when_empty == "wait")
         self._grants = {kind: Grant(self.costs.get(kind, self.costs[None])) for kind in Kind}
@@ -174,12 +149,12 @@ class TokenBucket(SharedBudget):
     @property
     def costs(self) -> Mapping[Kind | None, float]:
         """What a retry costs, by the `Kind` of failure; None stands for all other kinds."""
-        return self.settings.costs
+        return self._costs
 
     @property
     def when_empty(self) -> Literal["refuse", "wait"]:
         """What happens to a retry without tokens: it is refused, or waits."""
-        return self.settings.when_empty
+        return self._when_empty
 
     @staticmethod
     def grpc(tokens: float = 10, ratio: float = 0.1, *, name: str | None = None) -> RetryThrottling:
@@ -230,15 +205,12 @@ class TokenBucket(SharedBudget):
         with self._lock:
             now = SYSTEM.now()
             self._refill(now)
-            settings = replace(other.settings, name=self.name)
             # As in `spend`, no call from here on.
             tokens = self._tokens + (self._now - self._since) * self.refill_per_second
             self._since = self._now = self._now if self.refill_per_second else now
-            self.settings = settings
-            self.capacity, self._grants = settings.capacity, other._grants
-            self.success_increment = settings.success_increment
-            self.refill_per_second = settings.refill_per_second
-            self.traits = other.traits
+            self.capacity, self.success_increment = other.capacity, other.success_increment
+            self.refill_per_second, self._when_empty = other.refill_per_second, other._when_empty
+            self._costs, self._grants, self.traits = other._costs, other._grants, other.traits
             self._tokens = tokens if tokens < self.capacity else self.capacity  # noqa: FURB136
 
     def _add(self, tokens: float, now: float | None) -> None:
@@ -267,9 +239,11 @@ class TokenBucket(SharedBudget):
         return tokens
 
     def __repr__(self) -> str:
-        costs = {getattr(kind, "value", kind): cost for kind, cost in self.costs.items()}
-        options = (
-            f"capacity={self.capacity:g}, costs={costs}, success_increment={self.success_increment:g}, "
-            f"refill_per_second={self.refill_per_second:g}, when_empty={self.when_empty!r}"
+        return self._described(
+            "TokenBucket",
+            capacity=self.capacity,
+            costs={getattr(kind, "value", kind): cost for kind, cost in self.costs.items()},
+            success_increment=self.success_increment,
+            refill_per_second=self.refill_per_second,
+            when_empty=self.when_empty,
         )
-        return f"TokenBucket({self._described(options)})"

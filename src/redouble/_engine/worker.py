@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, instance, seconds
-
-__all__ = ["Worker", "check_worker"]
+from redouble._internal.validation import Duration, choice, instance, seconds
 
 
 @public("redouble")
@@ -39,8 +37,7 @@ class Worker:
     _grace: float = field(init=False, repr=False, compare=False)  # `grace` in seconds, typed as float
 
     def __post_init__(self) -> None:
-        if self.kind not in ("thread", "process"):
-            raise ValueError(f"Worker kind={self.kind!r}: write 'thread' or 'process'")
+        choice(self.kind, "Worker kind", "thread", "process")
         object.__setattr__(self, "grace", seconds(self.grace, "Worker grace"))
         object.__setattr__(self, "_grace", self.grace)
         instance(self.overlap, "Worker overlap", bool, "True or False")

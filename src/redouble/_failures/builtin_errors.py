@@ -11,10 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar, cast
 
-from redouble._failures.verdict import Kind, Verdict
-
-__all__ = ["BUILTIN", "BUSY", "NETWORK", "TIMEOUT", "UNSENT", "Ask", "Entry", "ErrorReader", "by_name"]
-
+from redouble._failures.verdict import Kind, Verdict, with_retry_after
 
 T = TypeVar("T")
 
@@ -26,6 +23,7 @@ UNSENT = Verdict.retry(kind=Kind.network, sent=False, reason="network")
 NETWORK = Verdict.retry(kind=Kind.network, reason="network")
 TIMEOUT = Verdict.retry(kind=Kind.timeout, reason="timeout")
 BUSY = Verdict.retry(kind=Kind.server, reason="busy")
+REJECTED = Verdict.retry(kind=Kind.throttled, sent=False, reason="rejected")
 
 
 def by_name(groups: Mapping[T, str], separator: str | None = None) -> dict[str, T]:
@@ -83,10 +81,7 @@ def by_members(group: Any, ask: Ask) -> Verdict | None:
 
 def by_hint(rejected: Any, _: Ask) -> Verdict | None:
     """Retry a rejected call after its ``retry_after``."""
-    try:
-        return Verdict.retry(kind=Kind.throttled, after=rejected.retry_after, sent=False, reason="rejected")
-    except Exception:  # `retry_after` is NaN or no number: retry without a hint
-        return Verdict.retry(kind=Kind.throttled, sent=False, reason="rejected")
+    return with_retry_after(REJECTED, rejected)
 
 
 BUILTIN: dict[str, Entry] = {

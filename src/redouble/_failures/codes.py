@@ -9,21 +9,6 @@ from __future__ import annotations
 from redouble._failures.builtin_errors import BUSY, NETWORK, TIMEOUT, UNSENT, by_name
 from redouble._failures.verdict import Kind, Verdict
 
-__all__ = [
-    "ANSWERED",
-    "AWS",
-    "AWS_STATUSES",
-    "CONFLUENT",
-    "GRPC",
-    "LLM",
-    "LLM_STATUSES",
-    "MYSQL",
-    "POSTGRES",
-    "POSTGRES_TEXTS",
-    "QUOTA",
-    "STATUSES",
-]
-
 
 def _answered(kind: Kind, reason: str) -> Verdict:
     """Return the verdict for a request that the server received and answered with an error."""

@@ -9,27 +9,29 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from redouble._failures import codes
 from redouble._failures.builtin_errors import BUSY, NETWORK, TIMEOUT, UNSENT, Ask
 from redouble._failures.retry_after import milliseconds, response_hint, response_wish, with_hint
-from redouble._failures.verdict import Kind, Verdict
-
-__all__ = ["is_from_proxy", "response_of"]
-
+from redouble._failures.verdict import Kind, Verdict, changed
 
 # -------------------------------------------------------------------------- HTTP clients
 
 
 def by_status(error: Any, _: Ask) -> Verdict | None:
     """Judge by the status and headers of the HTTP response."""
-    return NETWORK if _is_malformed_response(error) else _http_verdict(*response_of(error))
+    if _is_malformed_response(error):
+        return NETWORK
+    status, headers = response_of(error)
+    requested, hint = response_wish(headers, status)
+    if requested is False:
+        return None
+    return with_hint(codes.STATUSES.get(status) or (codes.ANSWERED if requested else None), hint)
 
 
 def response_of(error: Any) -> tuple[Any, object]:
-    """Return status and headers of the HTTP response: from the error itself (aiohttp) or its ``response``."""
+    """Return status and headers of the response: of ``error.response``, or of the error (aiohttp, urllib)."""
     if _is_malformed_response(error):
         return None, None
     response = getattr(error, "response", None)
@@ -53,22 +55,10 @@ def is_from_proxy(error: object) -> bool:
     return any(kind.__name__ == "ClientHttpProxyError" for kind in type(error).__mro__)
 
 
-def by_urllib_status(error: Any, _: Ask) -> Verdict | None:
-    """Judge by the status and headers of urllib's error."""
-    return _http_verdict(error.code, error.headers)
-
-
-def _http_verdict(status: Any, headers: object) -> Verdict | None:
-    requested, hint = response_wish(headers, status)
-    if requested is False:
-        return None
-    return with_hint(codes.STATUSES.get(status) or (codes.ANSWERED if requested else None), hint)
-
-
 def by_proxy_status(error: Any, ask: Ask) -> Verdict | None:
     """Judge by the proxy's status; a retry counts as unsent, because the server received nothing."""
     verdict = by_status(error, ask)
-    return None if verdict is None else replace(verdict, sent=False)
+    return None if verdict is None else changed(verdict, sent=False)
 
 
 def by_cause(error: Any, ask: Ask) -> Verdict | None:

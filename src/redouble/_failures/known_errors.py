@@ -12,9 +12,6 @@ from redouble._failures.builtin_errors import BUILTIN, BUSY, NETWORK, TIMEOUT, U
 from redouble._failures.codes import ANSWERED, CONFLICT, RATE_LIMIT, UNSENT_BUSY, UNSENT_TIMEOUT
 from redouble._failures.verdict import Kind, Verdict
 
-__all__ = ["TABLE"]
-
-
 READ_TIMEOUT = Verdict.retry(kind=Kind.timeout, reason="timeout_read")
 WRITE_TIMEOUT = Verdict.retry(kind=Kind.timeout, reason="timeout_write")
 POOL_TIMEOUT = Verdict.retry(kind=Kind.timeout, sent=False, reason="timeout_pool")
@@ -34,7 +31,7 @@ _BY_MODULE: dict[str, dict[Entry, str]] = {
     "sqlite3": {read.by_sqlite_name: "OperationalError"},
     "ssl": {read.by_tls_reason: "SSLError", NETWORK: "SSLEOFError SSLSyscallError SSLZeroReturnError"},
     "subprocess": {TIMEOUT: "TimeoutExpired"},
-    "urllib.error": {read.by_urllib_status: "HTTPError", read.by_cause: "URLError"},
+    "urllib.error": {read.by_status: "HTTPError", read.by_cause: "URLError"},
     # HTTP clients and gRPC.
     "httpx httpx2": {
         NETWORK: "NetworkError RemoteProtocolError",

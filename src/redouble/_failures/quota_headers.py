@@ -12,9 +12,6 @@ from datetime import datetime
 
 from redouble._failures.http_date import parse_http_date
 
-__all__ = ["decimal", "seconds_to_reset", "tightest_quota"]
-
-
 _MAX_LENGTH = 64  # characters of a number or a date: a longer value is ignored
 _MAX_LIST_LENGTH = 1024
 
@@ -32,7 +29,8 @@ _RFC_3339 = re.compile(
 
 def seconds_to_reset(headers: Mapping[str, str], now: float) -> float | None:
     """Return the seconds until all exhausted quotas are reset; ``now`` is in seconds since 1970."""
-    return max((wait for remaining, wait in _quotas(headers, now) if _exhausted(remaining)), default=None)
+    exhausted = (wait for left, wait in _quotas(headers, now) if left is None or decimal(left) == 0)
+    return max(exhausted, default=None)
 
 
 def tightest_quota(headers: Mapping[str, str], now: float) -> tuple[int, float] | None:
@@ -59,10 +57,6 @@ def _separate_headers(headers: Mapping[str, str], now: float) -> Iterator[tuple[
         if match and (match[2] is None or match[1] == "x-ratelimit-"):
             plain = f"{match[1]}remaining"
             yield headers.get(f"{plain}{match[2] or ''}", headers.get(plain)), _wait(text, now)
-
-
-def _exhausted(remaining: str | None) -> bool:
-    return remaining is None or decimal(remaining) == 0
 
 
 # ------------------------------------------------ the RateLimit field of the IETF draft

@@ -9,25 +9,14 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, cast
 
 from redouble._failures.http_date import parse_http_date
 from redouble._failures.quota_headers import decimal, seconds_to_reset, tightest_quota
-from redouble._failures.verdict import Verdict
+from redouble._failures.verdict import Verdict, changed
 from redouble._internal.public import public
-
-__all__ = [
-    "milliseconds",
-    "quota",
-    "response_hint",
-    "response_wish",
-    "retry_after",
-    "with_hint",
-]
-
 
 _WHOLE = re.compile(r"[0-9]+")
 _BLANKS = " \t"
@@ -55,9 +44,10 @@ def response_hint(headers: object, status: object) -> float | None:
 
 
 def response_wish(headers: object, status: object) -> tuple[bool | None, float | None]:
-    """Return the value of ``x-should-retry`` and the hint of a response, from one parse of its headers."""
+    """Return ``x-should-retry`` (None if it is neither true nor false) and the hint of a response."""
     fields = _fields(headers)
-    return _retry_flag(fields), _requested_wait(fields, None, quota=status in (403, 429))
+    flag = {"true": True, "false": False}.get(fields.get("x-should-retry", "").lower())
+    return flag, _requested_wait(fields, None, quota=status in (403, 429))
 
 
 def quota(headers: object) -> tuple[int, float] | None:
@@ -88,11 +78,6 @@ def _response_time(fields: dict[str, str], now: float) -> float:
     return now if date is None else date
 
 
-def _retry_flag(fields: dict[str, str]) -> bool | None:
-    """Return the value of ``x-should-retry``; None if it is neither true nor false."""
-    return {"true": True, "false": False}.get(fields.get("x-should-retry", "").lower())
-
-
 def milliseconds(text: str | None) -> float | None:
     """Parse an integer number of milliseconds to seconds."""
     return _thousandth(decimal(text)) if text is not None and _WHOLE.fullmatch(text) else None
@@ -100,7 +85,7 @@ def milliseconds(text: str | None) -> float | None:
 
 def with_hint(verdict: Verdict | None, seconds: float | None) -> Verdict | None:
     """Return the verdict with the hint added, if there are both."""
-    return verdict if verdict is None or seconds is None else replace(verdict, after=seconds)
+    return verdict if verdict is None or seconds is None else changed(verdict, after=seconds)
 
 
 def _thousandth(number: float | None) -> float | None:

@@ -9,30 +9,24 @@ class lives.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from functools import partial
 from typing import Any, TypeAlias, cast
 from weakref import ref
 
-from redouble._failures.builtin_errors import BUILTIN, Entry, ErrorReader
+from redouble._failures.builtin_errors import BUILTIN, Entry
 from redouble._failures.verdict import Answer, Kind, Rule, Verdict, verdict
 from redouble._internal.callables import lazy_kind
+from redouble._internal.validation import timedelta
 from redouble.errors import Rejected
-
-__all__ = ["Transient", "kind_of", "transient"]
-
 
 TableValue: TypeAlias = bool | float | timedelta | Verdict | Callable[[Any], Answer]
 Table: TypeAlias = Mapping[type[Exception] | str, TableValue]
 
-# Reading a member off its enum costs a call of its own on Python 3.11.
-NETWORK, TIMEOUT, THROTTLED, UNKNOWN = Kind.network, Kind.timeout, Kind.throttled, Kind.unknown
-
 _BUILTIN_MODULES = ("builtins", "redouble.errors")  # a class from any other module needs the full table
 _MAX_DEPTH = 8  # of errors inside errors
 
-# The cached result for a class: a weak reference to it, its verdict, the user's rules, and a reader.
-_CachedClass: TypeAlias = tuple[Any, Verdict | None, tuple[Rule, ...], ErrorReader | None]
+# The cached result for a class: a weak reference to it, the user's rules, and the entry of a table.
+_CachedClass: TypeAlias = tuple[Any, tuple[Rule, ...], Entry]
 
 
 class _RuleFailed(Exception):
@@ -60,11 +54,11 @@ class Transient:
         known = self._cache.get(id(kind))
         if known is None or known[0]() is not kind:
             known = self._look_up(kind)
-        _, fixed, rules, read = known
-        if read is None and not rules:
-            return fixed
+        _, rules, entry = known
+        if not rules and (entry is None or isinstance(entry, Verdict)):
+            return entry
         try:
-            return self._judge(error, known, 0)
+            return self._judge(0, error)
         except _RuleFailed as carrier:
             failure: Exception = carrier.args[0]
         raise failure  # outside of the handler, so that its context is the judged error, not the carrier
@@ -80,8 +74,15 @@ class Transient:
         """
         return Transient(table, *self._original_tables)
 
-    def _judge(self, error: Exception, known: _CachedClass, depth: int) -> Verdict | None:
-        _, fixed, rules, read = known
+    def _judge(self, depth: int, error: object) -> Verdict | None:
+        """Judge an error that may be inside another: its cause, or a member of an exception group."""
+        if not isinstance(error, Exception):
+            return None
+        kind = type(error)
+        known = self._cache.get(id(kind))
+        if known is None or known[0]() is not kind:
+            known = self._look_up(kind)
+        _, rules, entry = known
         for rule in rules:
             try:
                 answer = rule(error)
@@ -89,23 +90,14 @@ class Transient:
                     return verdict(answer, rule)
             except Exception as failed:
                 raise _RuleFailed(failed) from None
-        if read is None or depth == _MAX_DEPTH:
-            return fixed
+        if entry is None or isinstance(entry, Verdict):
+            return entry
         try:
-            return read(error, partial(self._judge_inner, depth + 1))
+            return entry(error, partial(self._judge, depth + 1)) if depth < _MAX_DEPTH else None
         except _RuleFailed:
             raise
         except Exception:
             return None  # a malformed error is not known to be transient
-
-    def _judge_inner(self, depth: int, error: object) -> Verdict | None:
-        """Judge a wrapped error: the cause of another error, or a member of an exception group."""
-        if not isinstance(error, Exception):
-            return None
-        known = self._cache.get(id(type(error)))
-        if known is None or known[0]() is not type(error):
-            known = self._look_up(type(error))
-        return self._judge(error, known, depth)
 
     def _look_up(self, kind: type[Exception]) -> _CachedClass:
         """Look a class up in the tables and cache the result."""
@@ -125,10 +117,9 @@ class Transient:
                         entry = table[name]
                         break
         except Exception:
-            return None, None, (), None  # the name of the class cannot be read
+            return None, (), None  # the name of the class cannot be read
         key, seen = id(kind), self._cache
-        alive = ref(kind, lambda _: seen.pop(key, None))
-        known = (alive, entry, rules, None) if isinstance(entry, Verdict) else (alive, None, rules, entry)
+        known = (ref(kind, lambda _: seen.pop(key, None)), rules, entry)
         if complete:
             seen[key] = known
         return known
@@ -218,6 +209,9 @@ def _table_for(kind: type[Exception]) -> tuple[Mapping[str, Entry], bool]:
 
 
 transient = Transient()
+
+# Reading a member off its enum costs a call of its own on Python 3.11.
+NETWORK, TIMEOUT, THROTTLED, UNKNOWN = Kind.network, Kind.timeout, Kind.throttled, Kind.unknown
 
 
 def kind_of(error: type[BaseException] | None) -> Kind:

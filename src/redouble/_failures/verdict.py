@@ -8,35 +8,16 @@ limits are the engine's decision.
 The option ``on`` has one form for policies and layers: types, functions, judges, or a list of these.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import timedelta
 from enum import StrEnum
 from types import GenericAlias, MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, cast
 
 from redouble._internal.callables import display_name, lazy_kind
+from redouble._internal.lazy_dataclass import dataclass
 from redouble._internal.public import public
-from redouble._internal.validation import Duration
+from redouble._internal.validation import Duration, timedelta
 from redouble.errors import Rejected
-
-__all__ = [
-    "Answer",
-    "Ended",
-    "FailureFilter",
-    "Judge",
-    "Kind",
-    "On",
-    "Rule",
-    "Rules",
-    "Until",
-    "Verdict",
-    "as_rules",
-    "judge",
-    "with_retry_after",
-]
 
 
 @public("redouble")
@@ -89,19 +70,17 @@ class Verdict:
         after: Duration | None = None,
         sent: bool | None = None,
         reason: str | None = None,
-    ) -> Verdict:
+    ) -> Self:
         """Retry, if the policy allows another attempt."""
         return cls("retry", kind, None if after is None else _hint(after), sent, reason)
 
     @classmethod
-    def stop(
-        cls, *, kind: Kind | None = None, sent: bool | None = None, reason: str | None = None
-    ) -> Verdict:
+    def stop(cls, *, kind: Kind | None = None, sent: bool | None = None, reason: str | None = None) -> Self:
         """Give up now: the error is raised, or `NotAccepted` for a result."""
         return cls("stop", kind, None, sent, reason)
 
     @classmethod
-    def accept(cls) -> Verdict:
+    def accept(cls) -> "Verdict":
         """Count the attempt as a success even if it raised, such as a 404 while polling for a deletion."""
         return ACCEPT
 
@@ -145,9 +124,7 @@ MAX_HINT = 1e300  # replaces an infinite hint; longer than any limit
 RETRY = Verdict("retry")
 STOP = Verdict("stop")
 ACCEPT = Verdict("accept")
-CANCELLED_BY_LIMIT = Verdict(
-    "stop", Kind.timeout, reason="timeout"
-)  # the limit of the whole call cancelled the attempt
+CANCELLED_BY_LIMIT = Verdict("stop", Kind.timeout, reason="timeout")  # that of the whole call
 
 
 def verdict(answer: object, rule: object) -> Verdict:
@@ -316,12 +293,18 @@ class FailureFilter:
         )
 
 
+def changed(verdict: Verdict, **fields: Any) -> Verdict:
+    """Return a verdict with other fields: `dataclasses.replace`, without its import."""
+    return type(verdict)(**(vars(verdict) | fields))
+
+
 def with_retry_after(verdict: Verdict, error: object) -> Verdict:
     """Return a retry verdict with the ``retry_after`` of the error as its hint, if it has one.
 
     So the time that a gate asks for also counts where ``on`` names a plain type.
     """
-    after: object = getattr(error, "retry_after", None)
-    if verdict.action != "retry" or isinstance(after, bool) or not isinstance(after, int | float):
+    after: Any = getattr(error, "retry_after", None)
+    try:
+        return changed(verdict, after=after) if verdict.action == "retry" and after is not None else verdict
+    except Exception:  # it is NaN, or no number
         return verdict
-    return replace(verdict, after=after) if after == after else verdict  # noqa: PLR0124  NaN

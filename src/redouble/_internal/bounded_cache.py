@@ -7,9 +7,6 @@ from typing import Generic, TypeVar
 
 from redouble._internal.locks import ForkSafe
 
-__all__ = ["BoundedCache"]
-
-
 T = TypeVar("T")
 
 

@@ -6,32 +6,17 @@ A callable is a function, a method, a partial or an object with ``__call__``.
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import Callable
 from contextlib import asynccontextmanager, contextmanager
+from types import CoroutineType, FunctionType
 from typing import Any, Literal, TypeAlias, TypeVar, cast
-
-__all__ = [
-    "CallableKind",
-    "UsageError",
-    "callable_kind",
-    "close_unawaited",
-    "display_name",
-    "lazy_kind",
-    "reject_awaitable",
-    "reject_uncallable",
-]
-
 
 T = TypeVar("T")
 
 CallableKind: TypeAlias = Literal["plain", "coroutine", "generator", "async generator"]
 
-LAZY_KINDS: tuple[tuple[Callable[[object], bool], CallableKind], ...] = (
-    (inspect.iscoroutinefunction, "coroutine"),
-    (inspect.isgeneratorfunction, "generator"),
-    (inspect.isasyncgenfunction, "async generator"),
-)
+# By the flag in the code of a function whose call does not run its body: CO_COROUTINE and so on of `inspect`.
+KINDS: dict[int, CallableKind] = {0: "plain", 0x80: "coroutine", 0x20: "generator", 0x200: "async generator"}
+LAZY_FLAGS = sum(KINDS)
 
 # The code objects of functions decorated by `contextlib`: the decorated functions all share one of these two.
 CONTEXT_MANAGERS = tuple(cast("Any", make)(iter).__code__ for make in (contextmanager, asynccontextmanager))
@@ -39,14 +24,30 @@ CONTEXT_MANAGERS = tuple(cast("Any", make)(iter).__code__ for make in (contextma
 
 def callable_kind(fn: object) -> CallableKind:
     """Return the kind of ``fn``, looking through partials and at the ``__call__`` of objects."""
+    if type(fn) is FunctionType and not fn.__dict__:
+        return KINDS[fn.__code__.co_flags & LAZY_FLAGS]  # the usual case
     while isinstance(fn, functools.partial):
         fn = fn.func
     # `__call__` is looked up on the type, because an instance of `Mock` has every attribute.
-    for candidate in (fn, getattr(type(fn), "__call__", None)):  # noqa: B004  not "is it callable"
-        for test, kind in LAZY_KINDS:
-            if test(candidate):
-                return kind
-    return "plain"
+    called: object = getattr(type(fn), "__call__", None)  # noqa: B004  not "is it callable"
+    kind = _function_kind(fn)
+    return _function_kind(called) if kind == "plain" else kind
+
+
+def _function_kind(fn: object) -> CallableKind:
+    """Return the kind of a function, a method or an object like these; "plain" for any other."""
+    if type(fn) is FunctionType and not fn.__dict__:
+        return KINDS[fn.__code__.co_flags & LAZY_FLAGS]
+    # An attribute may mark a callable as a coroutine function.
+    if not any(hasattr(fn, name) for name in ("__code__", "__func__", "_is_coroutine_mark")):
+        return "plain"
+    import inspect  # noqa: PLC0415  takes long to import, and few callables need it
+
+    if inspect.iscoroutinefunction(fn):
+        return "coroutine"
+    if inspect.isgeneratorfunction(fn):
+        return "generator"
+    return "async generator" if inspect.isasyncgenfunction(fn) else "plain"
 
 
 def lazy_kind(fn: object) -> str | None:
@@ -63,7 +64,7 @@ def reject_uncallable(fn: object, verb: str) -> None:
     inner: object = fn
     while isinstance(inner, functools.partial):
         inner = inner.func
-    if inspect.iscoroutine(inner):
+    if isinstance(inner, CoroutineType):
         inner.close()
         raise TypeError(
             f"cannot {verb} a coroutine, which can run only once: pass the function and its arguments"
@@ -106,13 +107,19 @@ class UsageError(BaseException):
 
 def close_unawaited(thing: object) -> None:
     """Close a coroutine that will not be awaited, so that Python does not warn about it."""
-    if inspect.iscoroutine(thing):
+    if isinstance(thing, CoroutineType):
         thing.close()
 
 
 def display_name(fn: object) -> str:
     """Return the name of a function for messages: its qualified name, or that of the object's type."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
+    fn = without_partials(fn)
     name = getattr(fn, "__qualname__", None)
     return name if isinstance(name, str) else type(fn).__qualname__
+
+
+def without_partials(fn: Any) -> Any:
+    """Return the function of a partial, however deeply nested; everything else is returned as it is."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return fn

@@ -8,20 +8,16 @@ stand beside their layers.
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Callable
 from functools import lru_cache
-from inspect import CO_VARARGS, CO_VARKEYWORDS
 from keyword import iskeyword
 from types import CodeType, CoroutineType, FunctionType
 from typing import Any
 
 from redouble._internal.callables import reject_awaitable
 
-__all__ = ["Template", "compile_wrapper", "is_compiled"]
-
-
-FILENAME_PREFIX = "<redouble "  # of compiled wrappers, in tracebacks
+CO_VARARGS, CO_VARKEYWORDS = 4, 8  # those of `inspect`, which takes long to import
+FILENAME_PREFIX = "<redouble> "  # of compiled wrappers, in tracebacks
 NAME_PREFIX = "redouble_"  # of a template's names, so that no parameter of the wrapped function hides one
 
 
@@ -50,6 +46,16 @@ CHECK = """\
 """
 
 
+class Sources(dict[str, str]):
+    """The source of each compiled file, for tracebacks: `linecache` takes it for the loader of a module."""
+
+    def get_source(self, name: str) -> str | None:
+        """Return the source of a file."""
+        return self.get(name)
+
+
+SOURCES = Sources()
+
 COMMON_NAMES: dict[str, Any] = {  # of most templates
     "reject_awaitable": reject_awaitable,
     "Exception": Exception,
@@ -70,6 +76,7 @@ def compile_wrapper(
     scope = {NAME_PREFIX + name: value for name, value in names.items()}
     scope |= {NAME_PREFIX + name: value for name, value in COMMON_NAMES.items()}
     wrapper = FunctionType(code, {**scope, "redouble_fn": fn})
+    wrapper.__globals__.update(__name__=code.co_filename, __loader__=SOURCES)
     if isinstance(fn, FunctionType):
         wrapper.__defaults__ = fn.__defaults__
         wrapper.__kwdefaults__ = fn.__kwdefaults__
@@ -126,10 +133,11 @@ def _compiled(
         keywords=keywords,
         keyword_dict=f"{{{keywords}}}" if keywords else "redouble_no_keywords",
     )
-    filename = f"{FILENAME_PREFIX}{'async ' * is_async}{template.title}>"
+    filename = f"{FILENAME_PREFIX}{'async ' * is_async}{template.title}"
     # A traceback through the wrapper shows these lines, which are the same for every signature.
     blanks = dict.fromkeys(("parameters", "arguments", "positional", "keywords"), "...")
-    shown = template.source.format(**words, **blanks, keyword_dict="{...}")
-    linecache.cache[filename] = (len(shown), None, shown.splitlines(keepends=True), filename)
-    module = compile(source, filename, "exec")
-    return next(const for const in module.co_consts if isinstance(const, CodeType))
+    SOURCES[filename] = template.source.format(**words, **blanks, keyword_dict="{...}")
+    functions: dict[str, FunctionType] = {}
+    exec(source, {}, functions)  # noqa: S102  the first compile() would make the classes of `ast`
+    (function,) = functions.values()
+    return function.__code__.replace(co_filename=filename)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["missing_extra"]
-
 
 def missing_extra(library: str, error: ModuleNotFoundError, module: str | None = None) -> ModuleNotFoundError:
     """Return the error to raise: it names the library, and the extra of ``redouble.<module>`` to install.

@@ -16,8 +16,6 @@ from _thread import RLock  # the class behind threading.RLock, without the impor
 from typing import Any, NoReturn, Self
 from weakref import WeakValueDictionary
 
-__all__ = ["ForkSafe", "ForkSafeLock", "Gil", "SharedByIdentity", "gil"]
-
 
 class SharedByIdentity:
     """An object with mutable state: a copy is the object itself, and pickling raises."""

@@ -6,9 +6,6 @@ the call.
 
 from __future__ import annotations
 
-__all__ = ["ABANDONED", "log", "one_line"]
-
-
 MAX_LENGTH = 500  # characters of a text in a message
 ABANDONED = "a stream that was abandoned could not be closed"
 

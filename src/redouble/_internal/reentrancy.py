@@ -18,9 +18,6 @@ from typing import Any, TypeAlias, TypeVar
 
 from redouble._internal.locks import ForkSafe
 
-__all__ = ["ReentrancySafe", "SerialQueue"]
-
-
 T = TypeVar("T")
 
 DeferredCall: TypeAlias = tuple[Callable[..., object], tuple[Any, ...]]
@@ -57,20 +54,29 @@ class ReentrancySafe(ForkSafe):
                 self._run_deferred()
         return result
 
-    def _run_deferred(self) -> None:
-        """Run all deferred operations, if this thread is not inside one; those behind one that raises too."""
-        complete = False
+    def _run_deferred(self, timeout: float = -1) -> None:
+        """Run all deferred operations, if this thread is not inside one; those behind one that raises too.
+
+        timeout: how many seconds to wait for the operation of another thread, which then runs them instead.
+        """
+        complete = outermost = False
         try:
-            while self._deferred and not self._owned_by_this_thread():
-                with self._lock:
-                    if self._deferred:  # else another thread has run it
-                        operation, args = self._deferred.popleft()
-                        operation(*args)
+            outermost = not self._owned_by_this_thread()
+            while outermost and self._deferred:
+                lock = self._lock
+                if not lock.acquire(timeout=timeout):
+                    break
+                if self._deferred:  # else another thread has run it
+                    operation, args = self._deferred.popleft()
+                    operation(*args)
+                lock.release()
                 self._after_deferred()
             complete = True
         finally:
             if not complete:
-                self._run_deferred()
+                if outermost and self._owned_by_this_thread():
+                    self._lock.release()
+                self._run_deferred(min(timeout, 0))
 
     def _after_deferred(self) -> None:
         """Do what has to follow a deferred operation without the lock, such as waking a waiter."""

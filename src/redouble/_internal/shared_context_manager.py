@@ -5,9 +5,6 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any, Generic, TypeAlias, TypeVar
 
-__all__ = ["ContextExits"]
-
-
 T = TypeVar("T")
 
 PendingExit: TypeAlias = "tuple[ContextExits[Any], Any]"  # the owner, and the exit that was passed to `enter`

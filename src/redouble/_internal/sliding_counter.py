@@ -5,9 +5,6 @@ It has no clock and no lock: its owner passes the index of the current slice, an
 
 from __future__ import annotations
 
-__all__ = ["SLICES", "SlidingCounter"]
-
-
 SLICES = 128  # of a window: its resolution
 
 

@@ -5,28 +5,21 @@ Wrong types raise TypeError, wrong values ValueError, always at construction.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable
-from datetime import timedelta
+from contextlib import suppress
+from enum import Enum
 from math import isfinite
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from redouble._internal.callables import display_name, lazy_kind
 
-__all__ = [
-    "Duration",
-    "format_seconds",
-    "hook",
-    "instance",
-    "integer",
-    "methods",
-    "nearest",
-    "number",
-    "positive_seconds",
-    "seconds",
-    "signature_mismatch",
-]
-
+if TYPE_CHECKING:
+    from datetime import timedelta as timedelta  # noqa: PLC0414  for the importing modules
+else:
+    try:
+        from _datetime import timedelta  # without the classes in Python that `datetime` of 3.11 makes first
+    except ImportError:  # pragma: no cover  not CPython
+        from datetime import timedelta
 
 Duration: TypeAlias = float | timedelta
 
@@ -34,6 +27,18 @@ BILLION = 1e9
 SHORTEST = 0.001  # second: the shortest duration that may not be zero
 MAX_LENGTH = 80  # characters of a word that is compared with the known ones
 MAX_NAMES = 30  # names listed in a message
+
+
+class Unset(Enum):
+    """The default of an option for which None is a value. Its repr is shown in signatures."""
+
+    UNSET = "..."
+
+    def __repr__(self) -> str:
+        return self.value
+
+
+UNSET: Final = Unset.UNSET
 
 
 def seconds(value: object, option: str) -> float:
@@ -69,9 +74,10 @@ def number(value: object, option: str, low: float, high: float, wanted: str) -> 
     """Validate a number from ``low`` to ``high``."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{option}={value!r}: write {wanted}")
-    if not low <= value <= high:
-        raise ValueError(f"{option}={_shown(value)}: write {wanted}")
-    return float(value)
+    if low <= value <= high:
+        with suppress(OverflowError):  # an integer may be too large for a float
+            return float(value)
+    raise ValueError(f"{option}={_shown(value)}: write {wanted}")
 
 
 def integer(value: object, option: str, least: int, wanted: str) -> int:
@@ -94,6 +100,13 @@ def instance(value: object, option: str, kind: Any, wanted: str) -> None:
     """Validate an instance of ``kind``; the class itself is rejected."""
     if not isinstance(value, kind):
         raise TypeError(f"{option}={value!r}: write {wanted}")
+
+
+def choice(value: object, option: str, *allowed: str) -> None:
+    """Validate one of these texts."""
+    if value not in allowed:
+        *others, last = map(repr, allowed)
+        raise ValueError(f"{option}={value!r}: write {', '.join(others)} or {last}")
 
 
 def methods(value: object, option: str, names: tuple[str, ...]) -> None:
@@ -132,6 +145,8 @@ def hook(value: object, option: str) -> None:
 
 def signature_mismatch(fn: Callable[..., object], count: int) -> str | None:
     """Return the signature of a function that cannot be called with ``count`` arguments, else None."""
+    import inspect  # noqa: PLC0415  takes long to import
+
     try:
         signature = inspect.signature(fn)
     except (TypeError, ValueError):

@@ -9,25 +9,16 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from math import inf, isinf
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from redouble._failures.verdict import On
 from redouble._internal.public import public
 from redouble._internal.validation import format_seconds
 
 if TYPE_CHECKING:
-    from redouble._layers.layer import Layer
+    from redouble._layers.layer import Layer, Layers
 
-__all__ = [
-    "Traits",
-    "WorstCase",
-    "check",
-    "combined_traits",
-    "combined_worst_case",
-    "describe",
-    "explain",
-    "lint",
-]
+T = TypeVar("T")
 
 
 @public("redouble.types")
@@ -75,7 +66,7 @@ class WorstCase(NamedTuple):
         return WorstCase(self.calls, self.seconds + wait, self.waiting + wait)
 
 
-def explain(layers: tuple[Layer, ...]) -> str:
+def explain(layers: Layers) -> str:
     """Return a drawing of the layers, outermost first, with the worst case of a call."""
     names = [*(type(layer).__name__ for layer in layers), "your function"]
     rows = [("   " * (depth - 1) + "└─ " if depth else "") + name for depth, name in enumerate(names)]
@@ -95,7 +86,7 @@ def _summary(worst: WorstCase) -> str:
     return f"{calls}, for as long as your function takes{waiting}"
 
 
-def check(layers: tuple[Layer, ...]) -> Iterator[str]:
+def check(layers: Layers) -> Iterator[str]:
     """Yield the known problems, each with its reason, outermost layer first."""
     traits = [_traits(layer) for layer in layers]  # validate all: `lint` reads traits of other layers
     seen: list[object] = []
@@ -113,13 +104,13 @@ def check(layers: tuple[Layer, ...]) -> Iterator[str]:
 # ---------------------------------------------------------------- the hooks of several layers
 
 
-def describe(layers: tuple[Layer, ...]) -> str:
+def describe(layers: Layers) -> str:
     """Return the descriptions of layers, in one line."""
     texts = ((type(layer).__name__, _description(layer)) for layer in layers)
     return " | ".join(f"{name} ({text})" if text else name for name, text in texts)
 
 
-def combined_traits(layers: tuple[Layer, ...]) -> Traits:
+def combined_traits(layers: Layers) -> Traits:
     """Return the traits that layers have together."""
     traits = [_traits(layer) for layer in layers]
     return Traits(
@@ -132,16 +123,14 @@ def combined_traits(layers: tuple[Layer, ...]) -> Traits:
     )
 
 
-def combined_worst_case(layers: tuple[Layer, ...], inner: WorstCase) -> WorstCase:
+def combined_worst_case(layers: Layers, inner: WorstCase) -> WorstCase:
     """Return the worst case of a call through layers, given that of the function inside."""
     for layer in reversed(layers):
         inner = _worst_case(layer, inner)
     return inner
 
 
-def lint(
-    layers: tuple[Layer, ...], outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase
-) -> list[list[str]]:
+def lint(layers: Layers, outer: Layers, inner: Layers, worst: WorstCase) -> list[list[str]]:
     """Return the problems of each layer, given the layers around them and the worst case inside."""
     reports: list[list[str]] = []
     for index in reversed(range(len(layers))):
@@ -159,53 +148,41 @@ def _naming_hook(layer: Layer, hook: str) -> Generator[None]:
     try:
         yield
     except Exception as error:
-        error.add_note(f"raised by {_hook_name(layer, hook)}, a hook of a layer")
+        error.add_note(f"raised by {type(layer).__name__}.{hook}(), a hook of a layer")
         raise
 
 
-def _hook_name(layer: Layer, hook: str) -> str:
-    return f"{type(layer).__name__}.{hook}()"
-
-
 def _wrong_result(layer: Layer, hook: str, value: object, wanted: str) -> TypeError:
-    return TypeError(f"{_hook_name(layer, hook)} returned {value!r}: return {wanted}")
+    return TypeError(f"{type(layer).__name__}.{hook}() returned {value!r}: return {wanted}")
+
+
+def _call_hook(layer: Layer, hook: str, kind: type[T], wanted: str, *args: object) -> T:
+    with _naming_hook(layer, hook):
+        result: object = getattr(layer, hook)(*args)
+    if not isinstance(result, kind):
+        raise _wrong_result(layer, hook, result, wanted)
+    return result
 
 
 def _description(layer: Layer) -> str:
-    with _naming_hook(layer, "describe"):
-        text: object = layer.describe()
-    if not isinstance(text, str):
-        raise _wrong_result(layer, "describe", text, 'a string, or "" for no description')
-    return text
+    return _call_hook(layer, "describe", str, 'a string, or "" for no description')
 
 
 def _traits(layer: Layer) -> Traits:
-    with _naming_hook(layer, "traits"):
-        traits: object = layer.traits()
-    if not isinstance(traits, Traits):
-        raise _wrong_result(layer, "traits", traits, "redouble.types.Traits(...)")
-    return traits
+    return _call_hook(layer, "traits", Traits, "redouble.types.Traits(...)")
 
 
 def _worst_case(layer: Layer, inner: WorstCase) -> WorstCase:
-    with _naming_hook(layer, "worst_case"):
-        worst: object = layer.worst_case(inner)
-    if not isinstance(worst, WorstCase):
-        raise _wrong_result(
-            layer, "worst_case", worst, "a redouble.types.WorstCase, such as the one it is given"
-        )
-    return worst
+    wanted = "a redouble.types.WorstCase, such as the one it is given"
+    return _call_hook(layer, "worst_case", WorstCase, wanted, inner)
 
 
-def _problems(
-    layer: Layer, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase
-) -> list[str]:
-    wanted = "a list of sentences, () for none; or yield them"
+def _problems(layer: Layer, outer: Layers, inner: Layers, worst: WorstCase) -> list[str]:
+    sentences: list[object] | None = None
     with _naming_hook(layer, "lint"):
         result: object = layer.lint(outer, inner, worst)
-        if isinstance(result, str) or not isinstance(result, Iterable):  # a string would yield characters
-            raise _wrong_result(layer, "lint", result, wanted)
-        sentences = list(cast("Iterable[object]", result))
-    if not all(isinstance(sentence, str) for sentence in sentences):
-        raise _wrong_result(layer, "lint", sentences, wanted)
+        if isinstance(result, Iterable) and not isinstance(result, str):  # a string would yield characters
+            result = sentences = list(cast("Iterable[object]", result))
+    if sentences is None or not all(isinstance(sentence, str) for sentence in sentences):
+        raise _wrong_result(layer, "lint", result, "a list of sentences, () for none; or yield them")
     return cast("list[str]", sentences)

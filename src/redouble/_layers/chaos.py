@@ -6,26 +6,22 @@ Chaos is the innermost layer: the layers outside cannot distinguish its faults f
 from __future__ import annotations
 
 import random as chance
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from copy import copy
-from enum import Enum
 from functools import partial
 from random import Random
-from typing import Any, Final, ParamSpec, TypeAlias, TypeVar, cast
+from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
 from redouble._drivers.stream_function import wrap_stream
 from redouble._internal.callables import display_name, lazy_kind, reject_awaitable
 from redouble._internal.locks import SharedByIdentity
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, instance, number
+from redouble._internal.validation import UNSET, Duration, instance, number
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits, WorstCase
-from redouble._layers.layer import Layer
+from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers
 from redouble._runtime.clock import SYSTEM
-
-__all__ = ["Chaos", "Fault"]
-
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -34,18 +30,6 @@ T = TypeVar("T")
 Fault: TypeAlias = "Exception | type[Exception] | Callable[[], Exception]"
 
 MESSAGE = "injected by Chaos"
-
-
-class NoResult(Enum):
-    """The default of ``result``, for which None is a value. Its repr is shown in signatures."""
-
-    UNSET = "nothing"
-
-    def __repr__(self) -> str:
-        return self.value
-
-
-UNSET: Final = NoResult.UNSET
 
 
 @public("redouble")
@@ -62,6 +46,8 @@ class Chaos(SharedByIdentity, Layer):
 
     Put it innermost, below the layers that it is to test: `Pipeline.check` reports any other place.
     """
+
+    _kept_by_wrapper = True
 
     def __init__(
         self,
@@ -83,9 +69,8 @@ class Chaos(SharedByIdentity, Layer):
         self._result = result
         self._rate = number(rate, "Chaos rate", 0, 1, "a share from 0 to 1, such as 0.1")
         instance(seed, "Chaos seed", int | None, "a whole number, or None")
-        instance(name, "Chaos name", str | None, "a text, or None")
-        plain = (("fault", fault), ("latency", latency), ("switch", switch), ("result", result))
-        for option, value in plain:
+        functions = {"fault": fault, "latency": latency, "switch": switch, "result": result}
+        for option, value in functions.items():
             if (kind := lazy_kind(value)) is not None:
                 raise TypeError(f"Chaos {option}={display_name(value)} is {kind}: write a plain function")
         if not callable(switch):
@@ -96,10 +81,6 @@ class Chaos(SharedByIdentity, Layer):
         self._hit_count = 0
         self.register("layers")
 
-    @property
-    def _kept_by_wrapper(self) -> bool:
-        return True
-
     def snapshot(self) -> Mapping[str, float]:
         """Return how many calls it ``hit``, at which ``rate``, and whether it is ``on``."""
         return {"hit": self._hit_count, "rate": self._rate, "on": self._on()}
@@ -109,11 +90,10 @@ class Chaos(SharedByIdentity, Layer):
 
         def faulty(*args: P.args, **kwargs: P.kwargs) -> T:
             if self._hits():
-                seconds = self._latency_seconds()
-                if seconds:
+                if seconds := self._latency_seconds():
                     SYSTEM.sleep(seconds)
-                if self._replaces_call():
-                    return cast("T", self._raise_or_return())
+                if (result := self._replacement()) is not UNSET:
+                    return cast("T", result)
             return reject_awaitable(fn, fn(*args, **kwargs))
 
         return faulty
@@ -123,11 +103,10 @@ class Chaos(SharedByIdentity, Layer):
 
         async def faulty(*args: P.args, **kwargs: P.kwargs) -> T:
             if self._hits():
-                seconds = self._latency_seconds()
-                if seconds:
+                if seconds := self._latency_seconds():
                     await SYSTEM.asleep(seconds)
-                if self._replaces_call():
-                    return cast("T", self._raise_or_return())
+                if (result := self._replacement()) is not UNSET:
+                    return cast("T", result)
             return await fn(*args, **kwargs)
 
         return faulty
@@ -135,21 +114,14 @@ class Chaos(SharedByIdentity, Layer):
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         """Return ``fn`` with faults before the first item of some streams, for a generator function."""
         self._refuse_result(fn)
+        opened = self.around(fn)
 
         def faulty(*args: P.args, **kwargs: P.kwargs) -> Generator[T, S, Any]:
-            if self._hits():
-                seconds = self._latency_seconds()
-                if seconds:
-                    SYSTEM.sleep(seconds)
-                if self._replaces_call():
-                    self._raise_or_return()
-            return (yield from fn(*args, **kwargs))
+            return (yield from opened(*args, **kwargs))
 
         return faulty
 
-    def around_async_stream(
-        self, fn: Callable[P, AsyncGenerator[T, S]], /
-    ) -> Callable[P, AsyncGenerator[T, S]]:
+    def around_async_stream(self, fn: AsyncGeneratorFunction[P, T, S], /) -> AsyncGeneratorFunction[P, T, S]:
         """Return ``fn`` with faults before the first item of some calls, for an async generator function."""
         self._refuse_result(fn)
         faulty = self.around_async(aopen_first)
@@ -168,10 +140,8 @@ class Chaos(SharedByIdentity, Layer):
         latency = self._latency
         return checked(latency() if callable(latency) else latency or 0.0, "Chaos latency")
 
-    def _replaces_call(self) -> bool:
-        return self._fault is not None or self._result is not UNSET
-
-    def _raise_or_return(self) -> Any:
+    def _replacement(self) -> Any:
+        """Raise the fault, or return the result that replaces a call; `UNSET` if the function is called."""
         if self._fault is not None:
             error: object = self._fault()
             if not isinstance(error, Exception):
@@ -195,8 +165,7 @@ class Chaos(SharedByIdentity, Layer):
     def traits(self) -> Traits:
         return Traits(shared=(self,))
 
-    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
-        del outer, worst
+    def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:  # noqa: ARG002
         others = [type(layer).__name__ for layer in inner if not isinstance(layer, Chaos)]
         if others:
             yield (
@@ -205,25 +174,29 @@ class Chaos(SharedByIdentity, Layer):
             )
 
     def __repr__(self) -> str:
-        named = "" if self.name is None else f", name={self.name!r}"
-        return f"Chaos(rate={self._rate:g}{named})"
+        return self._repr(f"rate={self._rate:g}")
 
 
 def _exception_factory(fault: Any) -> Callable[[], Exception]:
     """Return a function that makes a new exception each time: a raised one collects tracebacks and notes."""
-    if isinstance(fault, type):
-        if not issubclass(cast("type[object]", fault), Exception):
-            raise TypeError(f"Chaos fault={fault.__name__}: write a subclass of Exception")
-        return (
-            partial(fault, MESSAGE)
-            if _makes_exception(partial(fault, MESSAGE))
-            else _checked_factory(fault, fault)
-        )
+    factories: list[Callable[[], Any]]
     if isinstance(fault, Exception):
-        return _checked_factory(partial(_copy_of, fault), fault)
-    if not callable(fault) or isinstance(fault, BaseException):
+        factories = [partial(_copy_of, fault)]
+    elif isinstance(fault, BaseException) or not callable(fault):
         raise TypeError(f"Chaos fault={fault!r}: write an exception, its type, or a function that makes one")
-    return cast("Callable[[], Exception]", fault)
+    elif not isinstance(fault, type):
+        return cast("Callable[[], Exception]", fault)
+    elif not issubclass(cast("type[object]", fault), Exception):
+        raise TypeError(f"Chaos fault={fault.__name__}: write a subclass of Exception")
+    else:
+        factories = [partial(fault, MESSAGE), fault]
+    for make in factories:
+        if _makes_exception(make):
+            return make
+    name = display_name(fault)
+    raise TypeError(
+        f"Chaos fault={name} cannot be made without arguments: write a function, lambda: {name}(...)"
+    )
 
 
 def _copy_of(error: Exception) -> Exception:
@@ -231,15 +204,6 @@ def _copy_of(error: Exception) -> Exception:
     if hasattr(copied, "__notes__"):
         copied.__notes__ = list(copied.__notes__)  # a shallow copy shares the list
     return copied
-
-
-def _checked_factory(make: Callable[[], Any], fault: object) -> Callable[[], Exception]:
-    if not _makes_exception(make):
-        name = display_name(fault)
-        raise TypeError(
-            f"Chaos fault={name} cannot be made without arguments: write a function, lambda: {name}(...)"
-        )
-    return make
 
 
 def _makes_exception(make: Callable[[], Any]) -> bool:

@@ -3,41 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
-from enum import Enum
 from functools import partial
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
 from redouble._drivers.stream_function import wrap_stream
 from redouble._failures.verdict import FailureFilter, On
 from redouble._internal.callables import callable_kind, close_unawaited, display_name, reject_awaitable
 from redouble._internal.public import public
-from redouble._internal.validation import signature_mismatch
-from redouble._layers.layer import Layer
+from redouble._internal.validation import UNSET, signature_mismatch
+from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers
 from redouble._runtime.backend import cancelling
 
 if TYPE_CHECKING:
     from redouble._layers.analysis import WorstCase
 
-__all__ = ["Fallback"]
-
-
 P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
-
-
-class NoFallbackValue(Enum):
-    """The default of ``value``, for which None is a value. Its repr is shown in signatures."""
-
-    UNSET = "..."
-
-    def __repr__(self) -> str:
-        return self.value
-
-
-UNSET: Final = NoFallbackValue.UNSET
 
 
 @public("redouble")
@@ -49,20 +33,22 @@ class Fallback(Layer):
     an iterable, and only if it fails before its first item. ``value`` is the same object for all calls.
     """
 
+    _kept_by_wrapper = True
+
     def __init__(
         self, fn: Callable[[Exception], Any] | None = None, /, *, value: Any = UNSET, on: On = Exception
     ) -> None:
         if (fn is None) == (value is UNSET):
             raise TypeError("write Fallback(fn), with a function of the exception, or Fallback(value=...)")
-        if fn is not None:
-            _check_function(fn)
+        if isinstance(fn, type) and issubclass(cast("type[object]", fn), BaseException):
+            raise TypeError(f"Fallback({fn.__name__}): write on={fn.__name__}, and what to return instead")
+        if fn is not None and not callable(fn):
+            raise TypeError(f"Fallback({fn!r}): write a function of the exception, or value={fn!r}")
+        if fn is not None and (taken := signature_mismatch(fn, 1)) is not None:
+            raise TypeError(f"Fallback({display_name(fn)}) takes {taken}: write a function of the exception")
         self._fn, self._value = fn, value
         self._is_async = fn is not None and callable_kind(fn) in ("coroutine", "async generator")
         self._failures = FailureFilter(on, "Fallback")
-
-    @property
-    def _kept_by_wrapper(self) -> bool:
-        return True
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` with the fallback in place of its errors."""
@@ -117,9 +103,7 @@ class Fallback(Layer):
 
         return replaced
 
-    def around_async_stream(
-        self, fn: Callable[P, AsyncGenerator[T, S]], /
-    ) -> Callable[P, AsyncGenerator[T, S]]:
+    def around_async_stream(self, fn: AsyncGeneratorFunction[P, T, S], /) -> AsyncGeneratorFunction[P, T, S]:
         """Return ``fn``, replaced if it fails before its first item, for an async generator function."""
         return wrap_stream(fn, lambda make: StreamOwner(partial(self._open_stream, make)))
 
@@ -142,8 +126,7 @@ class Fallback(Layer):
         own_time = "" if self._fn is None else f"; the time of {display_name(self._fn)} is not counted"
         return "another result instead of an error" + own_time
 
-    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
-        del inner, worst
+    def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:  # noqa: ARG002
         for layer in outer:
             on = layer.traits().handles
             if on is not None and self._failures.covers(on):
@@ -180,8 +163,6 @@ class Fallback(Layer):
 class PrimedGenerator(Generator[T, S, Any]):
     """A generator whose first item has been read already, and is yielded again."""
 
-    __slots__ = ("_first", "_items")
-
     def __init__(self, items: Generator[T, S, Any], first: T) -> None:
         self._items, self._first = items, [first]
 
@@ -193,18 +174,6 @@ class PrimedGenerator(Generator[T, S, Any]):
 
     def throw(self, kind: Any, *more: Any) -> T:
         return self._items.throw(kind, *more)
-
-    def close(self) -> None:
-        self._items.close()
-
-
-def _check_function(fn: Any) -> None:
-    if isinstance(fn, type) and issubclass(cast("type[object]", fn), BaseException):
-        raise TypeError(f"Fallback({fn.__name__}): write on={fn.__name__}, and what to return instead")
-    if not callable(fn):
-        raise TypeError(f"Fallback({fn!r}): write a function of the exception, or value={fn!r}")
-    if (signature := signature_mismatch(fn, 1)) is not None:
-        raise TypeError(f"Fallback({display_name(fn)}) takes {signature}: write a function of the exception")
 
 
 def _not_iterable(fallback: Fallback, substitute: object) -> TypeError:

@@ -6,28 +6,27 @@ A gate implements `admit` and `ended`; this module drives both for calls, stream
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from textwrap import indent
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
 
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
 from redouble._drivers.stream_function import wrap_stream
 from redouble._engine.nested import asks_gate
 from redouble._internal.callables import reject_awaitable
+from redouble._internal.codegen import Template
 from redouble._internal.public import public
 from redouble._internal.shared_context_manager import ContextExits
-from redouble._layers.layer import AROUND_METHODS, Layer
+from redouble._internal.validation import format_seconds
+from redouble._layers.layer import Layer
 from redouble._runtime.backend import cancelling
 from redouble._runtime.clock import SYSTEM, Clock
 from redouble._telemetry.emit import EMITTED, emit_rejected, layer_kind
 from redouble.errors import Rejected
 
 if TYPE_CHECKING:
-    from redouble._layers.analysis import Traits
-
-__all__ = ["CANCELLED", "Admission", "Gate", "problem_outside_retry", "task_error"]
-
+    from redouble._layers.analysis import Traits, WorstCase
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -43,12 +42,10 @@ class Gate(Layer):
     ``with gate:`` and ``async with gate:``. All hooks of `Layer` are optional.
     """
 
-    @property
-    def _kept_by_wrapper(self) -> bool:
-        # If a subclass overrides an `around` method, its wrappers may not refer to the gate.
-        return all(getattr(type(self), around) is getattr(Gate, around) for around in AROUND_METHODS.values())
+    _kept_by_wrapper = True
 
     clock: Clock = SYSTEM
+    _problem_outside_retry: ClassVar[str] = ""  # why `lint` advises against the gate around a retry; "": not
 
     def admit(self, now: float, /) -> Any:
         """Admit a call and return its ticket, or raise `Rejected`."""
@@ -71,21 +68,21 @@ class Gate(Layer):
 
     def _gated(self, fn: Callable[P, T]) -> Callable[P, T]:
         def gated(*args: P.args, **kwargs: P.kwargs) -> T:
-            with self._admission():
+            with Admission(self):
                 return reject_awaitable(fn, fn(*args, **kwargs))
 
         return gated
 
     def _agated(self, fn: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
         async def gated(*args: P.args, **kwargs: P.kwargs) -> T:
-            with self._admission():
+            with Admission(self):
                 return await fn(*args, **kwargs)
 
         return gated
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         def gated(*args: P.args, **kwargs: P.kwargs) -> Generator[T, S, Any]:
-            with self._admission(stream=True):
+            with Admission(self, stream=True):
                 return (yield from fn(*args, **kwargs))
 
         return gated
@@ -101,92 +98,97 @@ class Gate(Layer):
 
         return Traits(shared=(self,))
 
-    def _admission(self, *, stream: bool = False) -> Admission:
-        """Return the admission of one call, or of one generator."""
-        return Admission(self, stream=stream)
+    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterable[str]:
+        del outer, worst
+        if self._problem_outside_retry and any(layer.traits().retries for layer in inner):
+            yield f"{type(self).__name__} outside Retry: {self._problem_outside_retry}; put it inside"
+
+    @asks_gate
+    def _acquire_admission(self, admission: Admission) -> None:
+        """Acquire admission in blocking code, or raise `Rejected`."""
+        try:
+            admission.ticket = self.admit(self.clock.now())
+        except Rejected as error:
+            emit_rejected(error, layer_kind(self), self.name)  # no-op if the gate has emitted it
+            error.__dict__.pop(EMITTED, None)  # a gate may raise the same instance again
+            raise
+        admission.entered = True
+
+    async def _aacquire_admission(self, admission: Admission) -> None:
+        """Acquire admission in async code, or raise `Rejected`; most gates do not wait."""
+        self._acquire_admission(admission)
+
+    def _end_admission(self, ticket: Any, error: BaseException | None) -> None:
+        """Record the result of the call of a ``with`` block or generator."""
+        self.ended(ticket, error, self.clock.now())
+
+    def _block_admission(self) -> Admission:
+        """Return the admission of a ``with`` block, which `__exit__` finds again."""
+        return Admission(self, exits=self.__dict__.setdefault("_context_exits", ContextExits()))
 
     def __enter__(self) -> None:
-        admission, registered = self._admission(), False
-        try:
-            admission.enter()
-            self._push_exit(admission)
-            registered = True
-        finally:
-            if not registered:
-                admission.undo()
+        self._block_admission().__enter__()
 
     async def __aenter__(self) -> None:
-        admission, registered = self._admission(), False
-        try:
-            await admission.aenter()
-            self._push_exit(admission)
-            registered = True
-        finally:
-            if not registered:
-                admission.undo()
+        await self._block_admission().__aenter__()
 
-    def _push_exit(self, admission: Admission) -> None:
-        exits: ContextExits[Admission] = self.__dict__.setdefault("_context_exits", ContextExits())
-        exits.enter(admission)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
         exits: ContextExits[Admission] = self.__dict__.get("_context_exits") or ContextExits()
         exits.leave().__exit__(kind, error, tb)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, tb: object) -> None:
         self.__exit__(kind, error, tb)
 
 
-def problem_outside_retry(gate: Gate, inner: tuple[Layer, ...], why: str) -> Iterator[str]:
-    """Yield a problem if ``gate`` is around a retry, where it sees one call instead of several attempts."""
-    if any(layer.traits().retries for layer in inner):
-        yield f"{type(gate).__name__} outside Retry: {why}; put it inside"
-
-
 class Admission:
-    """The admission of one call or generator; closing a generator early counts as success."""
+    """The admission of one call or generator; closing a generator early counts as success.
 
-    __slots__ = ("entered", "gate", "stream", "ticket")
+    exits: where to record the admission of a ``with`` block of the gate itself.
+    entered: True if the end of the call has to be recorded, also if entering is interrupted.
+    """
 
-    def __init__(self, gate: Gate, *, stream: bool = False) -> None:
-        self.gate = gate
-        self.stream = stream
+    __slots__ = ("entered", "exits", "gate", "stream", "ticket")
+
+    def __init__(
+        self, gate: Gate, *, stream: bool = False, exits: ContextExits[Admission] | None = None
+    ) -> None:
+        self.gate, self.stream, self.exits = gate, stream, exits
         self.ticket: Any = None
         self.entered = False
 
-    @asks_gate
-    def enter(self) -> None:
-        """Acquire admission, or raise `Rejected`."""
-        try:
-            self.ticket = self.gate.admit(self.gate.clock.now())
-        except Rejected as error:
-            emit_rejected(error, layer_kind(self.gate), self.gate.name)  # no-op if the gate has emitted it
-            error.__dict__.pop(EMITTED, None)  # a gate may raise the same instance again
-            raise
-        self.entered = True
+    def _register(self) -> None:
+        if self.exits is not None:
+            self.exits.enter(self)
 
-    async def aenter(self) -> None:
-        """Acquire admission in async code, or raise `Rejected`; most gates do not wait."""
-        self.enter()
-
-    def undo(self) -> None:
+    def _undo(self) -> None:
         """End the call if it was admitted: entering was interrupted."""
-        if self.entered:
-            self.__exit__(None, sys.exception(), None)
+        self.__exit__(None, sys.exception(), None)
 
     def __enter__(self) -> None:
-        self.enter()
+        complete = False
+        try:
+            self.gate._acquire_admission(self)
+            self._register()
+            complete = True
+        finally:
+            if not complete:
+                self._undo()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    async def __aenter__(self) -> None:
+        complete = False
+        try:
+            await self.gate._aacquire_admission(self)
+            self._register()
+            complete = True
+        finally:
+            if not complete:
+                self._undo()
+
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
         if self.stream and isinstance(error, GeneratorExit):
             error = None
-        self.gate.ended(self.ticket, error, self.gate.clock.now())
+        if self.entered:
+            self.gate._end_admission(self.ticket, error)
 
 
 class StreamAdmission(StreamOwner):
@@ -194,16 +196,33 @@ class StreamAdmission(StreamOwner):
 
     def __init__(self, gate: Gate, make: Callable[[], AsyncGenerator[Any, Any]]) -> None:
         super().__init__(partial(aopen_first, make))
-        self._admission = gate._admission()
+        self._admission = Admission(gate)
 
     async def aopen(self) -> tuple[Any, Any]:
         """Acquire admission, open the stream and return it with its first item."""
-        await self._admission.aenter()
+        await self._admission.__aenter__()
         return await super().aopen()
 
     def cut(self, error: BaseException | None) -> None:
         """Record how the stream ended; None: it was exhausted, closed or abandoned."""
         self._admission.__exit__(None, error, None)
+
+
+def gate_title(kind: str, name: str | None) -> str:
+    """Return the kind of a gate and its name, for messages."""
+    return f"the {kind}" if name is None else f"the {kind} {name}"
+
+
+def format_options(**options: object) -> str:
+    """Return options that are set as further arguments, for ``repr()``: the value None means not set."""
+    return "".join(f", {name}={value!r}" for name, value in options.items() if value is not None)
+
+
+def describe_others(wait: float | None) -> str:
+    """Return what a gate does with calls that it cannot admit at once; None: they wait for ever."""
+    if wait is None:
+        return "others wait"
+    return f"others wait up to {format_seconds(wait)}" if wait else "others are refused"
 
 
 CANCELLED = GeneratorExit()  # stands for any cancellation: gates do not count it
@@ -213,3 +232,13 @@ def task_error() -> BaseException | None:
     """Return the exception being handled; `CANCELLED` if the function turned a cancellation into an error."""
     error = sys.exception()
     return CANCELLED if isinstance(error, Exception) and cancelling(error) else error
+
+
+def without_gil(template: Template, *statements: str) -> Template:
+    """Return the template for an interpreter without a GIL: these statements run under the owner's lock."""
+
+    def locked(lines: str) -> tuple[str, str]:
+        margin = lines[: -len(lines.lstrip())]
+        return lines, f"{margin}with redouble_owner._lock:\n{indent(lines, '    ')}"
+
+    return template.derive(template.title, *map(locked, statements))

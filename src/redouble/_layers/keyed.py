@@ -16,16 +16,12 @@ from redouble._internal.callables import display_name, lazy_kind
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.locks import SharedByIdentity, gil
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, instance, integer
-from redouble._internal.validation import seconds as checked
+from redouble._internal.validation import Duration, integer, seconds, signature_mismatch
 from redouble._layers.analysis import Traits
 from redouble._layers.keyed_table import KeyedEntry, KeyedStreamOwner, KeyedTable, WrapperCache
-from redouble._layers.layer import Layer, LayerProxy, Pipeline
+from redouble._layers.layer import AsyncGeneratorFunction, Layer, LayerProxy, Layers, flattened
 from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK
 from redouble._telemetry.registry import unregister
-
-__all__ = ["Keyed", "check_hashable", "check_key", "requires_argument"]
-
 
 L = TypeVar("L", bound=Layer)
 P = ParamSpec("P")
@@ -78,6 +74,8 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
     A layer that a call in flight uses is kept until the call ends.
     """
 
+    _kept_by_wrapper = True
+
     def __init__(
         self,
         key: Callable[..., Hashable],
@@ -94,15 +92,13 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
             if (kind := lazy_kind(value)) is not None:
                 raise TypeError(f"Keyed {option}={display_name(value)} is {kind}: write a plain function")
         self._key, self._make = key, cast("Callable[..., L]", make)
-        self._make_takes_key = requires_argument(make)
+        self._make_takes_key = signature_mismatch(make, 0) is not None
         if self._make_takes_key and isinstance(make, type):
             raise TypeError(f"Keyed make={make.__name__} needs options: write lambda: {make.__name__}(...)")
-        self._max_keys = integer(most, "Keyed most", 1, "how many keys, 1 or more")
-        self._idle = inf if idle is None else checked(idle, "Keyed idle")
-        instance(name, "Keyed name", str | None, "a text, or None")
-        self.name = name
+        most = integer(most, "Keyed most", 1, "how many keys, 1 or more")
+        self._table = KeyedTable(self._make_layer, most, inf if idle is None else seconds(idle, "Keyed idle"))
         self._example: Layer | None = None  # for descriptions and checks: no call goes through it
-        self._table = KeyedTable(self._make_layer, self._max_keys, self._idle)
+        self.name = name
         self.register("layers")
 
     def of(self, key: Hashable) -> L:
@@ -135,9 +131,7 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
 
         return compile_wrapper(fn, STREAM, is_async=False, key_of=self._key, open=opened, layer=self)
 
-    def around_async_stream(
-        self, fn: Callable[P, AsyncGenerator[T, S]], /
-    ) -> Callable[P, AsyncGenerator[T, S]]:
+    def around_async_stream(self, fn: AsyncGeneratorFunction[P, T, S], /) -> AsyncGeneratorFunction[P, T, S]:
         """Return ``fn`` wrapped by the layer of its key, for an async generator function."""
         from redouble._drivers.async_generator import async_items  # noqa: PLC0415  only streams need it
 
@@ -166,7 +160,7 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
             wrappers=cache,
             find=self._find,
             layer=self,  # for `policy_of`
-            idle=self._idle,
+            idle=self._table.idle,
             **WRAPPER_CLOCK,
             KeyError=KeyError,
             TypeError=TypeError,
@@ -191,28 +185,27 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
     def _example_layer(self) -> Layer:
         if self._example is None:
             self._example = example = self._make_layer(None)
-            for layer in example.layers if isinstance(example, Pipeline) else (example,):
+            for layer in flattened(example):
                 unregister(layer)  # no call goes through it
                 unregister(getattr(layer, "budget", None))
         return self._example
 
-    def _target_layers(self) -> tuple[Layer, ...]:
+    def _target_layers(self) -> Layers:
         """Return the layers of one key; none if the layers depend on the key and there is no key yet."""
-        entry = self._table.any() if self._make_takes_key else None
-        if self._make_takes_key and entry is None:
-            return ()
-        layer = self._example_layer() if entry is None else entry.layer
-        return layer.layers if isinstance(layer, Pipeline) else (layer,)
+        if not self._make_takes_key:
+            return flattened(self._example_layer())
+        entry = self._table.any()
+        return () if entry is None else flattened(entry.layer)
 
     def describe(self) -> str:
-        return f"{super().describe() or 'a layer'} for each key, {self._max_keys} at most"
+        return f"{super().describe() or 'a layer'} for each key, {self._table.max_keys} at most"
 
     def traits(self) -> Traits:
         return super().traits()._replace(shared=(self,))
 
     def __repr__(self) -> str:
-        named = "" if self.name is None else f", name={self.name!r}"
-        return f"Keyed({display_name(self._key)}, {display_name(self._make)}, most={self._max_keys}{named})"
+        functions = display_name(self._key), display_name(self._make)
+        return self._repr(*functions, f"most={self._table.max_keys}")
 
 
 def check_key(key: Callable[..., Any], fn: Callable[..., Any]) -> None:
@@ -240,14 +233,3 @@ def check_hashable(key_value: object, key: Callable[..., Any]) -> None:
     except TypeError:
         given = f"Keyed key={display_name(key)} returned a {type(key_value).__name__}"
         raise TypeError(f"{given}: keys must be hashable") from None
-
-
-def requires_argument(make: Callable[..., object]) -> bool:
-    """Return True if ``make`` needs an argument."""
-    try:
-        inspect.signature(make).bind()
-    except TypeError:
-        return True
-    except ValueError:  # a built-in without a signature
-        return False
-    return False

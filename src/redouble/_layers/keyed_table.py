@@ -20,8 +20,6 @@ from redouble._internal.locks import ForkSafe
 from redouble._layers.layer import Layer
 from redouble._runtime.clock import SYSTEM
 
-__all__ = ["KeyedEntry", "KeyedStreamOwner", "KeyedTable", "WrapperCache"]
-
 
 class KeyedEntry:
     """The layer of one key, and the time of its last use."""
@@ -50,7 +48,7 @@ class KeyedTable(ForkSafe):
 
     def __init__(self, make: Callable[[Hashable], Layer], max_keys: int, idle: float) -> None:
         super().__init__()
-        self._make, self._max_keys, self.idle = make, max_keys, idle
+        self._make, self.max_keys, self.idle = make, max_keys, idle
         self.entries: OrderedDict[Hashable, KeyedEntry] = OrderedDict()
         self._alive: WeakValueDictionary[Hashable, KeyedEntry] = WeakValueDictionary()  # also forgotten ones
         self._caches: WeakSet[WrapperCache] = WeakSet()
@@ -97,7 +95,7 @@ class KeyedTable(ForkSafe):
         table = self.entries
         table[key] = self._alive[key] = entry
         table.move_to_end(key)
-        while len(table) > self._max_keys or (len(table) > 1 and now - self.oldest()[1].used > self.idle):
+        while len(table) > self.max_keys or (len(table) > 1 and now - self.oldest()[1].used > self.idle):
             self._forget(self.oldest()[0])
         return entry
 

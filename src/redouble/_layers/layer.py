@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
 from redouble._internal.callables import CallableKind, callable_kind, display_name, reject_uncallable
@@ -20,9 +21,6 @@ from redouble._telemetry.registry import LAYER_SECTIONS, LayerSection, register
 
 if TYPE_CHECKING:
     from redouble._layers.analysis import Traits, WorstCase
-
-__all__ = ["Layer", "LayerProxy", "Pipeline", "decoration", "policy_of"]
-
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -36,6 +34,8 @@ AROUND_METHODS: dict[CallableKind, str] = {
     "async generator": "around_async_stream",
 }
 
+AsyncGeneratorFunction: TypeAlias = Callable[P, AsyncGenerator[T, S]]
+Layers: TypeAlias = "tuple[Layer, ...]"
 Reference: TypeAlias = "Callable[[], Layer | None]"
 
 # Kept in a table and not on the functions: a decorated function gains no attribute but __wrapped__. A layer
@@ -58,10 +58,15 @@ class Layer:
     name: str | None = None
     """The name of the layer in events, metrics and `redouble.stats`."""
 
-    @property
-    def _kept_by_wrapper(self) -> bool:
-        """True if every wrapper holds a strong reference to its layer: `policy_of` may refer to it weakly."""
-        return False
+    _kept_by_wrapper: ClassVar[bool] = False
+    """True if every wrapper holds a strong reference to its layer: `policy_of` may refer to it weakly."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = {"_kept_by_wrapper", *AROUND_METHODS.values()}
+        first = next(base for base in cls.__mro__ if not vars(base).keys().isdisjoint(own))
+        if "_kept_by_wrapper" not in vars(first):
+            cls._kept_by_wrapper = False  # the wrappers of a subclass or mixin may not refer to the layer
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` wrapped, for a plain function."""
@@ -75,9 +80,7 @@ class Layer:
         """Return ``fn`` wrapped, for a generator function."""
         raise self._unsupported(fn, "a generator function")
 
-    def around_async_stream(
-        self, fn: Callable[P, AsyncGenerator[T, S]], /
-    ) -> Callable[P, AsyncGenerator[T, S]]:
+    def around_async_stream(self, fn: AsyncGeneratorFunction[P, T, S], /) -> AsyncGeneratorFunction[P, T, S]:
         """Return ``fn`` wrapped, for an async generator function."""
         raise self._unsupported(fn, "an async generator function")
 
@@ -98,13 +101,7 @@ class Layer:
         """Return the worst case of a call through this layer, given that of the inner function."""
         return inner
 
-    def lint(
-        self,
-        outer: tuple[Layer, ...],  # noqa: ARG002
-        inner: tuple[Layer, ...],  # noqa: ARG002
-        worst: WorstCase,  # noqa: ARG002
-        /,
-    ) -> Iterable[str]:
+    def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterable[str]:  # noqa: ARG002
         """Return the known problems of this layer at its place, each as a sentence with its reason.
 
         outer: the layers around this one, outermost first.
@@ -142,6 +139,11 @@ class Layer:
             raise ValueError(f"{kind}.register({section!r}): write one of {', '.join(LAYER_SECTIONS)}")
         register(self, section)
 
+    def _repr(self, *options: str) -> str:
+        """Return the repr of a layer with these options, and with its name if it has one."""
+        named = () if self.name is None else (f"name={self.name!r}",)
+        return f"{type(self).__name__}({', '.join((*options, *named))})"
+
     def _around(self, fn: Any) -> Any:
         """Return ``fn`` wrapped, whatever kind of function it is."""
         return getattr(self, AROUND_METHODS[callable_kind(fn)])(fn)
@@ -156,8 +158,7 @@ class Layer:
         wrapped: Any = self._around(target)
         if wrapped is not target:
             functools.update_wrapper(wrapped, target)
-            parts = self.layers if isinstance(self, Pipeline) else (self,)
-            _decorated[wrapped] = (_reference(self), [_reference(part) for part in parts])
+            _decorated[wrapped] = (_reference(self), [_reference(part) for part in flattened(self)])
         return cast("F", wrapped)
 
     def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -174,21 +175,55 @@ class Layer:
         return Pipeline(self, inner)
 
 
+class LayerProxy(Layer):
+    """A layer in place of others, such as a policy named in a configuration: its hooks combine theirs."""
+
+    resolved_by_name = False
+    """True if the layers are looked up by name in the configuration, and a reload may replace them."""
+
+    def _target_layers(self) -> Layers:
+        """Return the layers it is a proxy of, outermost first; none if they are not known yet."""
+        return ()
+
+    def describe(self) -> str:
+        """Return the descriptions of its layers, in one line."""
+        from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
+
+        return analysis.describe(self._target_layers())
+
+    def traits(self) -> Traits:
+        """Return the traits that its layers have together."""
+        from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
+
+        return analysis.combined_traits(self._target_layers())
+
+    def worst_case(self, inner: WorstCase, /) -> WorstCase:
+        """Return the worst case of a call through all of its layers."""
+        from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
+
+        return analysis.combined_worst_case(self._target_layers(), inner)
+
+    def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterable[str]:
+        """Return the problems that its layers report, outermost first."""
+        from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
+
+        return [*chain.from_iterable(analysis.lint(self._target_layers(), outer, inner, worst))]
+
+
 @public("redouble")
-class Pipeline(Layer):
+class Pipeline(LayerProxy):
     """Layers in order, outermost first; pipelines inside it are flattened."""
 
-    @property
-    def _kept_by_wrapper(self) -> bool:
-        return True
+    _kept_by_wrapper = True  # if not, `policy_of` makes an equal one
 
     def __init__(self, *layers: Layer) -> None:
         for layer in layers:
             if not isinstance(layer, Layer):
                 raise TypeError(f"{layer!r} is not a layer{_suggestion(layer)}")
-        self.layers: tuple[Layer, ...] = tuple(
-            part for layer in layers for part in (layer.layers if isinstance(layer, Pipeline) else (layer,))
-        )
+        self.layers: Layers = tuple(part for layer in layers for part in flattened(layer))
+
+    def _target_layers(self) -> Layers:
+        return self.layers
 
     def explain(self) -> str:
         """Return a drawing of the layers, with what each does and the worst case of a call."""
@@ -202,31 +237,6 @@ class Pipeline(Layer):
 
         return list(analysis.check(self.layers))
 
-    def describe(self) -> str:
-        """Return the descriptions of its layers, in one line."""
-        from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
-
-        return analysis.describe(self.layers)
-
-    def traits(self) -> Traits:
-        """Return the traits that its layers have together."""
-        from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
-
-        return analysis.combined_traits(self.layers)
-
-    def worst_case(self, inner: WorstCase, /) -> WorstCase:
-        """Return the worst case of a call through all of its layers."""
-        from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
-
-        return analysis.combined_worst_case(self.layers, inner)
-
-    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterable[str]:
-        """Return the problems that its layers report, outermost first."""
-        from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
-
-        reports = analysis.lint(self.layers, outer, inner, worst)
-        return [problem for problems in reports for problem in problems]
-
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         return self._wrap_inside_out(fn, "around")
 
@@ -236,16 +246,16 @@ class Pipeline(Layer):
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         return self._wrap_inside_out(fn, "around_stream")
 
-    def around_async_stream(
-        self, fn: Callable[P, AsyncGenerator[T, S]], /
-    ) -> Callable[P, AsyncGenerator[T, S]]:
+    def around_async_stream(self, fn: AsyncGeneratorFunction[P, T, S], /) -> AsyncGeneratorFunction[P, T, S]:
         return self._wrap_inside_out(fn, "around_async_stream")
 
     def _wrap_inside_out(self, fn: F, method: str) -> F:
-        wrapped = fn
+        wrapped: Any = fn
         for layer in reversed(self.layers):
-            wrapped = _with_metadata(cast("F", getattr(layer, method)(wrapped)), fn)
-        return wrapped
+            wrapped = getattr(layer, method)(wrapped)
+            if wrapped is not fn:
+                functools.update_wrapper(wrapped, fn)  # the next layer reads its name and its kind
+        return cast("F", wrapped)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Pipeline) and self.layers == other.layers
@@ -257,6 +267,11 @@ class Pipeline(Layer):
         return " | ".join(repr(layer) for layer in self.layers) or "Pipeline()"
 
 
+def flattened(layer: Layer) -> Layers:
+    """Return the layers of a pipeline, or the layer itself as the only one."""
+    return layer.layers if isinstance(layer, Pipeline) else (layer,)
+
+
 def _suggestion(thing: object) -> str:
     """Return what to write instead of ``thing``, which is no layer."""
     if isinstance(thing, type):
@@ -264,13 +279,6 @@ def _suggestion(thing: object) -> str:
     if hasattr(thing, "spend"):
         return ": pass a budget to the policy, as in Retry(budget=...)"
     return ": write Pipeline(*layers)" if isinstance(thing, list | tuple) else ""
-
-
-def _with_metadata(wrapped: F, fn: Callable[..., Any]) -> F:
-    """Return ``wrapped`` with the name and the kind of ``fn``, which the next layer reads."""
-    if wrapped is not fn:
-        functools.update_wrapper(wrapped, fn)
-    return wrapped
 
 
 def _reference(layer: Layer) -> Reference:
@@ -288,38 +296,3 @@ def policy_of(fn: object, /) -> Layer | None:
         return None
     parts = tuple(part for reference in entry[1] if (part := reference()) is not None)
     return entry[0]() or Pipeline(*parts)
-
-
-def decoration(fn: Any, /) -> tuple[Layer, Callable[..., Any]]:
-    """Return the outermost layer of ``fn`` and the function that it decorates."""
-    layer = policy_of(fn)
-    if layer is None:
-        raise TypeError(f"{display_name(fn)} is not decorated by a policy")
-    return layer, getattr(fn, "__func__", fn).__wrapped__
-
-
-class LayerProxy(Layer):
-    """A layer in place of others, such as a policy named in a configuration: its hooks combine theirs."""
-
-    resolved_by_name = False
-    """True if the layers are looked up by name in the configuration, and a reload may replace them."""
-
-    @property
-    def _kept_by_wrapper(self) -> bool:
-        return True
-
-    def _target_layers(self) -> tuple[Layer, ...]:
-        """Return the layers it is a proxy of, outermost first; none if they are not known yet."""
-        return ()
-
-    def describe(self) -> str:
-        return Pipeline(*self._target_layers()).describe()
-
-    def traits(self) -> Traits:
-        return Pipeline(*self._target_layers()).traits()
-
-    def worst_case(self, inner: WorstCase, /) -> WorstCase:
-        return Pipeline(*self._target_layers()).worst_case(inner)
-
-    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterable[str]:
-        return Pipeline(*self._target_layers()).lint(outer, inner, worst)

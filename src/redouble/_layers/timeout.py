@@ -5,7 +5,7 @@ Async functions are cancelled; blocking ones run on a worker.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -17,19 +17,15 @@ from redouble._drivers.stream_function import wrap_stream
 from redouble._engine.worker import Worker, check_worker
 from redouble._internal.callables import display_name, reject_awaitable
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, format_seconds
-from redouble._internal.validation import seconds as checked
-from redouble._layers.analysis import Traits, WorstCase
-from redouble._layers.layer import Layer
+from redouble._internal.validation import Duration, format_seconds, seconds
+from redouble._layers.analysis import Traits, WorstCase, combined_traits
+from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers
 from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import cancel_after
 from redouble._runtime.clock import SYSTEM, Clock, context_clock
 from redouble._runtime.deadline import time_left
 from redouble._telemetry.emit import emit_timeout
 from redouble.errors import AttemptTimeout, Limit, WorkerStillRunning
-
-__all__ = ["Timeout"]
-
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -46,22 +42,20 @@ class Timeout(Layer):
     `WorkerStillRunning` is raised.
     """
 
+    _kept_by_wrapper = True
+
     seconds: Duration
     worker: Worker | None = None
 
     def __post_init__(self) -> None:
         if callable(self.seconds):
             raise TypeError("write @Timeout(2), with the seconds: it is no decorator without them")
-        limit = checked(self.seconds, "Timeout seconds")
+        limit = seconds(self.seconds, "Timeout seconds")
         if not limit:
             raise ValueError("Timeout(0): no call could succeed; write more seconds, or leave it out")
         object.__setattr__(self, "seconds", limit)
         if self.worker is not None:
             check_worker(self.worker, "Timeout worker")
-
-    @property
-    def _kept_by_wrapper(self) -> bool:
-        return True
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` limited, on a worker."""
@@ -73,20 +67,22 @@ class Timeout(Layer):
             )
 
         def limited(*args: P.args, **kwargs: P.kwargs) -> T:
-            return reject_awaitable(
-                fn, TimeoutCall(self._limit, name).call_on_worker(worker, fn, args, kwargs)
-            )
+            call = TimeoutCall(self._limit, name)
+            if not call.time_left():
+                raise call.expired()
+            try:
+                result: T = run_on_worker(call, worker, fn, *args, **kwargs)
+            except AttemptTimeout as error:
+                if call.stuck:
+                    raise WorkerStillRunning(f"{error}, and its worker is still running") from error
+                raise
+            return reject_awaitable(fn, result)
 
         return limited
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` limited, for a coroutine function."""
-        name = display_name(fn)
-
-        async def limited(*args: P.args, **kwargs: P.kwargs) -> T:
-            return await TimeoutCall(self._limit, name).call_async(fn, args, kwargs)
-
-        return limited
+        return self._limited(fn, display_name(fn))
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         raise TypeError(
@@ -94,31 +90,32 @@ class Timeout(Layer):
             "a function that returns a list, with worker=Worker()"
         )
 
-    def around_async_stream(
-        self, fn: Callable[P, AsyncGenerator[T, S]], /
-    ) -> Callable[P, AsyncGenerator[T, S]]:
+    def around_async_stream(self, fn: AsyncGeneratorFunction[P, T, S], /) -> AsyncGeneratorFunction[P, T, S]:
         """Return ``fn`` limited until its first item, for an async generator function."""
-        name = display_name(fn)
+        opened = self._limited(aopen_first, display_name(fn))
+        return wrap_stream(fn, lambda make: StreamOwner(partial(opened, make)))
 
-        def owner(make: Callable[[], AsyncGenerator[T, S]]) -> StreamOwner:
+    def _limited(self, fn: Callable[P, Awaitable[T]], name: str) -> Callable[P, Coroutine[Any, Any, T]]:
+        async def limited(*args: P.args, **kwargs: P.kwargs) -> T:
             call = TimeoutCall(self._limit, name)
-            return StreamOwner(partial(call.call_async, aopen_first, (make,), {}))
+            if allowed := call.time_left():
+                with cancel_after(allowed):
+                    return await fn(*args, **kwargs)
+            raise call.expired()
 
-        return wrap_stream(fn, owner)
+        return limited
 
     def describe(self) -> str:
         return f"at most {format_seconds(self._limit)}"
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
-        grace = 0.0 if self.worker is None else self.worker.grace
-        return inner.within(self._limit + cast("float", grace))
+        return inner.within(self._limit + (0.0 if self.worker is None else self.worker._grace))
 
     def traits(self) -> Traits:
         return Traits(time_limit=self._limit, each_call_limit=self._limit)
 
-    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
-        del inner, worst
-        limit = min((layer.traits().time_limit for layer in outer), default=inf)
+    def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:  # noqa: ARG002
+        limit = combined_traits(outer).time_limit
         if limit <= self._limit:
             yield (
                 f"Timeout({self._limit:g}) inside a limit of {format_seconds(limit)}: the limit is always "
@@ -137,14 +134,10 @@ class TimeoutCall:
 
     def __init__(self, seconds: float, name: str) -> None:
         self._seconds, self._name = seconds, name
-        self.read_clock = context_clock()
+        self.refresh_now = context_clock()
         if ambient.active:
-            self.read_clock()  # the first reading binds a virtual clock to this context
+            self.refresh_now()  # the first reading binds a virtual clock to this context
         self.stuck = False
-
-    def refresh_now(self) -> float:
-        """Return the time."""
-        return self.read_clock()
 
     def time_left(self, *, own: bool = True) -> float:
         """Return the seconds that the call may take, and record which limit that is."""
@@ -166,27 +159,3 @@ class TimeoutCall:
     def leave_worker(self, *, alone: bool) -> None:
         """Record that the worker did not stop; ``alone``: no other may run beside it."""
         self.stuck = alone
-
-    def call_on_worker(
-        self, worker: Worker, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> T:
-        """Call ``fn`` on a worker, within the limit."""
-        if not self.time_left():
-            raise self.expired()
-        try:
-            result: T = run_on_worker(self, worker, fn, *args, **kwargs)
-        except AttemptTimeout as error:
-            if self.stuck:
-                raise WorkerStillRunning(f"{error}, and its worker is still running") from error
-            raise
-        return result
-
-    async def call_async(
-        self, fn: Callable[..., Awaitable[T]], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> T:
-        """Call ``fn``, and cancel it when the limit is reached."""
-        seconds = self.time_left()
-        if seconds:
-            with cancel_after(seconds):
-                return await fn(*args, **kwargs)
-        raise self.expired()

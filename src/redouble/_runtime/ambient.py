@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
-__all__ = ["ATTEMPT_OVERRIDE", "AttemptOverride", "ambient"]
-
 
 class Ambient:
     """The flag, as lists with one entry for each user; a list is true while it has an entry.

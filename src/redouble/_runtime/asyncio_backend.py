@@ -10,45 +10,20 @@ ever, and nothing would be retried in it. `uncancel_failed_groups` makes the mis
 
 from __future__ import annotations
 
-from asyncio import (
-    CancelledError,
-    Event,
-    Future,
-    Task,
-    TaskGroup,
-    _enter_task,
-    _leave_task,
-    current_task,
-    get_running_loop,
-)
-from asyncio import sleep as sleep_in_coroutine
-from asyncio.events import _get_running_loop as home
+import asyncio
+import time
+from asyncio import CancelledError, Future, Task, current_task, events, get_running_loop
 from collections.abc import Awaitable, Coroutine
-from time import monotonic as now
 from typing import Any
 
 from redouble._runtime.asyncio_timer import TimerEntry
 from redouble._runtime.loop_waker import LoopWaker, make_waker
 
-__all__ = [
-    "cancel_after",
-    "cancelling",
-    "checkpoint",
-    "home",
-    "is_home",
-    "now",
-    "remove_limit",
-    "run_detached",
-    "sleep",
-    "uncancel_failed_groups",
-    "waker",
-]
-
-
+# The system's monotonic clock and not `loop.time()`: that is the same clock on asyncio's own loops, and on
+# uvloop a cached one that stands still while a callback runs.
+now = time.monotonic
+home = events._get_running_loop
 cancel_after = TimerEntry
-
-# `now` is the system's monotonic clock and not `loop.time()`: that is the same clock on asyncio's own
-# loops, and on uvloop a cached one that stands still while a callback runs.
 
 
 class Delay(Future[None]):
@@ -77,7 +52,7 @@ class Delay(Future[None]):
 
 def sleep(seconds: float) -> Awaitable[None]:
     """Return an awaitable that ends after ``seconds``; at least one checkpoint, also for 0 seconds."""
-    return Delay(seconds) if seconds > 0 else sleep_in_coroutine(0)
+    return Delay(seconds) if seconds > 0 else asyncio.sleep(0)
 
 
 def cancelling(error: BaseException | None = None) -> bool:
@@ -92,7 +67,7 @@ def cancelling(error: BaseException | None = None) -> bool:
     return task.cancelling() > 0
 
 
-GROUP_EXIT: Any = TaskGroup.__aexit__.__code__
+GROUP_EXIT: Any = asyncio.TaskGroup.__aexit__.__code__
 UNCANCELLED = "_redouble_uncancelled"  # an attribute of groups that have been handled
 MAX_CAUSES = 10
 
@@ -132,7 +107,7 @@ def remove_limit(limit: TimerEntry) -> bool:
 
 def waker() -> LoopWaker:
     """Return two functions: ``wake``, to call once from any thread, and one to await until it is called."""
-    return make_waker(Event(), get_running_loop().call_soon_threadsafe)
+    return make_waker(asyncio.Event(), get_running_loop().call_soon_threadsafe)
 
 
 def is_home(loop: object) -> bool:
@@ -150,14 +125,14 @@ def run_detached(work: Coroutine[Any, Any, None]) -> None:
     primed = PrimedCoroutine(work)
     task = Task(primed, loop=loop)
     if current is not None:
-        _leave_task(loop, current)
-    _enter_task(loop, task)
+        asyncio._leave_task(loop, current)
+    asyncio._enter_task(loop, task)
     try:
         primed.begin()
     finally:
-        _leave_task(loop, task)
+        asyncio._leave_task(loop, task)
         if current is not None:
-            _enter_task(loop, current)
+            asyncio._enter_task(loop, current)
 
 
 class PrimedCoroutine(Coroutine[Any, Any, None]):

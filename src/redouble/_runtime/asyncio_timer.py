@@ -27,9 +27,6 @@ from time import monotonic
 from typing import Any, Self, cast
 from weakref import ref
 
-__all__ = ["RepeatingTimerEntry", "TimerEntry", "choose_timer_clock"]
-
-
 MAX_STALE = 64  # entries that have been left and stay in the heap, because searching for them costs more
 ROUNDING = 0.001  # second: added for loops other than asyncio's own, whose timers count in milliseconds
 

@@ -12,76 +12,72 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from redouble._runtime.loop_waker import LoopWaker
 
-__all__ = ["Backend", "CancelScope", "backend", "cancel_after", "cancelling", "in_event_loop", "under_trio"]
+    class CancelScope(Protocol):
+        """A ``with`` block that can be cancelled: the part of Trio's cancel scope that we use."""
 
+        @property
+        def cancel_called(self) -> bool:
+            """True if the time limit was reached."""
+            ...
 
-class CancelScope(Protocol):
-    """A ``with`` block that can be cancelled: the part of Trio's cancel scope that we use."""
+        @property
+        def cancelled_caught(self) -> bool:
+            """True if the block ended by the scope's cancellation, which the scope has caught."""
+            ...
 
-    @property
-    def cancel_called(self) -> bool:
-        """True if the time limit was reached."""
-        ...
+        def __enter__(self) -> object:
+            """Enter the scope."""
+            ...
 
-    @property
-    def cancelled_caught(self) -> bool:
-        """True if the block ended by the scope's cancellation, which the scope has caught."""
-        ...
+        def __exit__(self, kind: Any, error: Any, tb: Any, /) -> bool:
+            """Leave the scope; return True to swallow its own cancellation."""
+            ...
 
-    def __enter__(self) -> object:
-        """Enter the scope."""
-        ...
+    class Backend(Protocol):
+        """The interface of the modules `asyncio_backend` and `trio_backend`."""
 
-    def __exit__(self, kind: Any, error: Any, tb: Any, /) -> bool:
-        """Leave the scope; return True to swallow its own cancellation."""
-        ...
+        def now(self) -> float:
+            """Return the time: of Trio's clock, or of the system's monotonic clock under asyncio."""
+            ...
 
+        def sleep(self, seconds: float, /) -> Awaitable[None]:
+            """Sleep; at least one checkpoint, also for 0 seconds."""
+            ...
 
-class Backend(Protocol):
-    """The interface of the modules `asyncio_backend` and `trio_backend`."""
+        def cancelling(self, error: BaseException | None = None, /) -> bool:
+            """Return True if this task is being cancelled, other than by a group that raised ``error``."""
+            ...
 
-    def now(self) -> float:
-        """Return the time: of Trio's clock, or of the system's monotonic clock under asyncio."""
-        ...
+        def cancel_after(self, seconds: float, /) -> CancelScope:
+            """Return a scope that is cancelled after ``seconds`` and catches its own cancellation."""
+            ...
 
-    def sleep(self, seconds: float, /) -> Awaitable[None]:
-        """Sleep; at least one checkpoint, also for 0 seconds."""
-        ...
+        def remove_limit(self, limit: Any, /) -> bool:
+            """Remove the limit of a scope that is still entered; return True if it was not yet reached."""
+            ...
 
-    def cancelling(self, error: BaseException | None = None, /) -> bool:
-        """Return True if this task is being cancelled, other than by a task group that raised ``error``."""
-        ...
+        def waker(self) -> LoopWaker:
+            """Return two functions: ``wake``, to call once from any thread, and one to await until then.
 
-    def cancel_after(self, seconds: float, /) -> CancelScope:
-        """Return a scope that is cancelled after ``seconds`` and catches its own cancellation."""
-        ...
+            ``wake`` returns False if the event loop has ended: then no task waits.
+            """
+            ...
 
-    def remove_limit(self, limit: Any, /) -> bool:
-        """Remove the time limit of a scope that is still entered; return True if it was not yet reached."""
-        ...
+        async def checkpoint(self) -> None:
+            """Raise the pending cancellation of the current task, if there is one."""
+            ...
 
-    def waker(self) -> LoopWaker:
-        """Return two functions: ``wake``, to call once from any thread, and one to await until it is called.
+        def home(self) -> object:
+            """Return the identity of the running event loop or Trio run; None (asyncio) if there is none."""
+            ...
 
-        ``wake`` returns False if the event loop has ended: then no task waits.
-        """
-        ...
+        def is_home(self, place: object, /) -> bool:
+            """Return True if that event loop or Trio run is the one that runs here."""
+            ...
 
-    async def checkpoint(self) -> None:
-        """Raise the pending cancellation of the current task, if there is one."""
-        ...
-
-    def home(self) -> object:
-        """Return the identity of the running event loop or Trio run; None (asyncio) if there is none."""
-        ...
-
-    def is_home(self, place: object, /) -> bool:
-        """Return True if that event loop or Trio run is the one that runs here."""
-        ...
-
-    def run_detached(self, work: Coroutine[Any, Any, None], /) -> None:
-        """Run a coroutine that the caller cannot await, in a task of its own."""
-        ...
+        def run_detached(self, work: Coroutine[Any, Any, None], /) -> None:
+            """Run a coroutine that the caller cannot await, in a task of its own."""
+            ...
 
 
 _loaded: Backend | None = None

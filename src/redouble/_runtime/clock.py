@@ -13,27 +13,11 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from sys import modules
 from time import monotonic
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from redouble._internal.public import public
 from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import backend, under_trio
-
-__all__ = [
-    "LOOPS",
-    "SYSTEM",
-    "VIRTUAL",
-    "WRAPPER_CLOCK",
-    "Chance",
-    "Clock",
-    "ForeignClock",
-    "VirtualTime",
-    "call_reader",
-    "context_clock",
-    "fast_reader",
-    "virtual",
-]
-
 
 LONGEST_SLEEP = 1e9  # seconds, 31 years: time.sleep() raises OverflowError a little above 292 years
 
@@ -71,46 +55,48 @@ class Clock:
         return backend().sleep(seconds)
 
 
-class VirtualTime(Protocol):
-    """The clock of a test, which replaces the real one until ``_over`` is True."""
+if TYPE_CHECKING:
 
-    _over: bool
+    class VirtualTime(Protocol):
+        """The clock of a test, which replaces the real one until ``_over`` is True."""
 
-    def now(self) -> float:
-        """Return the virtual time."""
-        ...
+        _over: bool
 
-    def anow(self) -> float:
-        """Return the virtual time in async code."""
-        ...
+        def now(self) -> float:
+            """Return the virtual time."""
+            ...
 
-    def _running_now(self) -> float:
-        """Return the time for calls that may outlive this clock: it continues in real time afterwards."""
-        ...
+        def anow(self) -> float:
+            """Return the virtual time in async code."""
+            ...
 
-    def _move_to(self, moment: float) -> None:
-        """Advance to a moment."""
-        ...
+        def _running_now(self) -> float:
+            """Return the time for calls that may outlive this clock: it continues in real time afterwards."""
+            ...
 
-    def _drives_running_loop(self) -> bool:
-        """Return True if the running event loop uses this clock too."""
-        ...
+        def _move_to(self, moment: float) -> None:
+            """Advance to a moment."""
+            ...
 
-    def _wait_unrecorded(self, seconds: float) -> Awaitable[None]:
-        """Advance time in async code, without recording a delay."""
-        ...
+        def _drives_running_loop(self) -> bool:
+            """Return True if the running event loop uses this clock too."""
+            ...
 
-    def _count_workers(self, workers: int) -> None:
-        """Add (1) or remove (-1) a worker, in async code: while one runs, time passes as real time does."""
-        ...
+        def _wait_unrecorded(self, seconds: float) -> Awaitable[None]:
+            """Advance time in async code, without recording a delay."""
+            ...
 
-    def sleep(self, seconds: float) -> None:
-        """Advance time by a delay, and record it."""
-        ...
+        def _count_workers(self, workers: int) -> None:
+            """Add (1) or remove (-1) a worker, in async code: while one runs, time passes in real time."""
+            ...
 
-    def asleep(self, seconds: float) -> Awaitable[None]:
-        """Advance time by a delay in async code, and record it."""
-        ...
+        def sleep(self, seconds: float) -> None:
+            """Advance time by a delay, and record it."""
+            ...
+
+        def asleep(self, seconds: float) -> Awaitable[None]:
+            """Advance time by a delay in async code, and record it."""
+            ...
 
 
 # The virtual time of this context, and of whole event loops; read only while the ambient flag is set.

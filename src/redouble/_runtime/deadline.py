@@ -18,18 +18,6 @@ from redouble._internal.validation import seconds as checked
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import context_clock
 
-__all__ = [
-    "ActiveDeadline",
-    "CancellableDeadline",
-    "Deadline",
-    "cancelled",
-    "deadline",
-    "remaining",
-    "time_left",
-    "wait_limit",
-]
-
-
 T = TypeVar("T")
 
 

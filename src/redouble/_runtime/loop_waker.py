@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-__all__ = ["LoopWaker", "make_waker"]
-
-
 LoopWaker: TypeAlias = tuple[Callable[[], bool], Callable[[], Awaitable[object]]]  # see `Backend.waker`
 
 

@@ -6,8 +6,6 @@ from _thread import allocate_lock
 from contextlib import suppress
 from threading import TIMEOUT_MAX
 
-__all__ = ["ThreadWaker"]
-
 
 class ThreadWaker:
     """A one-shot event: one thread waits, any other thread wakes it. A second ``wake()`` does nothing."""

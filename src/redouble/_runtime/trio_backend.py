@@ -6,30 +6,17 @@ from collections.abc import Callable, Coroutine
 from math import inf
 from typing import Any
 
-from trio import CancelScope, Event, sleep
-from trio import current_time as now
-from trio.lowlevel import checkpoint_if_cancelled as checkpoint
-from trio.lowlevel import current_clock, in_trio_run, spawn_system_task
-from trio.lowlevel import current_trio_token as home
-from trio.lowlevel import in_trio_task as running
+import trio
+from trio import CancelScope, lowlevel
 
 from redouble._internal.logger import ABANDONED, log
 from redouble._runtime.loop_waker import LoopWaker, make_waker
 
-__all__ = [
-    "cancel_after",
-    "cancelling",
-    "checkpoint",
-    "clock",
-    "home",
-    "is_home",
-    "now",
-    "remove_limit",
-    "run_detached",
-    "running",
-    "sleep",
-    "waker",
-]
+now = trio.current_time
+sleep = trio.sleep
+checkpoint = lowlevel.checkpoint_if_cancelled
+home = lowlevel.current_trio_token
+running = lowlevel.in_trio_task
 
 
 def cancelling(error: BaseException | None = None) -> bool:  # noqa: ARG001  of the interface
@@ -50,22 +37,22 @@ def remove_limit(limit: CancelScope) -> bool:
 
 def clock() -> Callable[[], float]:
     """Return the callable that reads the clock of this Trio run; any thread may call it."""
-    return current_clock().current_time
+    return lowlevel.current_clock().current_time
 
 
 def waker() -> LoopWaker:
     """Return two functions: ``wake``, to call once from any thread, and one to await until it is called."""
-    return make_waker(Event(), home().run_sync_soon)
+    return make_waker(trio.Event(), home().run_sync_soon)
 
 
 def is_home(token: object) -> bool:
     """Return True if this is the token of the current Trio run, in a task or between tasks."""
-    return in_trio_run() and home() is token
+    return lowlevel.in_trio_run() and home() is token
 
 
 def run_detached(work: Coroutine[Any, Any, None]) -> None:
     """Run ``work`` soon, all of it in a task of its own: Trio cannot move a coroutine to another task."""
-    spawn_system_task(_quietly, work)
+    lowlevel.spawn_system_task(_quietly, work)
 
 
 async def _quietly(work: Coroutine[Any, Any, None]) -> None:

@@ -9,19 +9,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Self, TypeAlias
 from weakref import ReferenceType, ref
 
-from redouble._internal.handle import Handle
 from redouble._internal.public import public
-
-__all__ = ["BOUND", "Binding", "Value", "bind", "inherit"]
-
 
 Value: TypeAlias = str | int | float | bool
 
 NOTHING: Mapping[str, Value] = MappingProxyType({})
 BOUND: ContextVar[Mapping[str, Value]] = ContextVar("redouble_bound", default=NOTHING)
+
+
+class Handle:
+    """Ends something that the caller has started: by a call, by ``remove()`` or at the end of a ``with``."""
+
+    __slots__ = ()
+
+    def remove(self) -> None:
+        """End what the handle stands for; a second call does nothing. Subclasses define it."""
+
+    def __call__(self) -> None:
+        self.remove()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
 
 
 @public("redouble.types")

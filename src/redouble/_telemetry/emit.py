@@ -14,17 +14,6 @@ from redouble._telemetry.events import Event, Observer, What
 from redouble._telemetry.observers import log_failure, publish, watch
 from redouble.errors import AttemptTimeout, Rejected
 
-__all__ = [
-    "EMITTED",
-    "FastEmitter",
-    "continuing_call",
-    "emit_rejected",
-    "emit_timeout",
-    "layer_kind",
-    "make_emitter",
-]
-
-
 R = TypeVar("R", bound=Rejected)
 
 EMITTED = "__redouble_emitted__"  # an attribute of errors whose rejection has been emitted

@@ -3,8 +3,6 @@
 `emit` creates events, and `observers` dispatches them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias, get_args
@@ -13,9 +11,6 @@ from redouble._failures.verdict import Kind, Verdict
 from redouble._internal.public import public
 from redouble._telemetry.bound_fields import Value
 from redouble.errors import Limit, Reason
-
-__all__ = ["EVENT_NAMES", "Event", "Observer", "What"]
-
 
 What: TypeAlias = Literal[
     "before_attempt",
@@ -79,7 +74,7 @@ class Event(NamedTuple):
         shown = [f"{k}={_repr(v)}" for k, v in fields.items() if v is not None]
         return _redacted(f"Event({', '.join(shown)})")
 
-    def __reduce__(self) -> tuple[type[Event], tuple[object, ...]]:
+    def __reduce__(self) -> "tuple[type[Event], tuple[object, ...]]":
         # The mapping proxies of labels and bound fields cannot be pickled.
         plain = self._replace(labels=dict(self.labels), bound=dict(self.bound))
         return (Event, tuple(plain))

@@ -11,16 +11,13 @@ import functools
 from collections.abc import Callable, Collection, Mapping
 from types import FunctionType, MethodType
 
-from redouble._internal.handle import Handle
 from redouble._internal.locks import ForkSafeLock
 from redouble._internal.logger import log
 from redouble._internal.public import public
 from redouble._internal.validation import hook
 from redouble._runtime.ambient import ambient
+from redouble._telemetry.bound_fields import Handle
 from redouble._telemetry.events import EVENT_NAMES, Event, Observer, What
-
-__all__ = ["Observation", "log_failure", "observe", "observing", "publish", "watch"]
-
 
 SUCCESS_EVENTS = frozenset[What]({"before_attempt", "success"})  # of calls that succeed at once
 MAX_LOGGED_FAILURES = 1000

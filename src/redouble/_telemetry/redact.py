@@ -10,9 +10,6 @@ import re
 
 from redouble._internal.public import public
 
-__all__ = ["redact", "redacted"]
-
-
 _HIDDEN = "REDACTED"
 
 _QUERY = re.compile(r"[?#]")

@@ -5,23 +5,10 @@ It holds weak references only.
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 from redouble._internal.locks import ForkSafeLock, gil
-
-__all__ = [
-    "LAYER_SECTIONS",
-    "SECTIONS",
-    "Counts",
-    "LayerSection",
-    "Section",
-    "counts_of",
-    "register",
-    "registered",
-    "unregister",
-]
-
 
 LayerSection: TypeAlias = Literal["breakers", "bulkheads", "limits", "layers"]
 Section: TypeAlias = Literal["policies", "budgets"] | LayerSection
@@ -29,13 +16,15 @@ LAYER_SECTIONS: tuple[LayerSection, ...] = ("breakers", "bulkheads", "limits", "
 SECTIONS: tuple[Section, ...] = ("policies", "budgets", *LAYER_SECTIONS)
 
 
-class NamedObject(Protocol):
-    """An object that may have a name."""
+if TYPE_CHECKING:
 
-    @property
-    def name(self) -> str | None:
-        """The name, or None."""
-        ...
+    class NamedObject(Protocol):
+        """An object that may have a name."""
+
+        @property
+        def name(self) -> str | None:
+            """The name, or None."""
+            ...
 
 
 class Counts:
@@ -46,17 +35,11 @@ class Counts:
     def __init__(self) -> None:
         self.failures = self.retries = self.given_up = 0
 
-    def count_failure(self) -> None:
-        """Count a failed attempt."""
-        self.failures += 1
-
-    def count_retry(self) -> None:
-        """Count a retry."""
-        self.retries += 1
-
-    def count_given_up(self) -> None:
-        """Count a call that was given up."""
-        self.given_up += 1
+    def add(self, failures: int = 0, retries: int = 0, given_up: int = 0) -> None:
+        """Count failed attempts, retries, and calls that were given up."""
+        self.failures += failures
+        self.retries += retries
+        self.given_up += given_up
 
 
 class LockedCounts(Counts):
@@ -64,17 +47,9 @@ class LockedCounts(Counts):
 
     __slots__ = ()
 
-    def count_failure(self) -> None:
+    def add(self, failures: int = 0, retries: int = 0, given_up: int = 0) -> None:
         with _lock:
-            super().count_failure()
-
-    def count_retry(self) -> None:
-        with _lock:
-            super().count_retry()
-
-    def count_given_up(self) -> None:
-        with _lock:
-            super().count_given_up()
+            super().add(failures, retries, given_up)
 
 
 _lists: dict[Section, WeakValueDictionary[int, NamedObject]] = {

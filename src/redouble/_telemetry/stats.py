@@ -9,9 +9,6 @@ from redouble._internal.public import public
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.registry import SECTIONS, Section, counts_of, registered
 
-__all__ = ["snapshot_of", "stats"]
-
-
 LIMITS = ("attempts", "give_up_after", "timeout", "attempt_timeout", "work_timeout")
 
 

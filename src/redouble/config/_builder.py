@@ -17,13 +17,10 @@ from redouble._internal.public import public
 from redouble._layers.retry.retry import Retry
 from redouble._telemetry.registry import unregister
 from redouble.config._config import Config
-from redouble.config._document import SECTIONS, in_file, parse, read_document
+from redouble.config._document import in_file, parse, read_document
 from redouble.config._document_path import DocPath
-from redouble.config._options.catalogue import RETRY
+from redouble.config._options.catalogue import RETRY, TABLES
 from redouble.config._options.option_table import Blueprint, Reference
-
-__all__ = ["Builder", "BuiltConfig", "from_file", "from_mapping", "policy"]
-
 
 # The section and the name of a table of the document, the type of an object in that table, its own name, and
 # None for each object before it of which all that is equal.
@@ -38,63 +35,55 @@ class BuiltObject(NamedTuple):
     parts: list[object]
 
 
-class BuiltConfig(NamedTuple):
-    """A configuration, and what differs from the previous one.
+class Builder:
+    """The construction of one configuration, which reuses the objects of a previous one.
 
+    config: the configuration.
     objects: all its objects, also those that are defined inline.
-    reconfigured: pairs of a kept object and one whose settings it will adopt.
-    removed: the objects of the previous configuration that this one does not have.
     changed: the sorted paths that were added, changed or removed.
     """
 
     config: Config
-    objects: Mapping[Key, BuiltObject]
-    reconfigured: list[tuple[Any, Any]]
-    removed: list[object]
     changed: tuple[str, ...]
 
-
-class Builder:
-    """The construction of one configuration, which reuses the objects of a previous one."""
-
-    def __init__(self, previous: BuiltConfig | None = None) -> None:
+    def __init__(self, previous: Builder | None = None) -> None:
         self._previous: Mapping[Key, BuiltObject] = {} if previous is None else previous.objects
-        self._objects: dict[Key, BuiltObject] = {}
         self._named: dict[Reference, Any] = {}
         self._changed: set[Key] = set()
-        self._reconfigured: list[tuple[Any, Any]] = []
+        self.objects: dict[Key, BuiltObject] = {}
+        self._reconfigured: list[tuple[Any, Any]] = []  # kept objects, each with one that has its settings
 
-    def build(self, blueprints: Mapping[Reference, Blueprint]) -> BuiltConfig:
-        """Return the configuration; raise `ConfigError` if a constructor rejects its values."""
-        sections: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS[1:]}
+    def build(self, blueprints: Mapping[Reference, Blueprint]) -> Config:
+        """Build and return the configuration; raise `ConfigError` if a constructor rejects its values."""
+        sections: dict[str, dict[str, Any]] = {section: {} for section in TABLES}
         for reference, blueprint in blueprints.items():
             thing = self.build_one(blueprint, reference)
             self._named[reference] = sections[reference.section][reference.name] = thing
-        config = Config(**{section: MappingProxyType(named) for section, named in sections.items()})
-        changed = self._changed | (self._previous.keys() - self._objects.keys())
-        paths = {DocPath((str(section), str(name))).path for section, name, *_ in changed}
-        removed = _others(self._previous, self._objects)
-        return BuiltConfig(config, self._objects, self._reconfigured, removed, tuple(sorted(paths)))
+        self.config = Config(**{section: MappingProxyType(named) for section, named in sections.items()})
+        changed = self._changed | (self._previous.keys() - self.objects.keys())
+        self.changed = tuple(sorted({DocPath((str(key[0]), str(key[1]))).path for key in changed}))
+        self._removed = _others(self._previous, self.objects)
+        return self.config
 
     def build_one(self, blueprint: Blueprint, owner: tuple[str, ...] = ()) -> Any:
         """Return the object for a blueprint: a kept one, or a new one."""
         parts: list[object] = []
         arguments = {key: self._resolve(value, owner, parts) for key, value in blueprint.values.items()}
         key: Key = (*owner, blueprint.table, arguments.get("name"))
-        while key in self._objects:
+        while key in self.objects:
             key = (*key, None)
         old = self._previous.get(key)
         if old is not None and old.blueprint == blueprint and all(map(is_, old.parts, parts)):
-            self._objects[key] = old
+            self.objects[key] = old
             return old.thing
         thing = blueprint.build(arguments)
         self._changed.add(key)
-        self._objects[key] = BuiltObject(thing, blueprint, parts)
+        self.objects[key] = BuiltObject(thing, blueprint, parts)
         if old is not None and old.thing.can_reconfigure(thing):
             unregister(thing)  # it only carries settings
             self._reconfigured.append((old.thing, thing))
-            self._objects[key] = BuiltObject(old.thing, blueprint, parts)
-        return self._objects[key].thing
+            self.objects[key] = BuiltObject(old.thing, blueprint, parts)
+        return self.objects[key].thing
 
     def _resolve(self, value: object, owner: tuple[str, ...], parts: list[object]) -> object:
         """Return the object for a reference or a blueprint inside a value, and add it to ``parts``."""
@@ -107,9 +96,16 @@ class Builder:
             return tuple(self._resolve(item, owner, parts) for item in items)
         return value
 
+    def update_kept(self) -> None:
+        """Reconfigure the kept objects, and remove the others from the statistics. Is idempotent."""
+        for thing in self._removed:
+            unregister(thing)
+        for old, fresh in self._reconfigured:
+            old.reconfigure(fresh)
+
     def discard(self) -> None:
         """Remove the new objects from the statistics."""
-        for thing in _others(self._objects, self._previous):
+        for thing in _others(self.objects, self._previous):
             unregister(thing)
 
 
@@ -131,7 +127,7 @@ def from_mapping(document: Mapping[str, object], *, environ: Mapping[str, str] |
     environ: variables that override the document, such as ``os.environ``:
         ``REDOUBLE_POLICIES__PAYMENTS__ATTEMPTS=5``.
     """
-    return Builder().build(parse(document, environ)).config
+    return Builder().build(parse(document, environ))
 
 
 @public("redouble.config")
@@ -157,5 +153,5 @@ def policy(mapping: Mapping[str, object]) -> Retry:
     >>> policy({"on": "ConnectionError", "attempts": 5, "give_up_after": "10s"})
     Retry(on=ConnectionError, attempts=5, give_up_after=10.0)
     """
-    retry: Retry = Builder().build_one(RETRY.read(mapping, DocPath()))
+    retry: Retry = Builder().build_one(RETRY.blueprint(mapping, DocPath()))
     return retry

@@ -8,18 +8,15 @@ from dataclasses import dataclass
 from redouble._engine.backoff import Backoff
 from redouble._engine.budget_protocol import Budget
 from redouble._internal.public import public
-from redouble._internal.validation import instance
+from redouble._internal.validation import instance, nearest
 from redouble._layers.gate import Gate
 from redouble._layers.layer import Pipeline
 from redouble._layers.retry.retry import Retry
-from redouble.config._document_path import DocPath, nearest, short_repr
+from redouble.config._document_path import DocPath, short_repr
 from redouble.config._options.backoff import written
-from redouble.config._options.catalogue import BUDGETS, GATES, LAYERS, PIPELINE, RETRY
+from redouble.config._options.catalogue import BUDGETS, LAYERS, PIPELINE, RETRY, TABLES
 from redouble.config._options.option_table import Tagged
 from redouble.errors import ConfigError
-
-__all__ = ["Config", "to_mapping"]
-
 
 ANY = Tagged(**BUDGETS.tables, **LAYERS.tables)
 
@@ -49,12 +46,7 @@ class Config:
         names |= {id(gate): f"gates.{name}" for name, gate in self.gates.items()}
         names |= {id(policy): f"policies.{name}" for name, policy in self.policies.items()}
         document: dict[str, object] = {}
-        for section, tables in (
-            ("budgets", BUDGETS),
-            ("gates", GATES),
-            ("policies", RETRY),
-            ("pipelines", PIPELINE),
-        ):
+        for section, tables in TABLES.items():
             objects: Mapping[str, object] = getattr(self, section)
             written = {
                 name: tables.write(thing, DocPath((section, name), names=names))

@@ -11,18 +11,15 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from redouble._internal.validation import instance
+from redouble._internal.validation import instance, nearest
 from redouble.config._document_path import DocPath, as_table, rewrite
 from redouble.config._environment import apply_variables
-from redouble.config._options.catalogue import BUDGETS, DEFAULTS, GATES, PIPELINE, RETRY
+from redouble.config._options.catalogue import DEFAULTS, RETRY, TABLES
 from redouble.config._options.option_table import Blueprint, Reference
 from redouble.config._options.values import UNLIMITED
 from redouble.errors import ConfigError
 
-__all__ = ["SECTIONS", "in_file", "parse", "read_document"]
-
-
-SECTIONS = ("defaults", "budgets", "gates", "policies", "pipelines")
+SECTIONS = ("defaults", *TABLES)
 MISPLACED = "this is an option: write it under [defaults], or [policies.NAME]"
 
 OWN_FILE, PROJECT_FILE = "redouble.toml", "pyproject.toml"
@@ -43,32 +40,25 @@ def parse(
         if section in RETRY.options:
             raise root.under(section).error(MISPLACED)
         if section not in SECTIONS:
-            raise root.unknown_key(section, None, SECTIONS, foreign=True)
+            # Its value is not shown: a file that configures a whole program may have passwords there.
+            raise root.under(section).error(f"there is no such key; {nearest(section, SECTIONS)}")
     sections, variables = apply_variables(given, {} if environ is None else environ)
     root = DocPath((), sections, variables)
-    usual = sections["defaults"]
-    DEFAULTS.read(usual, root.under("defaults"))
+    defaults = DEFAULTS.blueprint(sections["defaults"], root.under("defaults")).values
+    root = DocPath((), {**sections, "defaults": defaults}, variables)
     blueprints: dict[Reference, Blueprint] = {}
-    for section in SECTIONS[1:]:
+    for section, tables in TABLES.items():
         for name, table in sections[section].items():
             place = root.under(section, name)
             if not name or name == UNLIMITED:
                 raise place.error("this name is not allowed: choose another one")
-            match section:
-                case "policies":
-                    if name in RETRY.options and as_table(table) is None:
-                        raise place.error(MISPLACED)
-                    blueprint = RETRY.read(table, place, {**usual, "name": name})
-                case "pipelines":
-                    if name in sections["policies"]:
-                        raise place.error(
-                            "a policy has the same name, and redouble.policies() looks up both: rename one"
-                        )
-                    blueprint = PIPELINE.read(table, place)
-                case _:
-                    tables = BUDGETS if section == "budgets" else GATES
-                    blueprint = tables.read(table, place, {"name": name})
-            blueprints[Reference(section, name)] = blueprint
+            if section == "policies" and name in RETRY.options and as_table(table) is None:
+                raise place.error(MISPLACED)
+            if section == "pipelines" and name in sections["policies"]:
+                raise place.error(
+                    "a policy has the same name, and redouble.policies() looks up both: rename one"
+                )
+            blueprints[Reference(section, name)] = tables.blueprint(table, place, name)
     return blueprints
 
 
@@ -93,11 +83,11 @@ def read_document(path: str | os.PathLike[str] | None = None) -> tuple[Mapping[s
 
 @contextmanager
 def in_file(path: str) -> Generator[None]:
-    """Add the path of the file to a `ConfigError`."""
+    """Add the path of the file, if there is one, to a `ConfigError`."""
     try:
         yield
     except ConfigError as error:
-        rewrite(error, end=f" (in {path})")
+        rewrite(error, end=path and f" (in {path})")
         raise
 
 

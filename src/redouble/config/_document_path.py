@@ -10,13 +10,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from reprlib import Repr
 from types import MappingProxyType
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 from redouble._internal.validation import nearest
 from redouble.errors import ConfigError
 
-__all__ = ["DocPath", "as_table", "nearest", "rewrite", "short_repr"]
-
+T = TypeVar("T")
 
 MAX_LENGTH = 80  # characters of a value shown in a message
 HUGE = 10**70
@@ -54,7 +53,7 @@ def as_table(value: object) -> Mapping[str, object] | None:
 class DocPath(NamedTuple):
     """A path of keys to one part of a document.
 
-    sections: the sections of the document, for references and inherited defaults.
+    sections: the sections of the document, for references; the defaults, which policies inherit, are parsed.
     variables: the environment variable that set each path.
     names: the reference to write in place of a named object, by the object's ``id()``.
     """
@@ -79,7 +78,7 @@ class DocPath(NamedTuple):
 
     def under(self, *keys: str) -> DocPath:
         """Return the path of a key in the table at this path."""
-        return self._replace(keys=(*self.keys, *keys))
+        return DocPath((*self.keys, *keys), *self[1:])
 
     def error(self, message: str) -> ConfigError:
         """Return a `ConfigError` with this message and origin."""
@@ -94,11 +93,15 @@ class DocPath(NamedTuple):
             raise self.error(f"{problem}{keys}: write {wanted}")
         return table
 
+    def expect(self, value: object, kind: type[T] | tuple[type[T], ...], wanted: str) -> T:
+        """Return the value if it is of this type; raise `ConfigError` otherwise."""
+        if not isinstance(value, kind):
+            raise self.error(f"{short_repr(value)}: write {wanted}")
+        return value
+
     def items(self, value: object, wanted: str) -> Sequence[object]:
         """Return the value if it is a list or a tuple; raise `ConfigError` otherwise."""
-        if not isinstance(value, list | tuple):
-            raise self.error(f"{short_repr(value)}: write {wanted}")
-        return cast("Sequence[object]", value)
+        return cast("Sequence[object]", self.expect(value, (list, tuple), wanted))
 
     def constructor_error(self, error: Exception, keys: Iterable[str]) -> ConfigError:
         """Convert a constructor's error to a `ConfigError` at the key that its message names, if any."""
@@ -106,16 +109,9 @@ class DocPath(NamedTuple):
         named = re.search(rf"\b({'|'.join(map(re.escape, keys)) or '$'})(?==|\[)", message)
         return (self if named is None else self.under(named[1])).error(message)
 
-    def unknown_key(
-        self, key: str, value: object, keys: Iterable[str], *, foreign: bool = False
-    ) -> ConfigError:
-        """Return a `ConfigError` for an unknown key.
-
-        The value of a ``foreign`` key is not shown: a file that configures a whole program may have anything
-        at its top level, including passwords.
-        """
-        text = short_repr(value)
+    def unknown_key(self, key: str, value: object, keys: Iterable[str]) -> ConfigError:
+        """Return a `ConfigError` for an unknown key."""
+        shown = short_repr(value)
         if isinstance(value, Mapping | list):
-            text = "a list" if isinstance(value, list) else "a table"
-        shown = "" if foreign else f" (its value: {text})"
-        return self.under(key).error(f"there is no such key{shown}; {nearest(key, keys)}")
+            shown = "a list" if isinstance(value, list) else "a table"
+        return self.under(key).error(f"there is no such key (its value: {shown}); {nearest(key, keys)}")

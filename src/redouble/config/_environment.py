@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
-from redouble.config._document_path import DocPath, as_table, nearest, short_repr
+from redouble._internal.validation import instance, nearest
+from redouble.config._document_path import DocPath, as_table, short_repr
 from redouble.config._options.values import VariableText
 from redouble.errors import ConfigError
-
-__all__ = ["apply_variables"]
-
 
 PREFIX, DELIMITER = "REDOUBLE_", "__"
 
@@ -26,32 +24,22 @@ Sections: TypeAlias = Mapping[str, Mapping[str, object]]
 
 def apply_variables(sections: Sections, environ: Mapping[str, str]) -> tuple[Sections, Mapping[str, str]]:
     """Return the sections with the variables applied, and the name of the variable that set each path."""
+    wanted = "a mapping of texts to texts, such as os.environ, or None"
+    instance(environ, "environ", Mapping, wanted)
     changed: dict[str, dict[str, object]] = {section: dict(tables) for section, tables in sections.items()}
     variables: dict[str, str] = {}
-    for variable in sorted(_our_variables(environ)):  # those of the defaults precede those of policies
+    for variable in sorted(environ, key=str):  # those of the defaults precede those of policies
+        instance(variable, "environ: a name", str, wanted)
+        if not variable.startswith(PREFIX):
+            continue
+        instance(environ[variable], f"environ[{variable!r}]", str, wanted)
         first, *elements = variable.removeprefix(PREFIX).split(DELIMITER)
         if elements and first.lower() in sections:
-            _apply(changed, first.lower(), elements, VariableText(environ[variable]), variable, variables)
+            text = VariableText(environ[variable].strip())
+            _apply(changed, first.lower(), elements, text, variable, variables)
         else:
             _reject_misspelled(variable, first if elements else None, sections)
     return changed, variables
-
-
-def _our_variables(environ: object) -> list[str]:
-    """Return the names of the variables with our prefix; raise `TypeError` unless all are strings."""
-    wanted = "write a mapping of texts to texts, such as os.environ, or None"
-    if not isinstance(environ, Mapping):
-        raise TypeError(f"environ={short_repr(environ)}: {wanted}")
-    variables = cast("Mapping[object, object]", environ)
-    ours: list[str] = []
-    for name in variables:
-        if not isinstance(name, str):
-            raise TypeError(f"environ has {short_repr(name)}: {wanted}")
-        if name.startswith(PREFIX):
-            if not isinstance(variables[name], str):
-                raise TypeError(f"environ has {name}={short_repr(variables[name])}: {wanted}")
-            ours.append(name)
-    return ours
 
 
 def _element(key: str) -> str:

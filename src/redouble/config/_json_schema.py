@@ -7,15 +7,16 @@ from redouble.config._options.backoff import BACKOFFS, BY_KIND, DELAYS, SHORT
 from redouble.config._options.catalogue import BUDGETS, DEFAULTS, GATES, LAYERS, PIPELINE, RETRY
 from redouble.config._options.error_names import BUILT_IN
 
-__all__ = ["schema"]
-
-
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+# The built-in names are only suggestions, because a program may register any other name.
+NAME = {"anyOf": [{"enum": sorted(BUILT_IN)}, {"type": "string"}]}
+REPLACED = {"then": {"properties": dict.fromkeys(SHORT, False)}}
 
 
 @public("redouble.config")
 def schema() -> dict[str, object]:
     """Return the JSON Schema (2020-12) of a whole document, for editors and validators."""
+    by_kind = {"description": "A backoff for each kind of failure.", **BY_KIND.schema(), "minProperties": 1}
     return {
         "$schema": DIALECT,
         "title": "Redouble",
@@ -36,9 +37,9 @@ def schema() -> dict[str, object]:
             "budget": BUDGETS.schema(),
             "gate": GATES.schema(),
             "layer": LAYERS.schema(),
-            "on": _names(),
-            "delays": {"anyOf": [DELAYS.schema(), _by_type()]},
-            "backoff": {"anyOf": [{"$ref": "#/$defs/delays"}, _by_kind()]},
+            "on": {"anyOf": [NAME, {"type": "array", "items": NAME, "minItems": 1}]},
+            "delays": {"anyOf": [DELAYS.schema(), {**BACKOFFS.schema(), "dependentSchemas": REPLACED}]},
+            "backoff": {"anyOf": [{"$ref": "#/$defs/delays"}, by_kind]},
         },
     }
 
@@ -46,18 +47,3 @@ def schema() -> dict[str, object]:
 def _section(about: str, table: dict[str, object]) -> dict[str, object]:
     names = {"minLength": 1, "not": {"const": "unlimited"}}
     return {"description": about, "type": "object", "propertyNames": names, "additionalProperties": table}
-
-
-def _names() -> dict[str, object]:
-    # The built-in names are only suggestions, because a program may register any other name.
-    name = {"anyOf": [{"enum": sorted(BUILT_IN)}, {"type": "string"}]}
-    return {"anyOf": [name, {"type": "array", "items": name, "minItems": 1}]}
-
-
-def _by_type() -> dict[str, object]:
-    replaced = {"then": {"properties": dict.fromkeys(SHORT, False)}}
-    return {**BACKOFFS.schema(), "dependentSchemas": replaced}
-
-
-def _by_kind() -> dict[str, object]:
-    return {"description": "A backoff for each kind of failure.", **BY_KIND.schema(), "minProperties": 1}

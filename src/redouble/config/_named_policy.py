@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, overload
-from weakref import ref
+from weakref import WeakValueDictionary
 
 from redouble._drivers.blocks import AsyncAttempts, Attempt
 from redouble._drivers.stream_function import StreamFunction
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from redouble._drivers.context_managers import Entrance
     from redouble._drivers.streams import Stream
 
-__all__ = ["BoundValue", "Named"]
-
-
 P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
@@ -42,10 +39,6 @@ NAMED = Template(
 STREAM = Template(
     "named stream",
     "def named({parameters}):\n    return (yield from redouble_cell.value({arguments}))\n",
-)
-ASYNC_STREAM = Template(
-    "named async stream",
-    "def named({parameters}):\n    return redouble_cell.value({arguments})\n",
 )
 
 
@@ -62,6 +55,11 @@ class BoundValue(Generic[T]):
         self.layer: Layer | None = None  # the layer from which `value` was made; None before the first load
 
 
+def referenced(objects: WeakValueDictionary[Any, T]) -> list[T]:
+    """Return the objects that still exist; a signal handler may add one meanwhile."""
+    return [thing for reference in objects.valuerefs() if (thing := reference()) is not None]
+
+
 @public("redouble.config")
 class Named(LayerProxy, SharedByIdentity):
     """The policy or pipeline that has this name in the configuration: made by `redouble.policies`.
@@ -71,13 +69,14 @@ class Named(LayerProxy, SharedByIdentity):
     attributes, with their current values.
     """
 
+    _kept_by_wrapper = True
     resolved_by_name = True
 
     def __init__(
         self, name: str, add: Callable[[Callable[[], None]], None], current: Retry | Pipeline | None
     ) -> None:
         self._name, self._add, self._current = name, add, current
-        self._cells: dict[int, ref[BoundValue[Any]]] = {}
+        self._cells: WeakValueDictionary[int, BoundValue[Any]] = WeakValueDictionary()
 
     @property
     def current(self) -> Retry | Pipeline:
@@ -108,14 +107,6 @@ class Named(LayerProxy, SharedByIdentity):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.current, name)
 
-    def _find_in(self, config: Config) -> Retry | Pipeline:
-        """Return the policy or pipeline of this name in another configuration; raise if there is none."""
-        try:
-            return config.named(self._name)
-        except ConfigError as error:
-            rewrite(error, path=DocPath(("policies", self._name)).path, end=f" (code uses {self!r})")
-            raise
-
     # ---------------------------------------------------------------- bound values
 
     def _follow(self, make: Callable[[Layer], T], absent: T, owner: str) -> BoundValue[T]:
@@ -129,15 +120,26 @@ class Named(LayerProxy, SharedByIdentity):
         def bind() -> None:
             if self._current is not None:
                 cell.value, cell.layer = make(self._current), self._current
-            cells, key = self._cells, id(cell)
-            cells[key] = ref(cell, lambda _: cells.pop(key, None))
+            self._cells[id(cell)] = cell
 
         self._add(bind)
         return cell
 
-    def _live_cells(self) -> list[BoundValue[Any]]:
-        """Return the bound values that are still referenced."""
-        return [cell for reference in list(self._cells.values()) if (cell := reference()) is not None]
+    def _prepared(self, config: Config) -> Callable[[], None]:
+        """Make all values for another configuration, or raise; return the function that replaces them."""
+        try:
+            layer = config.named(self._name)
+        except ConfigError as error:
+            rewrite(error, path=DocPath(("policies", self._name)).path, end=f" (code uses {self!r})")
+            raise
+        values = {cell: self._make_value(cell, layer) for cell in referenced(self._cells)}
+
+        def exchange() -> None:
+            self._current = layer
+            for cell, value in values.items():
+                cell.layer, cell.value = layer, value
+
+        return exchange
 
     def _make_value(self, cell: BoundValue[T], layer: Retry | Pipeline) -> T:
         """Make the value for another layer; return the present value if the layer is the same."""
@@ -177,7 +179,7 @@ class Named(LayerProxy, SharedByIdentity):
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return the async generator function ``fn`` wrapped by the policy or pipeline of this name."""
         cell = self._cell("around_async_stream", fn)
-        return StreamFunction(fn, compile_wrapper(fn, ASYNC_STREAM, is_async=False, cell=cell, layer=self))
+        return StreamFunction(fn, compile_wrapper(fn, NAMED, is_async=False, cell=cell, layer=self))
 
     def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``fn`` through the policy or pipeline and return its result: await it if ``fn`` is async."""
@@ -187,10 +189,7 @@ class Named(LayerProxy, SharedByIdentity):
         return f"{self._name}: {super().describe() or 'not loaded yet'}"
 
     def _target_layers(self) -> tuple[Layer, ...]:
-        current = self._current
-        if current is None:
-            return ()
-        return current.layers if isinstance(current, Pipeline) else (current,)
+        return () if self._current is None else Pipeline(self._current).layers
 
     # ---------------------------------------------------------------- as a policy
 

@@ -9,56 +9,66 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from redouble._engine.backoff import Backoff, _make
 from redouble._engine.worker import Worker
 from redouble._failures.verdict import On
 from redouble._internal.public import public
-from redouble._internal.validation import instance
+from redouble._internal.validation import instance, nearest
 from redouble._layers.retry.retry import Retry
-from redouble.config._document_path import DocPath, nearest, short_repr
+from redouble.config._document_path import DocPath, rewrite, short_repr
+from redouble.config._options.backoff import BACKOFFS
+from redouble.config._options.catalogue import RETRY
 from redouble.config._options.values import Flag, Number, Text, Value, Whole
 from redouble.errors import AttemptTimeout, ConfigError
 
-__all__ = ["from_qubit"]
+
+class Millis(Whole):
+    """A duration in whole milliseconds; in Python, in seconds."""
+
+    def parse(self, value: object, place: DocPath) -> float:
+        return super().parse(value, place) / 1000
 
 
 MOST = 2**64 - 1  # the largest u64 of Rust
-MILLIS = Whole(0, "write milliseconds, as a whole number, 0 or more", MOST)
-POSITIVE = Whole(1, "write milliseconds, as a whole number, 1 or more", MOST)
+MILLIS = Millis(0, "write milliseconds, as a whole number, 0 or more", MOST)
+POSITIVE = Millis(1, "write milliseconds, as a whole number, 1 or more", MOST)
 
-KEYS: dict[str, Value] = {
-    "max_attempts": Whole(1),
-    "max_operation_elapsed_millis": MILLIS,
-    "max_operation_elapsed_unlimited": Flag(),
-    "max_total_elapsed_millis": MILLIS,
-    "max_total_elapsed_unlimited": Flag(),
-    "attempt_timeout_millis": POSITIVE,
-    "attempt_timeout_policy": Text(),
-    "worker_cancel_grace_millis": MILLIS,
-    "delay": Text(),
-    "delay_strategy": Text(),
-    "fixed_delay_millis": POSITIVE,
-    "random_min_delay_millis": POSITIVE,
-    "random_max_delay_millis": POSITIVE,
-    "exponential_initial_delay_millis": POSITIVE,
-    "exponential_max_delay_millis": POSITIVE,
-    "exponential_multiplier": Number(low=1),
-    "jitter_factor": Number(high=1),
-}
 
-# The keys of each strategy, with the defaults that apply if the settings do not name a strategy.
-STRATEGIES: dict[str, dict[str, float]] = {
-    "fixed": {"fixed_delay_millis": 1000},
-    "random": {"random_min_delay_millis": 1000, "random_max_delay_millis": 10_000},
-    "exponential": {
-        "exponential_initial_delay_millis": 1000,
-        "exponential_max_delay_millis": 60_000,
-        "exponential_multiplier": 2.0,
-    },
+class Setting(NamedTuple):
+    """The type of a setting, the option of `Retry` or of the backoff that it sets, and a default.
+
+    The default is for the settings of a delay strategy; it applies if the strategy is not named.
+    """
+
+    kind: Value
+    option: str = ""
+    usual: float = 0
+
+
+KEYS = {
+    "max_attempts": Setting(Whole(1), "attempts"),
+    "max_operation_elapsed_millis": Setting(MILLIS, "work_timeout"),
+    "max_operation_elapsed_unlimited": Setting(Flag(), "work_timeout"),
+    "max_total_elapsed_millis": Setting(MILLIS, "timeout"),
+    "max_total_elapsed_unlimited": Setting(Flag(), "timeout"),
+    "attempt_timeout_millis": Setting(POSITIVE, "attempt_timeout"),
+    "attempt_timeout_policy": Setting(Text()),
+    "worker_cancel_grace_millis": Setting(MILLIS),
+    "delay": Setting(Text()),
+    "delay_strategy": Setting(Text()),
+    "fixed_delay_millis": Setting(POSITIVE, "delay", 1),
+    "random_min_delay_millis": Setting(POSITIVE, "low", 1),
+    "random_max_delay_millis": Setting(POSITIVE, "high", 10),
+    "exponential_initial_delay_millis": Setting(POSITIVE, "initial", 1),
+    "exponential_max_delay_millis": Setting(POSITIVE, "maximum", 60),
+    "exponential_multiplier": Setting(Number(low=1), "factor", 2),
+    "jitter_factor": Setting(Number(high=1)),
 }
-SPELLED = {"none": "none", **{name: name for name in STRATEGIES}, "exponential_backoff": "exponential"}
+STRATEGIES = {
+    name: [key for key in KEYS if key.startswith(name)] for name in ("fixed", "random", "exponential")
+}
 
 USUAL = Retry(on=Exception, attempts=5, backoff=Backoff.exponential(1).maximum(60), give_up_after=None)
 
@@ -75,37 +85,6 @@ class StopOnTimeout:
 ABORT = StopOnTimeout()
 
 
-class QubitSettings:
-    """Validated settings, by key without the prefix."""
-
-    def __init__(self, values: Mapping[str, object], prefix: str) -> None:
-        self._prefix = prefix
-        self.given: dict[str, Any] = {}
-        for name, value in DocPath().table(values).items():
-            key = name.removeprefix(prefix)
-            if not name.startswith(prefix):
-                continue
-            if key not in KEYS:
-                raise self.error(
-                    key, f"there is no such key (its value: {short_repr(value)}); {nearest(key, KEYS)}"
-                )
-            self.given[key] = KEYS[key].read(value, self._at(key))
-
-    def error(self, key: str, message: str) -> ConfigError:
-        """Return a `ConfigError` with this message at this key."""
-        return self._at(key).error(message)
-
-    def word(self, key: str, words: Mapping[str, str], what: str) -> str:
-        """Return the entry of ``words`` for the text at a key, ignoring case; raise `ConfigError` if none."""
-        word: str = self.given[key].strip().lower()
-        if word not in words:
-            raise self.error(key, f"unsupported {what} {short_repr(self.given[key])}; {nearest(word, words)}")
-        return words[word]
-
-    def _at(self, key: str) -> DocPath:
-        return DocPath(tuple(f"{self._prefix}{key}".split(".")))
-
-
 @public("redouble.config")
 def from_qubit(values: Mapping[str, object], *, defaults: Retry | None = None, prefix: str = "") -> Retry:
     """Build a policy from the keys of qubit-retry: ``max_attempts``, ``attempt_timeout_millis``, ...
@@ -117,86 +96,99 @@ def from_qubit(values: Mapping[str, object], *, defaults: Retry | None = None, p
     instance(defaults, "defaults", Retry | None, "a Retry, or None")
     instance(prefix, "prefix", str, "a text, such as 'retry.'")
     usual = USUAL if defaults is None else defaults
-    settings = QubitSettings(values, prefix)
-    given, changed = settings.given, dict[str, Any]()
-    if "max_attempts" in given:
-        changed["attempts"] = given["max_attempts"]
-    for key, option in (("max_operation_elapsed", "work_timeout"), ("max_total_elapsed", "timeout")):
-        if given.get(f"{key}_unlimited"):
-            changed[option] = None
-        elif f"{key}_millis" in given:
-            changed[option] = given[f"{key}_millis"] / 1000
-    if "attempt_timeout_millis" in given:
-        changed["attempt_timeout"] = given["attempt_timeout_millis"] / 1000
+    table = DocPath().table(values)
+    try:
+        settings = {key.removeprefix(prefix): table[key] for key in table if key.startswith(prefix)}
+        return replace(usual, **_options(settings, usual))
+    except ConfigError as error:
+        rewrite(error, path=f"{prefix}{error.path}")
+        raise
+
+
+def _options(settings: Mapping[str, object], usual: Retry) -> dict[str, Any]:
+    """Return the options of `Retry` that some settings change."""
+    given: dict[str, Any] = {}
+    for key, value in settings.items():
+        if key not in KEYS:
+            *parents, last = key.split(".")
+            raise DocPath(tuple(parents)).unknown_key(last, value, KEYS)
+        given[key] = KEYS[key].kind.read(value, DocPath((key,)))
+    changed: dict[str, Any] = {}
+    for key, setting in KEYS.items():
+        if setting.option in RETRY.options and given.get(key, False) is not False:
+            changed[setting.option] = None if given[key] is True else given[key]  # True: unlimited
     if "attempt_timeout_policy" in given:
-        changed["on"] = _on(settings, usual)
+        changed["on"] = _on(given, usual)
     if "worker_cancel_grace_millis" in given:
-        grace = given["worker_cancel_grace_millis"] / 1000
-        changed["worker"] = replace(usual.worker or Worker(), grace=grace)
-    if (backoff := _backoff(settings, usual)) is not None:
+        changed["worker"] = replace(usual.worker or Worker(), grace=given["worker_cancel_grace_millis"])
+    if (backoff := _backoff(given, usual.backoff)) is not None:
         changed["backoff"] = backoff
-    return replace(usual, **changed)
+    return changed
 
 
-def _on(settings: QubitSettings, usual: Retry) -> On:
+def _word(given: Mapping[str, Any], key: str, what: str, words: Iterable[str]) -> str:
+    word: str = given[key].strip().lower()
+    if word not in words:
+        raise DocPath((key,)).error(f"unsupported {what} {short_repr(given[key])}; {nearest(word, words)}")
+    return word
+
+
+def _on(given: Mapping[str, Any], usual: Retry) -> On:
     key = "attempt_timeout_policy"
-    wanted = settings.word(key, {"retry": "retry", "abort": "abort"}, "timeout policy")
-    if "attempt_timeout_millis" not in settings.given and usual.attempt_timeout is None:
-        raise settings.error(key, f"{wanted!r} needs a limit of the attempts: set attempt_timeout_millis too")
+    wanted = _word(given, key, "timeout policy", ("retry", "abort"))
+    if "attempt_timeout_millis" not in given and usual.attempt_timeout is None:
+        needs = "needs a limit of the attempts: set attempt_timeout_millis too"
+        raise DocPath((key,)).error(f"{wanted!r} {needs}")
     on: object = usual.on
     before = cast("tuple[object, ...]", on) if isinstance(on, tuple) else (on,)
     rules: list[Any] = [rule for rule in before if rule != ABORT]
     return [ABORT, *rules] if wanted == "abort" else rules
 
 
-def _backoff(settings: QubitSettings, usual: Retry) -> Backoff | None:
+def _backoff(given: Mapping[str, Any], usual: object) -> Backoff | None:
     """Return the backoff, or None if no setting concerns it."""
-    base, factor = _base(settings), settings.given.get("jitter_factor")
-    if base is None and factor is None:
-        return None
-    inherited: object = usual.backoff
-    before = inherited if isinstance(inherited, Backoff) else None
+    base, factor = _base(given), given.get("jitter_factor")
     if base is None:
-        if isinstance(inherited, Mapping):
-            raise settings.error(
-                "jitter_factor", "the inherited backoff differs by kind of failure: set a delay too"
-            )
-        base = Backoff.of(cast("Iterable[float]", inherited)) if before is None else _without_jitter(before)
-    elif factor is None and before is not None:
-        factor = _jitter_of(before)
+        if factor is None:
+            return None
+        if isinstance(usual, Mapping):
+            message = "the inherited backoff differs by kind of failure: set a delay too"
+            raise DocPath(("jitter_factor",)).error(message)
+        base, _ = _split(Backoff.of(cast("Iterable[float]", usual)))
+    elif factor is None and isinstance(usual, Backoff):
+        _, factor = _split(usual)
     return base.jitter(factor) if factor else base
 
 
-def _base(settings: QubitSettings) -> Backoff | None:
-    millis = settings.given
-    key = next((key for key in ("delay", "delay_strategy") if key in millis), None)
-    if key is None:
-        name = next((name for name, keys in STRATEGIES.items() if keys.keys() & millis.keys()), None)
+def _base(given: Mapping[str, Any]) -> Backoff | None:
+    named_by = next((key for key in ("delay", "delay_strategy") if key in given), None)
+    if named_by is None:
+        name = next((name for name, keys in STRATEGIES.items() if not given.keys().isdisjoint(keys)), None)
         if name is None:
             return None
-        millis = {**STRATEGIES[name], **millis}
     else:
-        name = settings.word(key, SPELLED, "delay strategy")
-        for needed in STRATEGIES.get(name, ()):
-            if needed not in millis:
-                raise settings.error(needed, f"missing: {key} = {name!r} needs it")
-    if name in ("none", "fixed"):
-        return Backoff.constant(0 if name == "none" else millis["fixed_delay_millis"] / 1000)
+        names = ("none", *STRATEGIES, "exponential_backoff")
+        name = _word(given, named_by, "delay strategy", names).removesuffix("_backoff")
+        if name == "none":
+            return Backoff.constant(0)
+        for key in STRATEGIES[name]:
+            if key not in given:
+                raise DocPath((key,)).error(f"missing: {named_by} = {name!r} needs it")
+    options = {KEYS[key].option: given.get(key, KEYS[key].usual) for key in STRATEGIES[name]}
+    if name == "fixed":
+        return Backoff.constant(**options)
     low, high, *_ = STRATEGIES[name]
-    if millis[low] > millis[high]:
-        raise settings.error(high, f"{millis[high]} is below {low}, which is {millis[low]}")
-    first, last = millis[low] / 1000, millis[high] / 1000
-    if name == "random":
-        return Backoff.random(first, last)
-    return Backoff.exponential(first, millis["exponential_multiplier"]).maximum(last)
+    least, most = (round(options[KEYS[key].option] * 1000) for key in (low, high))
+    if least > most:
+        raise DocPath((high,)).error(f"{most} is below {low}, which is {least}")
+    backoff: Backoff = BACKOFFS.tables[name].build(**options)
+    return backoff
 
 
-def _jitter_of(backoff: Backoff) -> float:
-    stage, (factor, _) = backoff._stages[-1] if backoff._stages else ("", (0.0, 0.0))
-    return factor if stage == "jitter" else 0.0
-
-
-def _without_jitter(backoff: Backoff) -> Backoff:
+def _split(backoff: Backoff) -> tuple[Backoff, float]:
+    """Return a backoff without the jitter at its end, and the factor of that jitter."""
+    if not backoff._stages or backoff._stages[-1][0] != "jitter":
+        return backoff, 0.0
+    *stages, (_, (factor, _)) = backoff._stages
     name, args = backoff._series
-    stages = backoff._stages[:-1] if _jitter_of(backoff) else backoff._stages
-    return _make(name, *args, source=backoff._source, stages=stages)
+    return _make(name, *args, source=backoff._source, stages=tuple(stages)), factor

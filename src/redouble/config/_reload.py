@@ -13,29 +13,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, nullcontext
-from typing import Any, NamedTuple, TypeAlias, TypeVar
-from weakref import ref
+from contextlib import ExitStack
+from typing import NamedTuple, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 from redouble._internal.logger import log
 from redouble._internal.public import public
 from redouble._internal.reentrancy import ReentrancySafe, SerialQueue
 from redouble._internal.validation import instance
-from redouble._layers.layer import Pipeline
-from redouble._layers.retry.retry import Retry
-from redouble._telemetry.registry import unregister
-from redouble.config._builder import Builder, BuiltConfig
+from redouble.config._builder import Builder
 from redouble.config._config import Config
 from redouble.config._document import in_file, parse, read_document
 from redouble.config._document_path import DocPath
-from redouble.config._named_policy import BoundValue, Named
+from redouble.config._named_policy import Named, referenced
 from redouble.errors import ConfigError
-
-__all__ = ["ConfigStore", "Reload", "load", "policies", "reload"]
-
 
 Source: TypeAlias = Mapping[str, object] | str | os.PathLike[str] | None
 Environ: TypeAlias = Mapping[str, str] | None
+Exchange: TypeAlias = Callable[[], None]
 T = TypeVar("T")
 
 # Seconds. The wait is bounded, because a signal handler that reloads may have interrupted code that holds a
@@ -59,27 +54,14 @@ class Reload(NamedTuple):
         return self.error is None
 
 
-class PreparedConfig(NamedTuple):
-    """A validated configuration that is ready to become active.
-
-    current: the policy or pipeline to which each `Named` will refer.
-    values: the layer and the value that each `BoundValue` will hold.
-    """
-
-    active: BuiltConfig
-    source: tuple[Source, Environ]
-    current: dict[Named, Retry | Pipeline]
-    values: dict[BoundValue[Any], tuple[Retry | Pipeline, Any]]
-
-
 class ConfigStore(ReentrancySafe):
     """The active configuration, and the `Named` objects that follow it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._active: BuiltConfig | None = None
+        self._active: Builder | None = None
         self._source: tuple[Source, Environ] = (None, None)
-        self._names: dict[str, ref[Named]] = {}
+        self._names: WeakValueDictionary[str, Named] = WeakValueDictionary()
         self._additions = 0  # the number of objects that have been added, which follow the configuration
         self._log = SerialQueue()
 
@@ -88,12 +70,10 @@ class ConfigStore(ReentrancySafe):
         instance(name, "policies name", str, "the name of a policy or a pipeline, such as 'payments'")
 
         def find() -> Named:
-            reference = self._names.get(name)
-            named = None if reference is None else reference()
+            named = self._names.get(name)
             if named is None:
                 current = None if self._active is None else self._active.config.named(name)
-                named = Named(name, self.add, current)
-                self._names[name] = ref(named)
+                named = self._names[name] = Named(name, self.add, current)
             return named
 
         return self.add(find)
@@ -105,27 +85,20 @@ class ConfigStore(ReentrancySafe):
             self._additions += 1
             return operation()
 
-        try:
-            return self._run_now(count_and_run)
-        finally:
-            self._write_log()
+        return self._run_now(count_and_run)
 
     def load(self, source: Source, environ: Environ) -> Config:
         """Make a configuration active, or raise `ConfigError`."""
         if self._owned_by_this_thread():
             raise ConfigError("this thread is already loading a configuration: load this one afterwards")
-        try:
-            return self._run_now(self._put_in_force, source, environ).config
-        finally:
-            self._write_log()
+        return self._run_now(self._put_in_force, source, environ).config
 
     def reload(self, source: Source) -> Reload:
         """Make another configuration active, or return the error that prevents it."""
         if self._active is None:
             raise ConfigError("there is nothing to reload yet: call redouble.config.load(...) first")
         results: list[Reload] = []
-        self._run_requests(MAX_WAIT if self._request(source, results) else 0)
-        self._write_log()
+        self._run_deferred(MAX_WAIT if self._request(source, results) else 0)
         return results[0] if results else Reload()
 
     def _request(self, source: Source, results: list[Reload]) -> bool:
@@ -135,28 +108,12 @@ class ConfigStore(ReentrancySafe):
             self._deferred.append((self._reload_now, (source, results)))
         return needed
 
-    def _run_requests(self, timeout: float) -> None:
-        """Run the deferred reloads, unless an operation is running: its thread runs them afterwards."""
-        complete = False
-        try:
-            while self._deferred and not self._owned_by_this_thread():
-                lock = self._lock
-                if not lock.acquire(timeout=timeout):
-                    break
-                if self._deferred:  # else another thread has run it
-                    operation, args = self._deferred.popleft()
-                    operation(*args)
-                lock.release()
-            complete = True
-        finally:
-            if not complete:
-                if self._owned_by_this_thread():
-                    self._lock.release()
-                self._run_requests(0)
+    def _after_deferred(self) -> None:
+        self._log.run()
 
-    def _write_log(self) -> None:
-        if not self._owned_by_this_thread():
-            self._log.run()
+    def _after_fork(self) -> None:
+        super()._after_fork()
+        self._log = SerialQueue()  # the parent writes its own
 
     # ---------------------------------------------------------------- while the lock is held
 
@@ -169,20 +126,20 @@ class ConfigStore(ReentrancySafe):
         results.append(result)
         self._log.add(_log_result, result)
 
-    def _put_in_force(self, source: Source, environ: Environ) -> BuiltConfig:
+    def _put_in_force(self, source: Source, environ: Environ) -> Builder:
         additions = self._additions
         prepared, exchanged = self._prepared(source, environ), False
         try:
-            self._exchange(prepared)
+            self._exchange(*prepared)
             exchanged = True
         finally:
             if not exchanged:  # a signal handler raised
-                self._exchange(prepared)
+                self._exchange(*prepared)
         if additions != self._additions:  # a signal handler has added an object, which this may have missed
             self._request(None, [])
-        return prepared.active
+        return prepared[0]
 
-    def _prepared(self, source: Source, environ: Environ) -> PreparedConfig:
+    def _prepared(self, source: Source, environ: Environ) -> tuple[Builder, Source, Environ, list[Exchange]]:
         """Read, validate and build a configuration: every step that can fail."""
         wanted = "a mapping, or the path of a TOML file"
         instance(source, "source", Mapping | str | os.PathLike | None, wanted)
@@ -192,36 +149,21 @@ class ConfigStore(ReentrancySafe):
             document, path = read_document(source)
             source = os.path.abspath(path)  # the process may change its working directory before a reload
         builder = Builder(self._active)
-        with in_file(path) if path else nullcontext(), ExitStack() as undo:
+        with in_file(path), ExitStack() as undo:
             undo.callback(builder.discard)
-            active = builder.build(parse(document, environ))
-            current = {named: named._find_in(active.config) for named in self._in_use()}
-            values = {
-                cell: (layer, named._make_value(cell, layer))
-                for named, layer in current.items()
-                for cell in named._live_cells()
-            }
+            config = builder.build(parse(document, environ))
+            exchanges = [named._prepared(config) for named in referenced(self._names)]
             undo.pop_all()
-        return PreparedConfig(active, (source, environ), current, values)
+        return builder, source, environ, exchanges
 
-    def _exchange(self, ready: PreparedConfig) -> None:
+    def _exchange(
+        self, builder: Builder, source: Source, environ: Environ, exchanges: list[Exchange]
+    ) -> None:
         """Replace the active configuration. Cannot fail, and is idempotent."""
-        self._active, self._source = ready.active, ready.source
-        for thing in ready.active.removed:
-            unregister(thing)
-        for old, fresh in ready.active.reconfigured:
-            old.reconfigure(fresh)
-        for named, layer in ready.current.items():
-            named._current = layer
-        for cell, filling in ready.values.items():
-            cell.layer, cell.value = filling
-
-    def _after_fork(self) -> None:
-        super()._after_fork()
-        self._log = SerialQueue()  # the parent writes its own
-
-    def _in_use(self) -> list[Named]:
-        return [named for reference in list(self._names.values()) if (named := reference()) is not None]
+        self._active, self._source = builder, (source, environ)
+        builder.update_kept()
+        for exchange in exchanges:
+            exchange()
 
 
 def _log_result(result: Reload) -> None:

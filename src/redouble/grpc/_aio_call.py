@@ -6,7 +6,7 @@ the caller's writes only after that.
 
 from __future__ import annotations
 
-from asyncio import FIRST_COMPLETED, CancelledError, Event, Task, create_task, sleep, wait
+from asyncio import FIRST_COMPLETED, CancelledError, Future, Task, create_task, sleep, wait
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator
 from contextlib import suppress
 from functools import partialmethod
@@ -18,8 +18,6 @@ from redouble._drivers.opened_stream import END
 from redouble.grpc._attempt import OpenedStream, arun_policy
 from redouble.grpc._finished_call import CANCELLED
 from redouble.grpc._resend_guard import RpcResendGuard, cancel
-
-__all__ = ["DuplexCall", "StreamResponseCall", "TaskCall", "UnaryResponseCall"]
 
 
 async def status_of(call: TaskCall, name: str) -> Any:
@@ -36,30 +34,33 @@ class TaskCall(grpc.aio.Call):
     """A call whose policy runs in a task."""
 
     def __init__(self, guard: RpcResendGuard) -> None:
-        self._guard, self._continuation, self._attempt_started = guard, guard.continuation, Event()
+        self._guard, self._continuation = guard, guard.continuation
+        self._next_rpc: Future[None] = Future()  # done as soon as another attempt has its RPC
         guard.continuation = self._start_rpc
         self._task: Task[Any] = create_task(arun_policy(guard))
         self.add_done_callback(lambda _: guard.requests.close())
 
     async def _start_rpc(self, call_details: Any, requests: Any) -> Any:
         rpc = await self._continuation(call_details, requests)
-        self._attempt_started.set()
+        self._next_rpc.set_result(None)
+        self._next_rpc = Future()
         return rpc
 
     def _ended(self) -> Any:
         """Return the RPC that succeeded, or the error of the call that has ended, or None before that."""
         if not self._task.done():
             return None
-        code, details = grpc.StatusCode.CANCELLED, CANCELLED
-        if not self._task.cancelled():
+        if self._task.cancelled():
+            code, details = grpc.StatusCode.CANCELLED, CANCELLED
+        else:
             error = self._task.exception()
             if error is None and self._guard.current is not None:
                 return self._guard.current
             if isinstance(error, grpc.aio.AioRpcError):
                 return error
             # The result of a fallback, or an error that is not gRPC's.
-            code = grpc.StatusCode.OK if error is None else grpc.StatusCode.UNKNOWN
-            details = "" if error is None else str(error)
+            unknown = grpc.StatusCode.UNKNOWN
+            code, details = (grpc.StatusCode.OK, "") if error is None else (unknown, str(error))
         return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details, "")
 
     # ------------------------------------------------------------------------- the end
@@ -122,16 +123,9 @@ class TaskCall(grpc.aio.Call):
 
     async def _running_rpc(self) -> Any:
         """Wait for a running attempt and return its RPC; None if the call has ended."""
-        while not self._task.done():
-            if self._guard.current is not None:
-                return self._guard.current
-            self._attempt_started.clear()
-            started = create_task(self._attempt_started.wait(), name="attempt started")
-            try:
-                await wait([self._task, started], return_when=FIRST_COMPLETED)
-            finally:
-                started.cancel()
-        return None
+        while not self._task.done() and self._guard.current is None:
+            await wait([self._task, self._next_rpc], return_when=FIRST_COMPLETED)
+        return None if self._task.done() else self._guard.current
 
 
 class WritableCall(TaskCall):

@@ -12,31 +12,19 @@ from __future__ import annotations
 from _thread import allocate_lock
 from math import inf
 from threading import Timer
-from types import TracebackType
-from typing import Any, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import grpc
 
+from redouble._clients.plan import acall_within, call_within
 from redouble._drivers.opened_stream import END
-from redouble._runtime.backend import CancelScope, cancel_after
-from redouble._runtime.deadline import Deadline
+from redouble._runtime.backend import cancel_after
 from redouble.errors import AttemptTimeout
-from redouble.grpc._finished_call import AIO, SYNC, ErrorClasses, as_rpc_error
+from redouble.grpc._finished_call import AioFailedCall, FailedCall, as_rpc_error
 from redouble.grpc._resend_guard import CURRENT_GUARD, RpcResendGuard, cancel
 
-__all__ = [
-    "AttemptTimer",
-    "OpenedStream",
-    "aattempt_stream",
-    "aattempt_unary",
-    "arun_policy",
-    "attempt_stream",
-    "attempt_unary",
-    "details_of",
-    "rpc_of",
-    "run_policy",
-    "start_rpc",
-]
+if TYPE_CHECKING:
+    from redouble._runtime.backend import CancelScope
 
 # ------------------------------------------------------------------------ the policy
 
@@ -46,13 +34,9 @@ def run_policy(guard: RpcResendGuard) -> Any:
     send = guard.plan.call_for(guard.plan.name)
     token = CURRENT_GUARD.set(guard)
     try:
-        limit = guard.start_policy()
-        if limit == inf:
-            return send(guard)
-        with Deadline(max(0.0, limit)):
-            return send(guard)
+        return call_within(guard.call_limit, send, guard)
     except Exception as error:
-        guard.conclude(error, SYNC)
+        guard.conclude(error, FailedCall)
         raise
     finally:
         CURRENT_GUARD.reset(token)
@@ -63,16 +47,19 @@ async def arun_policy(guard: RpcResendGuard) -> Any:
     send = guard.plan.call_for(guard.plan.name)
     token = CURRENT_GUARD.set(guard)
     try:
-        limit = guard.start_policy()
-        if limit == inf:
-            return await send(guard)
-        with Deadline(max(0.0, limit)):
-            return await send(guard)
+        return await acall_within(guard.call_limit, send, guard)
     except Exception as error:
-        guard.conclude(error, AIO)
+        guard.conclude(error, AioFailedCall)
         raise
     finally:
         CURRENT_GUARD.reset(token)
+
+
+async def acall_unary(guard: RpcResendGuard) -> Any:
+    """Run the policy of a call with one response; return its RPC, or the response of another layer."""
+    response = await arun_policy(guard)
+    rpc = rpc_of(guard, response)
+    return response if rpc is None else rpc
 
 
 def rpc_of(guard: RpcResendGuard, response: object) -> Any:
@@ -87,33 +74,29 @@ FIELDS = ("method", "timeout", "metadata", "credentials", "wait_for_ready", "com
 
 
 class AttemptDetails(grpc.ClientCallDetails):
-    """The call details of one attempt: a copy of the caller's, without the fields that those lack."""
+    """The call details of one attempt: a copy of an interceptor's own, without the fields that those lack."""
 
-    def __init__(self, call_details: object) -> None:
+    def __init__(self, call_details: object, changes: dict[str, Any]) -> None:
         for field in FIELDS:
             if hasattr(call_details, field):
                 setattr(self, field, getattr(call_details, field))
+        vars(self).update(changes)
 
 
-def details_of(call_details: Any, limit: float, earlier: int) -> grpc.ClientCallDetails:
+def details_of(call_details: Any, limit: float, earlier: int) -> Any:
     """Return the call details for an attempt, with its time limit and the number of earlier attempts."""
-    if limit == inf and not earlier and isinstance(call_details, tuple):  # gRPC's own, which are immutable
-        return cast("grpc.ClientCallDetails", call_details)
-    details = AttemptDetails(call_details)
+    aio = type(call_details) is grpc.aio.ClientCallDetails
+    changes: dict[str, Any] = {}
     if limit < inf:
-        details.timeout = max(0.0, limit)
+        changes["timeout"] = max(0.0, limit)
     if earlier:
-        details.metadata = (*(getattr(call_details, "metadata", None) or ()), (PREVIOUS, str(earlier)))
-    return details
-
-
-def adetails_of(call_details: Any, limit: float, earlier: int) -> grpc.aio.ClientCallDetails:
-    """Return the call details of `grpc.aio` in the same way."""
-    timeout, metadata = max(0.0, limit) if limit < inf else call_details.timeout, call_details.metadata
-    if earlier:
-        metadata = grpc.aio.Metadata(*(metadata or ()), (PREVIOUS, str(earlier)))
-    fields = call_details.method, timeout, metadata, call_details.credentials, call_details.wait_for_ready
-    return grpc.aio.ClientCallDetails(*fields)
+        metadata: Any = getattr(call_details, "metadata", None)
+        entries = (*(metadata or ()), (PREVIOUS, str(earlier)))
+        of_aio = aio or isinstance(metadata, grpc.aio.Metadata)
+        changes["metadata"] = grpc.aio.Metadata(*entries) if of_aio else entries
+    if not changes and isinstance(call_details, tuple):  # gRPC's own, which are immutable
+        return cast("Any", call_details)
+    return cast("Any", call_details)._replace(**changes) if aio else AttemptDetails(call_details, changes)
 
 
 def start_rpc(guard: RpcResendGuard, limit: float) -> Any:
@@ -125,7 +108,7 @@ def start_rpc(guard: RpcResendGuard, limit: float) -> Any:
 
 async def astart_rpc(guard: RpcResendGuard, limit: float) -> Any:
     """Start the RPC of an attempt with a time limit in seconds."""
-    details = adetails_of(guard.call_details, limit, guard.begin_attempt())
+    details = details_of(guard.call_details, limit, guard.begin_attempt())
     guard.attach(await guard.continuation(details, guard.requests.for_attempt()))
     return guard.current
 
@@ -141,37 +124,16 @@ class OpenedStream(NamedTuple):
     first: Any
 
 
-class AttemptScope:
-    """A ``with`` block for one attempt: if it fails, the RPC is cancelled and the guard records the error.
-
-    The RPC may be the error, whose traceback refers to the frames of the attempt: only the guard keeps it.
-    """
-
-    def __init__(self, guard: RpcResendGuard) -> None:
-        self._guard = guard
-
-    def __enter__(self) -> None:
-        """Enter the scope."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        if error is not None:
-            cancel(self._guard.current)
-            if isinstance(error, Exception):
-                self._guard.record_failure(error)
-
-
 def attempt_unary(guard: RpcResendGuard) -> Any:
     """Make one attempt at a call with one response."""
-    with AttemptScope(guard):
+    with guard:
         guard.response = result_of(start_rpc(guard, guard.attempt_limit()))
     return guard.response
 
 
 async def aattempt_unary(guard: RpcResendGuard) -> Any:
     """Make one attempt at a call with one response."""
-    with AttemptScope(guard):
+    with guard:
         guard.response = await aresult_of(await astart_rpc(guard, guard.attempt_limit()))
     return guard.response
 
@@ -197,14 +159,14 @@ def attempt_stream(guard: RpcResendGuard) -> OpenedStream:
     """Make one attempt at a stream of responses, up to its first message."""
     items, first, seconds = None, END, guard.attempt_limit()
     limit = AttemptTimer(guard, seconds if seconds < guard.call_limit() else inf)
-    with AttemptScope(guard):
+    with guard:
         with limit:
             if guard.take_early_rpc() is None:
                 start_rpc(guard, guard.call_limit())
             items = iter(guard.current)
             first = next(items, END)
         if limit.cancelled_caught:
-            raise expired(seconds, SYNC)
+            raise expired(seconds, FailedCall)
         return OpenedStream(guard.current, items, first)
 
 
@@ -212,21 +174,21 @@ async def aattempt_stream(guard: RpcResendGuard) -> OpenedStream:
     """Make one attempt at a stream of responses, up to its first message."""
     items, first, seconds = None, END, guard.attempt_limit()
     limit = awithin(guard, seconds if seconds < guard.call_limit() else inf)
-    with AttemptScope(guard):
+    with guard:
         with limit:
             if guard.take_early_rpc() is None:  # pragma: no branch  async code starts no RPC early
                 await astart_rpc(guard, guard.call_limit())
             items = aiter(guard.current)
             first = await anext(items, END)
         if limit.cancelled_caught:
-            raise expired(seconds, AIO)
+            raise expired(seconds, AioFailedCall)
         return OpenedStream(guard.current, items, first)
 
 
-def expired(seconds: float, classes: ErrorClasses) -> Exception:
+def expired(seconds: float, base: type[grpc.RpcError]) -> Exception:
     """Return the error of an attempt whose first message did not arrive in time."""
     error = AttemptTimeout(f"no message within {max(0.0, seconds):.3g} s", limit="attempt", seconds=seconds)
-    as_rpc_error(error, classes)
+    as_rpc_error(error, base)
     return error
 
 
@@ -249,9 +211,7 @@ class AttemptTimer:
             self._timer.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> bool:
         if self._timer is not None:
             self._timer.cancel()
         with self._lock:

@@ -18,13 +18,13 @@ import grpc
 from redouble._drivers.opened_stream import END
 from redouble._drivers.workers.threads import ThreadJob
 from redouble._internal.logger import log
+from redouble._layers.retry.retry import Retry
+from redouble._layers.timeout import Timeout
 from redouble._runtime.thread_waker import ThreadWaker
 from redouble.errors import Stopped
 from redouble.grpc._attempt import OpenedStream, rpc_of, run_policy, start_rpc
 from redouble.grpc._finished_call import CallCancelled, FutureOfAny, ResolvedCall
 from redouble.grpc._resend_guard import RpcResendGuard, cancel
-
-__all__ = ["FutureCall", "ResponseStream", "call_unary"]
 
 
 def call_unary(guard: RpcResendGuard) -> Any:
@@ -32,6 +32,13 @@ def call_unary(guard: RpcResendGuard) -> Any:
     response = run_policy(guard)
     rpc = rpc_of(guard, response)
     return ResolvedCall(response) if rpc is None else rpc
+
+
+def start_unary(guard: RpcResendGuard) -> Any:
+    """Run the policy of a call with one response, or return its future."""
+    # gRPC intercepts a call and a ``.future()`` alike; only the name of its continuation differs.
+    is_future = ".future." in getattr(guard.continuation, "__qualname__", "")
+    return FutureCall(guard) if is_future else call_unary(guard)
 
 
 def status_of(call: BlockingCall, name: str) -> Any:
@@ -56,7 +63,7 @@ class BlockingCall(grpc.Call, FutureOfAny):
         self._guard = guard
         self._callbacks: list[Callable[[], object]] = []
         self._lock = allocate_lock()
-        guard.waker = ThreadWaker()
+        self._waker = guard.waker = ThreadWaker()
 
     @abstractmethod
     def _wait(self, timeout: float | None = None) -> Any:
@@ -83,6 +90,12 @@ class BlockingCall(grpc.Call, FutureOfAny):
                     callback()
             except Exception:
                 log("a callback of a gRPC call failed", error=True)
+
+    def _cancel(self) -> None:
+        """Cancel the running RPC or the delay, and prevent further attempts."""
+        self._guard.cancelled = True
+        self._waker.wake()
+        cancel(self._guard.current)
 
     # --------------------------------------------------------------------- as a call
 
@@ -163,7 +176,7 @@ class FutureCall(BlockingCall):
             if self.done():
                 return False
             self._guard.cancelled = True
-        self._guard.cancel()
+        self._cancel()
         return True
 
 
@@ -174,10 +187,11 @@ class ResponseStream(BlockingCall):
     runs in the thread that waits for the first message.
     """
 
-    def __init__(self, guard: RpcResendGuard, *, eager: bool) -> None:
+    def __init__(self, guard: RpcResendGuard) -> None:
         super().__init__(guard)
         self._items: Iterator[Any] = iter(())
         self._opening = allocate_lock()  # held by the thread that runs the policy
+        eager = all(isinstance(layer, Retry | Timeout) for layer in guard.plan.layers)
         if eager and min(guard.attempt_limit(), guard.plan.total) > 0:
             guard.early_rpc = start_rpc(guard, guard.call_limit())
 
@@ -215,7 +229,7 @@ class ResponseStream(BlockingCall):
         """Cancel the call or its delay; return False if it has ended already."""
         if self._call is not None:
             return cancel(self._call)
-        self._guard.cancel()
+        self._cancel()
         if self._opening.acquire(blocking=False):  # no thread runs the policy: end the call here
             try:
                 self._open()

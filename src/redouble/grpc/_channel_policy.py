@@ -5,77 +5,67 @@ A channel accepts any layer or pipeline except a `Hedge`; `redouble._clients.pla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, cast
 
-from redouble._clients.plan import Plan, Send, layers_of, make_plan
+from redouble._clients.plan import Plan, Send, make_plan
 from redouble._clients.policy_binding import PolicyBinding
 from redouble._engine.budget_protocol import traits_of
 from redouble._failures.verdict import Ended, Kind, Verdict, judge
 from redouble._internal.bounded_cache import BoundedCache
-from redouble._internal.callables import display_name
-from redouble._layers.layer import Layer, Pipeline
+from redouble._layers.layer import Layer
 from redouble._layers.retry.retry import Retry
-from redouble._layers.timeout import Timeout
-from redouble._runtime.clock import SYSTEM, Clock
-from redouble.grpc._resend_guard import CURRENT_GUARD, pushback
-
-__all__ = ["MAX_PLANS", "ChannelPolicy", "Shape", "channel_policy_of", "layer_of"]
-
+from redouble._runtime.clock import SYSTEM, _System
+from redouble.grpc._attempt import aattempt_stream, aattempt_unary, attempt_stream, attempt_unary
+from redouble.grpc._request_stream import RequestSource
+from redouble.grpc._resend_guard import CURRENT_GUARD, RpcResendGuard, pushback
 
 MAX_PLANS = 1000  # cached plans
-Shape: TypeAlias = Literal["unary", "future", "stream"]
 
 
 class ChannelPolicy:
     """The effective policy of one channel, shared by its interceptors."""
 
-    def __init__(self, policy: object, sends: Mapping[Shape, Send], *, aio: bool) -> None:
-        policy = layer_of(policy)
-        if any(layer.traits().concurrent for layer in layers_of(policy)):
-            raise TypeError(
-                f"policy={policy!r} has a Hedge, and the attempts of a call share its requests: hedge the "
-                "call instead, as in Hedge(0.1)(stub.Method)"
-            )
-        make_plan(policy, Plan, "redouble.grpc", sends["unary"], aio=aio)
-        self._layers = layers_of(policy)
-        self._sends, self._aio = sends, aio
+    def __init__(self, policy: Layer | None, *, aio: bool) -> None:
+        send = aattempt_unary if aio else attempt_unary
+        layers = make_plan(layer_of(policy), Plan, "redouble.grpc", send, aio=aio).layers
+        # In async code cancelling the task interrupts its sleep anyway.
+        self._layers = tuple(_adapt(layer, cancellable=not aio) for layer in layers)
+        self._aio = aio
         self._plans = BoundedCache[Plan](MAX_PLANS)
-        # True if a stream may start before it is read: no layer has to admit its first attempt.
-        self.eager = all(isinstance(layer, Retry | Timeout) for layer in self._layers)
-        self._judges_results = any(
-            isinstance(layer, Retry) and layer.until is not None for layer in self._layers
-        )
 
-    def plan(self, name: str, shape: Shape) -> Plan:
-        """Return the plan for the calls of this method."""
-        key = (name, shape)
-        return self._plans.get(key) or self._plans.get_or_create(key, lambda: self._make_plan(name, shape))
+    def begin_call(
+        self, send: Send, continuation: Any, call_details: Any, requests: RequestSource
+    ) -> RpcResendGuard:
+        """Return the guard of a new call, whose attempts ``send`` makes."""
+        name = name_of(call_details.method)
+        key = name, send
+        plan = self._plans.get(key) or self._plans.get_or_create(key, lambda: self._make_plan(name, send))
+        return RpcResendGuard(plan, continuation, call_details, requests)
 
-    def _make_plan(self, name: str, shape: Shape) -> Plan:
-        if shape == "stream" and self._judges_results:
+    def _make_plan(self, name: str, send: Send) -> Plan:
+        plan = Plan(self._layers, name, send, aio=self._aio)
+        if plan.reads_bodies and send in (attempt_stream, aattempt_stream):
             raise TypeError(f"until= judges one response, and {name} gives a stream of them: leave it out")
-        cancellable = shape != "unary" and not self._aio  # cancelling a task interrupts its sleep anyway
-        layers = (_adapt(layer, cancellable=cancellable) for layer in self._layers)
-        return make_plan(Pipeline(*layers), Plan, name, self._sends[shape], aio=self._aio)
+        return plan
 
 
-def layer_of(policy: object) -> Layer:
-    """Validate the ``policy`` option and return its layer; None means `presets.grpc`."""
-    if policy is None:
-        from redouble.presets import grpc  # noqa: PLC0415  presets is a layer above
+def bind_policy(policy: Layer | None, *, aio: bool) -> PolicyBinding[ChannelPolicy]:
+    """Return the effective policy of a channel; it follows reloads of a policy given by name."""
+    return PolicyBinding(policy, lambda layer: ChannelPolicy(layer, aio=aio), "redouble.grpc")
 
-        return grpc()
-    if isinstance(policy, type) or not isinstance(policy, Layer):
-        is_layer_class = isinstance(policy, type) and issubclass(policy, Layer)
-        fix = (
-            f"write {display_name(cast('Any', policy))}()"
-            if is_layer_class
-            else "write a redouble.Retry or a pipeline"
-        )
-        raise TypeError(f"policy={policy!r} is no layer: {fix}, or None for presets.grpc()")
-    return policy
+
+def layer_of(policy: Layer | None) -> Layer:
+    """Return the layer of the option ``policy``; None means a new `presets.grpc`."""
+    from redouble.presets import grpc  # noqa: PLC0415  presets is a layer above
+
+    return grpc() if policy is None else policy
+
+
+def name_of(method: str | bytes) -> str:
+    """Return the name of a method for events: without the leading slash."""
+    text = method.decode("utf-8", "replace") if isinstance(method, bytes) else method
+    return text.removeprefix("/")
 
 
 def _adapt(layer: Layer, *, cancellable: bool) -> Layer:
@@ -96,41 +86,22 @@ class PushbackRule:
         """Return the verdict on one ended attempt."""
         error = cast("Exception", ended.error)
         delay = pushback(error)
-        if delay is not None and delay < 0 and self._counts_pushback:
+        forbidden = (delay or 0.0) < 0
+        if forbidden and self._counts_pushback:
             # As in gRPC, a pushback that forbids retries counts for the throttling; the guard vetoes a retry.
             return Verdict.retry(kind=Kind.server, reason="pushback")
         verdict = judge(self._rules, error, lambda _: ended)
-        if (
-            delay is None
-            or delay < 0
-            or verdict is None
-            or verdict.action != "retry"
-            or verdict.after is not None
-        ):
+        if forbidden or verdict is None or verdict.action != "retry" or verdict.after is not None:
             return verdict
         return replace(verdict, after=delay)
 
 
-class CancellableClock(Clock):
+class CancellableClock(_System):
     """The system clock, or a test's, with a sleep that ends when the caller cancels the call."""
-
-    def now(self) -> float:
-        return SYSTEM.now()
 
     def sleep(self, seconds: float) -> None:
         guard = CURRENT_GUARD.get()
         (SYSTEM if guard is None else guard).sleep(seconds)
 
-    def __repr__(self) -> str:
-        return repr(SYSTEM)
-
 
 CANCELLABLE = CancellableClock()
-
-
-def channel_policy_of(
-    policy: Layer | None, sends: Mapping[Shape, Send], *, aio: bool
-) -> Callable[[], ChannelPolicy]:
-    """Return a function for the effective channel policy; it follows reloads of a policy given by name."""
-    binding = PolicyBinding(policy, lambda layer: ChannelPolicy(layer, sends, aio=aio), "redouble.grpc")
-    return lambda: binding.current

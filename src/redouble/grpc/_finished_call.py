@@ -7,25 +7,13 @@ An attempt that fails raises gRPC's own error, unchanged. An error of redouble g
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from types import TracebackType, new_class
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import grpc
 
 from redouble import errors
-
-__all__ = [
-    "AIO",
-    "CANCELLED",
-    "SYNC",
-    "CallCancelled",
-    "CancelledCall",
-    "ErrorClasses",
-    "FutureOfAny",
-    "ResolvedCall",
-    "as_rpc_error",
-]
-
 
 if TYPE_CHECKING:
     FutureOfAny: TypeAlias = grpc.Future[Any]
@@ -45,6 +33,8 @@ def _returns(value: object) -> Any:
 class FinishedCall(grpc.Call, FutureOfAny):
     """A call that has ended: nothing to wait for, and nothing to cancel."""
 
+    _response: object = None
+
     add_callback = cancel = cancelled = running = is_active = _returns(False)
     done = _returns(True)
     time_remaining = _returns(None)
@@ -53,71 +43,69 @@ class FinishedCall(grpc.Call, FutureOfAny):
         """Call the function at once."""
         fn(self)
 
+    def result(self, timeout: float | None = None) -> Any:  # noqa: ARG002
+        """Return the response, or raise the error."""
+        error = self.exception()
+        if error is None:
+            return self._response
+        try:
+            raise error
+        finally:
+            del self, error
+
+    def traceback(self, timeout: float | None = None) -> TracebackType | None:  # noqa: ARG002
+        """Return the traceback of the error, or None."""
+        error = self.exception()
+        return None if error is None else error.__traceback__
+
 
 CANCELLED = "Locally cancelled by application!"  # gRPC's own text
-KINDS: tuple[type[Exception], ...] = (
-    errors.RetryError,
-    errors.AttemptsExhausted,
-    errors.NotAccepted,
-    errors.BudgetExhausted,
-    errors.Stopped,
-    errors.DeadlineExceeded,
-    errors.AttemptTimeout,
-    errors.WorkerStillRunning,
-    errors.WorkerFailed,
-)
-ErrorClasses: TypeAlias = dict[type[Exception], type[Exception]]
 
 
 class StatusMixin:
-    """The status methods of a call that ended with an error of redouble, in either colour of gRPC."""
+    """The status of a call that ended with an error of redouble: that of the last attempt, or a default."""
 
-    _no_metadata: Callable[[], Any]  # creates empty metadata
+    _no_metadata: Callable[[], Any] = tuple[Any, ...]  # creates empty metadata
+    _no_code = grpc.StatusCode.UNKNOWN
 
-    def _of_last(self, name: str, default: Any) -> Any:
-        """Read a status method of the last attempt's `grpc.RpcError`, if the error carries one."""
-        last = getattr(self, "last", None)
-        return getattr(last, name)() if isinstance(last, grpc.RpcError) and hasattr(last, "code") else default
+    def _cause(self) -> object:
+        """Return the error whose status this is, if it is a `grpc.RpcError`."""
+        return getattr(self, "last", None)
 
-    def code(self) -> grpc.StatusCode:
-        """Return the status code: DEADLINE_EXCEEDED for a timeout, else that of the last attempt."""
-        if isinstance(self, TimeoutError):
-            return grpc.StatusCode.DEADLINE_EXCEEDED
-        return cast("grpc.StatusCode", self._of_last("code", grpc.StatusCode.UNKNOWN))
+    def _read(self, name: str, default: Any) -> Any:
+        """Read a status method of the cause, if it has this method."""
+        cause = self._cause()
+        method = getattr(cause, name, None) if isinstance(cause, grpc.RpcError) else None
+        return default if method is None else method()
 
-    def details(self) -> str:
+    def code(self) -> Any:
+        """Return the status code: DEADLINE_EXCEEDED for a timeout."""
+        timed_out = isinstance(self, TimeoutError)
+        return grpc.StatusCode.DEADLINE_EXCEEDED if timed_out else self._read("code", self._no_code)
+
+    def details(self) -> Any:
         """Return the error message."""
         return str(self)
 
-    def initial_metadata(self) -> Any:
-        """Return the initial metadata of the last attempt, or empty ones."""
-        return self._of_last("initial_metadata", self._no_metadata())
-
-    def trailing_metadata(self) -> Any:
-        """Return the trailing metadata of the last attempt, or empty ones."""
-        return self._of_last("trailing_metadata", self._no_metadata())
-
-    def debug_error_string(self) -> str:
+    def debug_error_string(self) -> Any:
         """Return the error message."""
         return self.details()
+
+    def initial_metadata(self) -> Any:
+        """Return the initial metadata."""
+        return self._read("initial_metadata", self._no_metadata())
+
+    def trailing_metadata(self) -> Any:
+        """Return the trailing metadata."""
+        return self._read("trailing_metadata", self._no_metadata())
 
 
 class FailedCall(StatusMixin, grpc.RpcError, FinishedCall):
     """An error that is a failed call too: gRPC passes it to other interceptors as a call."""
 
-    _no_metadata = tuple[Any, ...]
-
-    def result(self, timeout: float | None = None) -> Any:  # noqa: ARG002
-        """Raise this error."""
-        raise self
-
     def exception(self, timeout: float | None = None) -> Self:  # noqa: ARG002
         """Return this error."""
         return self
-
-    def traceback(self, timeout: float | None = None) -> TracebackType | None:  # noqa: ARG002
-        """Return the traceback of the error."""
-        return self.__traceback__
 
 
 class CancelledCall(FailedCall):
@@ -141,82 +129,52 @@ class AioFailedCall(StatusMixin, grpc.aio.AioRpcError):
     _no_metadata = grpc.aio.Metadata
 
 
-def _error_classes(base: type[grpc.RpcError]) -> ErrorClasses:
-    def make(kind: type[Exception]) -> type[Exception]:
-        def reduce(error: Exception) -> tuple[Any, ...]:
-            plain = kind(*error.args)  # unpickled, it is an error of redouble only
-            plain.__dict__.update(vars(error))
-            return cast("tuple[Any, ...]", plain.__reduce__())
+@cache
+def _rpc_error_class(bases: tuple[type[Exception], type[grpc.RpcError]]) -> type[Exception]:
+    """Return the class of errors of redouble that are failed calls too."""
+    kind = bases[0]
 
-        own = {
-            "__module__": "redouble.grpc",
-            "__reduce__": reduce,
-            "__repr__": kind.__repr__,
-            "__str__": kind.__str__,
-        }
-        return new_class(kind.__name__, (kind, base), exec_body=lambda namespace: namespace.update(own))
+    def reduce(error: Exception) -> Any:
+        plain = kind(*error.args)  # unpickled, it is an error of redouble only
+        plain.__dict__.update(vars(error))
+        return plain.__reduce__()
 
-    return {kind: make(kind) for kind in KINDS}
+    own = {"__module__": "redouble.grpc", "__reduce__": reduce}
+    own |= {"__repr__": kind.__repr__, "__str__": kind.__str__}
+    return new_class(kind.__name__, bases, exec_body=lambda namespace: namespace.update(own))
 
 
-SYNC = _error_classes(FailedCall)
-AIO = _error_classes(AioFailedCall)
+def as_rpc_error(error: Exception, base: type[grpc.RpcError]) -> None:
+    """Make an error of redouble a `grpc.RpcError` too; those of gates and of a configuration stay."""
+    if type(error).__module__ == errors.__name__ and not isinstance(
+        error, errors.Rejected | errors.ConfigError
+    ):
+        error.__class__ = _rpc_error_class((type(error), base))
 
 
-def as_rpc_error(error: Exception, classes: ErrorClasses) -> None:
-    """Make an error of redouble a `grpc.RpcError` too; other errors and those of gates stay unchanged."""
-    if (kind := classes.get(type(error))) is not None:
-        error.__class__ = kind
-
-
-class ResolvedCall(FinishedCall):
+class ResolvedCall(StatusMixin, FinishedCall):
     """A call that ended with a response (a fallback's, for instance) or with an error."""
 
     def __init__(self, response: object = None, error: Exception | None = None) -> None:
         self._response, self._error = response, error
+        if error is None:
+            self._no_code = grpc.StatusCode.OK
 
-    def _of_error(self, name: str, default: Any) -> Any:
-        """Read a status method of the error, if it is one of gRPC."""
-        method = getattr(self._error, name, None) if isinstance(self._error, grpc.RpcError) else None
-        return default if method is None else method()
-
-    def code(self) -> Any:
-        """Return the status code; UNKNOWN for an error that is not gRPC's."""
-        return self._of_error("code", grpc.StatusCode.OK if self._error is None else grpc.StatusCode.UNKNOWN)
+    def _cause(self) -> object:
+        return self._error
 
     def details(self) -> Any:
         """Return the status message; empty after a success."""
-        return self._of_error("details", "" if self._error is None else str(self._error))
+        return self._read("details", "" if self._error is None else str(self._error))
 
     def debug_error_string(self) -> Any:
         """Return gRPC's debug text, or the status message."""
-        return self._of_error("debug_error_string", self.details())
-
-    def initial_metadata(self) -> Any:
-        """Return the initial metadata."""
-        return self._of_error("initial_metadata", ())
-
-    def trailing_metadata(self) -> Any:
-        """Return the trailing metadata."""
-        return self._of_error("trailing_metadata", ())
+        return self._read("debug_error_string", self.details())
 
     def cancelled(self) -> Any:
         """Return True if the caller cancelled the call."""
-        return self._of_error("cancelled", False)
-
-    def result(self, timeout: float | None = None) -> Any:  # noqa: ARG002
-        """Return the response, or raise the error."""
-        if self._error is not None:
-            try:
-                raise self._error
-            finally:
-                del self
-        return self._response
+        return self._read("cancelled", False)
 
     def exception(self, timeout: float | None = None) -> Exception | None:  # noqa: ARG002
         """Return the error, or None."""
         return self._error
-
-    def traceback(self, timeout: float | None = None) -> TracebackType | None:  # noqa: ARG002
-        """Return the traceback of the error, or None."""
-        return None if self._error is None else self._error.__traceback__

@@ -15,8 +15,6 @@ from typing import Any, cast
 
 from redouble._drivers.opened_stream import END
 
-__all__ = ["AsyncBufferedRequests", "BufferedRequests", "RequestSource", "requests_of"]
-
 
 class RequestSource:
     """Requests that every attempt can send: an iterable, or the single request of a unary call."""
@@ -62,7 +60,7 @@ class BufferedRequests(RequestSource):
             self._current = None
             return True
 
-    def for_attempt(self) -> Iterator[Any]:
+    def for_attempt(self) -> Any:
         self._current = current = object()
         return self._items(current)
 
@@ -94,22 +92,12 @@ class BufferedRequests(RequestSource):
             return END, error
 
 
-class AsyncBufferedRequests(RequestSource):
+class AsyncBufferedRequests(BufferedRequests):
     """Requests of an async iterator: the caller's own, or the one that gRPC makes of the caller's writes."""
 
-    def __init__(self, source: AsyncIterator[Any]) -> None:
-        super().__init__(source)
-        self._current: object = None
-        self._sent = False
-        self._next: Future[Any] | None = None  # the pending read, shared by attempts; one gets its item
+    _next: Future[Any] | None = None  # the pending read, shared by attempts; one gets its item
 
-    def can_resend(self) -> bool:
-        if self._sent:
-            return False
-        self._current = None
-        return True
-
-    def for_attempt(self) -> AsyncIterator[Any]:
+    def for_attempt(self) -> Any:
         self._current = current = AsyncAttemptRequests(self)
         return current
 
@@ -124,7 +112,7 @@ class AsyncBufferedRequests(RequestSource):
         if self._current is not attempt:
             return END
         if self._next is None:
-            self._next = ensure_future(self._read())
+            self._next = ensure_future(self._read_ahead())
         pending = self._next
         await wait([pending])  # does not cancel the read if this task is cancelled
         if self._current is not attempt:
@@ -136,7 +124,7 @@ class AsyncBufferedRequests(RequestSource):
         self._sent = sent or item is not END
         return item
 
-    async def _read(self) -> Any:
+    async def _read_ahead(self) -> Any:
         return await anext(self._source, END)
 
 

@@ -26,10 +26,8 @@ from redouble._runtime.clock import SYSTEM, context_clock, virtual
 from redouble._runtime.deadline import time_left
 from redouble._runtime.thread_waker import ThreadWaker
 from redouble.errors import Reason, Stopped
-from redouble.grpc._finished_call import CANCELLED, CallCancelled, CancelledCall, ErrorClasses, as_rpc_error
+from redouble.grpc._finished_call import CANCELLED, CallCancelled, CancelledCall, as_rpc_error
 from redouble.grpc._request_stream import RequestSource
-
-__all__ = ["CURRENT_GUARD", "PUSHBACK", "RpcResendGuard", "cancel", "forbids", "pushback"]
 
 PUSHBACK = "grpc-retry-pushback-ms"
 SLACK = 0.01  # seconds: too short for another attempt after one that exceeded its deadline
@@ -45,16 +43,11 @@ class RpcResendGuard(ClientCall):
     deadline_exceeded = False  # the last attempt ended with DEADLINE_EXCEEDED
     committed = False  # the caller has received a part of the response
     cancelled = False  # the caller has cancelled the call; in blocking code, where there is no task to cancel
-    waker: ThreadWaker  # interrupts a delay when another thread cancels the call
+    waker: ThreadWaker | None = None  # interrupts a delay when another thread cancels the call
     early_rpc: Any = None  # the RPC of a first attempt that started before the policy runs
-    policy_deadline = inf  # the moment at which the policy's total timeout ends
 
     def __init__(
-        self,
-        plan: Plan,
-        continuation: Callable[[Any, Any], Any],
-        call_details: Any,
-        requests: RequestSource,
+        self, plan: Plan, continuation: Callable[..., Any], call_details: Any, requests: RequestSource
     ) -> None:
         super().__init__(plan, context_clock())
         self.requests = requests
@@ -66,31 +59,24 @@ class RpcResendGuard(ClientCall):
 
     # ----------------------------------------------------------------------------- time
 
-    def start_policy(self) -> float:
-        """Start the policy's total timeout; return how many seconds are left for the call."""
-        self.policy_deadline = self.now() + self.plan.total
-        return self.call_limit()
-
     def call_limit(self) -> float:
         """Return how many seconds are left for the whole call, including the messages of a stream."""
-        return self.deadline - self.now()
+        return inf if self.deadline == inf else max(0.0, self.deadline - self.now())
 
     def attempt_limit(self) -> float:
         """Return the time limit of an attempt, in seconds; of a stream, the limit until its first message."""
-        shortest = min(self.deadline, self.policy_deadline)
-        limit = inf if shortest == inf else shortest - self.now()
-        return min(limit, time_left()) if ambient.active else limit
+        return min(self.call_limit(), time_left()) if ambient.active else self.call_limit()
 
     def time_remaining(self) -> float | None:
         """Return how many seconds are left for the call, or None if it has no deadline, as gRPC does."""
-        return None if self.deadline == inf else max(0.0, self.call_limit())
+        return None if self.deadline == inf else self.call_limit()
 
     def sleep(self, seconds: float) -> None:
         """Wait for a delay; raise `CallCancelled` if the caller cancels the call meanwhile."""
-        if virtual() is None:
-            self.waker.wait(seconds)
-        else:
+        if self.waker is None or virtual() is not None:
             SYSTEM.sleep(seconds)
+        else:
+            self.waker.wait(seconds)
         if self.cancelled:
             raise CallCancelled
 
@@ -118,12 +104,21 @@ class RpcResendGuard(ClientCall):
         call, self.early_rpc = self.early_rpc, None
         return call
 
+    def __enter__(self) -> None:
+        """Enter the block of an attempt: if it fails, its RPC is cancelled and its error recorded."""
+
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
+        if error is not None:
+            cancel(self.current)
+            if isinstance(error, Exception):
+                self.record_failure(error)
+
     def record_failure(self, error: Exception) -> Exception:
         """Stamp this guard on the error of an attempt; raise `CallCancelled` if the call was cancelled."""
         with self._lock:
             self.current = None  # the RPC object may be the error itself
         self.timed_out = False
-        self.forbidden = forbids(error)
+        self.forbidden = (pushback(error) or 0.0) < 0
         self.deadline_exceeded = code_of(error) is grpc.StatusCode.DEADLINE_EXCEEDED
         super().record_failure(error)
         self.error = None  # it may be the RPC object, and its frames may refer to this guard
@@ -132,18 +127,10 @@ class RpcResendGuard(ClientCall):
         return error
 
     def commit(self, call: Any) -> bool:
-        """Record that the caller receives a part of this RPC; return False if it is no longer current."""
+        """Record that the caller receives a part of this RPC; return False if another one may follow."""
         with self._lock:
-            if self.current is not call:
-                return False
-            self.committed = True
-            return True
-
-    def cancel(self) -> None:
-        """Cancel the running RPC or the delay, and prevent further attempts."""
-        self.cancelled = True
-        self.waker.wake()
-        cancel(self.current)
+            self.committed = self.committed or self.current is call
+            return self.committed
 
     # ------------------------------------------------------------------ before a retry
 
@@ -164,10 +151,10 @@ class RpcResendGuard(ClientCall):
 
     # ----------------------------------------------------------------- after the end
 
-    def conclude(self, error: Exception, classes: ErrorClasses) -> None:
+    def conclude(self, error: Exception, base: type[grpc.RpcError]) -> None:
         """Annotate the error that the call raises, and make an error of redouble a `grpc.RpcError` too."""
         self.replace_stamp(error)
-        as_rpc_error(error, classes)
+        as_rpc_error(error, base)
 
     def cancellation_error(self, error: BaseException | None) -> Exception:
         """Return the error of a call that the caller has cancelled; ``error`` is how its policy ended."""
@@ -213,8 +200,3 @@ def pushback(error: object) -> float | None:
     if None in delays:  # a negative number, or not a number
         return -1.0
     return delays[-1] if delays else None
-
-
-def forbids(error: object) -> bool:
-    """Return True if the server's pushback forbids a retry."""
-    return (pushback(error) or 0.0) < 0

@@ -11,21 +11,23 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from json import dumps, loads
 from math import inf, isclose
-from typing import Any, NamedTuple, cast
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import grpc
 
-from redouble._clients.plan import is_named, layers_of
+from redouble._clients.plan import layers_of
+from redouble._clients.policy_binding import is_named
 from redouble._engine.backoff import Backoff, _make
 from redouble._engine.options import HOOKS
 from redouble._engine.token_bucket import RetryThrottling
-from redouble._failures.verdict import Ended, Verdict, judge
-from redouble._internal.callables import display_name
+from redouble._failures.verdict import Ended, Kind, Verdict, judge
 from redouble._internal.public import public
-from redouble._internal.validation import format_seconds, nearest
+from redouble._internal.validation import format_seconds, instance, nearest
 from redouble._layers.layer import Layer
 from redouble._layers.retry.analysis import LARGEST_DRAW, ConstantRandom
 from redouble._layers.retry.retry import Retry
@@ -33,10 +35,8 @@ from redouble._layers.timeout import Timeout
 from redouble._runtime.clock import SYSTEM
 from redouble.grpc._channel_policy import layer_of
 
-__all__ = ["CODES", "ServiceConfig", "service_config"]
-
 NAME = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)?")
-NAME_FORMATS = "'package.Service' or 'package.Service/Method'"
+NAMES = "'package.Service' or 'package.Service/Method'"
 CODES = tuple(code.name for code in grpc.StatusCode if code is not grpc.StatusCode.OK)
 MAX_ATTEMPTS = 5  # attempts: every client reduces a higher number to this one
 JITTER = 0.2  # of each delay: gRPC's jitter, in both directions, applied after all limits
@@ -99,10 +99,11 @@ def service_config(
     around the `Retry`) and `TokenBucket.grpc`. ``lost`` names the rest.
     """
     layers = tuple(_flat(layer_of(policy)))
-    index = next((index for index, layer in enumerate(layers) if isinstance(layer, Retry)), None)
-    if index is None:
+    retry = next((layer for layer in layers if isinstance(layer, Retry)), None)
+    if retry is None:
         raise TypeError(f"policy={policy!r} has no Retry to export: write Retry(...), or a pipeline with one")
-    outer, retry, inner = layers[:index], cast("Retry", layers[index]), layers[index + 1 :]
+    index = layers.index(retry)
+    outer, inner = layers[:index], layers[index + 1 :]
     lost: list[str] = []
     retried = _retry_policy(retry, None if codes is None else _codes(codes), lost)
     method: dict[str, object] = {"name": [{}] if methods is None else _names(methods)}
@@ -115,7 +116,8 @@ def service_config(
         method["retryPolicy"] = retried
         if (tokens := _throttling(retry, lost)) is not None:
             config["retryThrottling"] = tokens
-        lost += _lost_retry_options(retry)
+        lost += _lost_options(retry, LOST_RETRY_OPTIONS)
+        lost += _lost_options(retry, LOST_HINTS if retry.hints.mode != "ignore" else ())
     limit = min([*limits, *(layer.traits().time_limit for layer in outer if isinstance(layer, Timeout))])
     if limit < inf:
         method["timeout"] = _duration(limit)
@@ -124,10 +126,10 @@ def service_config(
             f"{option}: grpcio ends calls up to 2 s early, so `options` leaves it out; pass {option} "
             "with each call"
         )
-    lost += _lost_call_options(retry)
+    lost += _lost_options(retry, LOST_CALL_OPTIONS)
     lost += [_lost_layer(layer) for layer in outer if not isinstance(layer, Timeout)]
     lost += [_lost_layer(layer) for layer in inner]
-    return ServiceConfig(dumps(config), tuple(lost))
+    return ServiceConfig(dumps(config), tuple(dict.fromkeys(lost)))
 
 
 # ------------------------------------------------------------------------- the retry policy
@@ -182,16 +184,13 @@ class Growth(NamedTuple):
 
 def _single_backoff(policy: Retry) -> tuple[Backoff, list[str]]:
     """Return the one backoff to export, and sentences for what it leaves out."""
-    backoff, remarks = policy._recipe, list[str]()
-    if not isinstance(backoff, Backoff):
-        kind = None if None in backoff else next(iter(backoff))
-        chosen = backoff[kind]
-        if any(other != chosen for other in backoff.values()):
-            exported = "all others" if kind is None else kind
-            remarks.append(
-                f"backoff: each kind of failure has its own; gRPC has one for all, that of {exported}"
-            )
-        backoff = chosen
+    recipe, remarks = policy._recipe, list[str]()
+    recipes: Mapping[Kind | None, Backoff] = {None: recipe} if isinstance(recipe, Backoff) else recipe
+    kind = None if None in recipes else next(iter(recipes))
+    backoff = recipes[kind]
+    if any(other != backoff for other in recipes.values()):
+        own = "backoff: each kind of failure has its own; gRPC has one for all, that of"
+        remarks.append(f"{own} {kind or 'all others'}")
     source = backoff._source
     if source is not None and not isinstance(source, tuple):
         backoff = _make("of", source=tuple(islice(source, MAX_ATTEMPTS)), stages=backoff._stages)
@@ -258,15 +257,11 @@ def _retried_codes(policy: Retry, lost: list[str]) -> list[str]:
 
 
 def _verdicts(policy: Retry, name: str) -> list[Verdict]:
-    """Return the verdicts on an error with this code: one per attempt if a rule has ``judge``, else one."""
+    """Return the verdicts on an error with this code, one for each attempt."""
     nothing = grpc.aio.Metadata()
     error = grpc.aio.AioRpcError(grpc.StatusCode[name], nothing, nothing, "")
-    judges = any(step == "judge" for step, _ in policy._rules)
-    answers = [
-        judge(policy._rules, error, lambda failure: Ended(attempt, failure, labels=policy.labels))  # noqa: B023
-        for attempt in range(1, MAX_ATTEMPTS if judges else 2)
-    ]
-    return [answer or Verdict.stop() for answer in answers]
+    ends = [partial(Ended, attempt, labels=policy.labels) for attempt in range(1, MAX_ATTEMPTS)]
+    return [judge(policy._rules, error, make_ended) or Verdict.stop() for make_ended in ends]
 
 
 # --------------------------------------------------------------------------- throttling
@@ -289,46 +284,42 @@ def _throttling(policy: Retry, lost: list[str]) -> dict[str, object] | None:
 
 # ------------------------------------------------------------------------- lost options
 
-LOST_LIMITS = {
-    "give_up_after": "gRPC starts attempts until the call times out",
-    "attempt_timeout": "gRPC limits the whole call, not each attempt",
-    "work_timeout": "gRPC's limit includes the delays; write timeout=",
-}
-LOST_HINTS = {
-    "longest": "gRPC waits as long as the server asks",
-    "over": "gRPC obeys every requested delay",
-    "spread": "gRPC adds nothing to a requested delay",
-}
+# Options of a `Retry`: the name, the value that loses nothing, and a sentence for all other values.
+LostOptions: TypeAlias = Sequence[tuple[str, object, str]]
+
+UNSEEN = "name, labels: gRPC's retries appear in no event, metric or report of redouble"
+LOST_RETRY_OPTIONS: LostOptions = (
+    ("give_up_after", None, "give_up_after={:g}: gRPC starts attempts until the call times out"),
+    ("attempt_timeout", None, "attempt_timeout={:g}: gRPC limits the whole call, not each attempt"),
+    ("work_timeout", None, "work_timeout={:g}: gRPC's limit includes the delays; write timeout="),
+    ("random", chance, "random: gRPC has its own random source"),
+    (
+        "hints.mode",
+        "instead",
+        "hints: mode={!r}; gRPC waits as long as the server asks, instead of its own delay",
+    ),
+)
+LOST_HINTS: LostOptions = (
+    ("hints.longest", None, "hints: longest={:g}; gRPC waits as long as the server asks"),
+    ("hints.over", None, "hints: over={:g}; gRPC obeys every requested delay"),
+    ("hints.spread", 0, "hints: spread={:g}; gRPC adds nothing to a requested delay"),
+)
+LOST_CALL_OPTIONS: LostOptions = (  # whether calls are retried or not
+    ("until", None, "until: gRPC does not inspect results"),
+    *((hook, None, f"{hook}: gRPC calls no observers") for hook in HOOKS),
+    ("wrap", False, "wrap=True: gRPC raises the RpcError itself"),
+    ("name", None, UNSEEN),
+    ("labels", {}, UNSEEN),
+    ("clock", SYSTEM, "clock: gRPC uses the system clock"),
+)
 
 
-def _lost_retry_options(policy: Retry) -> Iterator[str]:
-    """Yield a sentence for each lost option about retries."""
-    hints = policy.hints
-    for option, sentence in LOST_LIMITS.items():
-        if (value := getattr(policy, option)) is not None:
-            yield f"{option}={value:g}: {sentence}"
-    if hints.mode != "instead":
-        yield f"hints: mode={hints.mode!r}; gRPC waits as long as the server asks, instead of its own delay"
-    for option, sentence in LOST_HINTS.items() if hints.mode != "ignore" else ():
-        if (value := getattr(hints, option)) is not None and (value or option != "spread"):
-            yield f"hints: {option}={value:g}; {sentence}"
-    if policy.random is not chance:
-        yield "random: gRPC has its own random source"
-
-
-def _lost_call_options(policy: Retry) -> Iterator[str]:
-    """Yield a sentence for each lost option about calls, retried or not."""
-    if policy.until is not None:
-        yield f"until={display_name(policy.until)}: gRPC does not inspect results"
-    for hook in HOOKS:
-        if getattr(policy, hook) is not None:
-            yield f"{hook}: gRPC calls no observers"
-    if policy.wrap:
-        yield "wrap=True: gRPC raises the RpcError itself"
-    if policy.name is not None or policy.labels:
-        yield "name, labels: gRPC's retries appear in no event, metric or report of redouble"
-    if policy.clock is not SYSTEM:
-        yield "clock: gRPC uses the system clock"
+def _lost_options(policy: Retry, options: LostOptions) -> Iterator[str]:
+    """Yield a sentence for each lost option."""
+    for option, harmless, sentence in options:
+        value = attrgetter(option)(policy)
+        if value != harmless:
+            yield sentence.format(value)
 
 
 def _lost_layer(layer: Layer) -> str:
@@ -355,19 +346,17 @@ def _flat(policy: Layer) -> Iterator[Layer]:
 
 def _names(methods: object) -> list[dict[str, str]]:
     """Parse method names without duplicates, because gRPC rejects a document that repeats one."""
-    empty = "it would apply to no method: write None for all methods"
-    names = _texts(methods, "methods", NAME_FORMATS, empty)
+    names = _texts(methods, "methods", NAMES, "it would apply to no method: write None for all methods")
     for name in names:
-        if name.startswith("/"):
-            raise ValueError(f"methods: {name!r} begins with a slash: write {name.strip('/')!r}")
         if not NAME.fullmatch(name):
-            raise ValueError(
-                f"methods: {name!r} is not the name of a service or method: write {NAME_FORMATS}"
-            )
+            bare = name.strip("/")
+            wanted = repr(bare) if NAME.fullmatch(bare) else NAMES
+            raise ValueError(f"methods: {name!r} is not the name of a service or method: write {wanted}")
     return [dict(zip(("service", "method"), name.split("/"), strict=False)) for name in names]
 
 
 def _codes(codes: object) -> list[str]:
+    """Parse the names of status codes without duplicates."""
     empty = "nothing would be retried: write Retry(attempts=1) for that"
     chosen = _texts(codes, "codes", "names, such as 'UNAVAILABLE'", empty)
     for code in chosen:
@@ -378,18 +367,13 @@ def _codes(codes: object) -> list[str]:
     return chosen
 
 
-def _texts(items: object, option: str, wanted: str, empty: str) -> list[str]:
+def _texts(items: Any, option: str, wanted: str, empty: str) -> list[str]:
     """Validate that an option is a list of texts and not a single one; return them without duplicates."""
-    if isinstance(items, str | bytes):
-        raise TypeError(f"{option}={items!r}: write a list, such as [{items!r}]")
-    if not isinstance(items, Iterable) or isinstance(items, Mapping):
-        raise TypeError(f"{option}={items!r}: write a list of texts")
-    texts: list[str] = []
-    for item in cast("Iterable[object]", items):
-        text = item.name if isinstance(item, grpc.StatusCode) else item
-        if not isinstance(text, str):
-            raise TypeError(f"{option}: {text!r} is no text: write {wanted}")
-        texts.append(text)
+    if isinstance(items, str | bytes | Mapping) or not hasattr(items, "__iter__"):
+        raise TypeError(f"{option}={items!r}: write a list of texts: {wanted}")
+    texts: list[Any] = [item.name if isinstance(item, grpc.StatusCode) else item for item in items]
+    for text in texts:
+        instance(text, f"{option}: item", str, wanted)
     if not texts:
         raise ValueError(f"{option}=[] is empty, so {empty}")
     return list(dict.fromkeys(texts))

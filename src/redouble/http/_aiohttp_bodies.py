@@ -16,20 +16,9 @@ from aiohttp.base_protocol import BaseProtocol
 from aiohttp.streams import AsyncStreamIterator, ChunkTupleAsyncStreamIterator
 
 from redouble._runtime.backend import cancel_after
-from redouble.http._client import timeout_types
-from redouble.http._exchange import Exchange
+from redouble.http._exchange import Exchange, SuccessRecord, timeout_types
 from redouble.http._request_body import RESENDABLE, OneShot, Resendable, classify_body, classify_parts
 from redouble.http._response_body import OUT_OF_TIME, BodyState
-from redouble.http._sender import AsyncSender, FirstSuccess
-
-__all__ = [
-    "TIMEOUT_TYPES",
-    "RestartableContent",
-    "classify_payload",
-    "prepare_resend",
-    "set_content",
-]
-
 
 TIMEOUT_TYPES = timeout_types(aiohttp.ServerTimeoutError, "redouble.aiohttp")
 
@@ -37,10 +26,8 @@ TIMEOUT_TYPES = timeout_types(aiohttp.ServerTimeoutError, "redouble.aiohttp")
 class RestartableContent(BodyState):
     """The content of a response; restarts the call if it fails before any part is delivered."""
 
-    def __init__(
-        self, sender: AsyncSender, call: Exchange | FirstSuccess, response: aiohttp.ClientResponse
-    ) -> None:
-        self._sender, self._call, self._content = sender, call, response.content
+    def __init__(self, call: Exchange | SuccessRecord, response: aiohttp.ClientResponse) -> None:
+        self._call, self._content = call, response.content
         self.response = ref(response)
         self._replacement: aiohttp.ClientResponse | None = None
         self._timeout_error: Exception | None = None
@@ -132,7 +119,7 @@ class RestartableContent(BodyState):
             if response_to_close is not None:
                 response_to_close.close()
         self._restarting = False
-        self.replace(await self._sender._restart(self.exchange, error, response))
+        self.replace(await self.exchange.client._restart(self.exchange, error, response))
 
     def replace(self, replacement: Any) -> None:
         self._replacement, self._content = replacement, replacement.content

@@ -10,32 +10,60 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from http import HTTPStatus
 from math import inf
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
-from redouble._clients.client_call import ClientCall, SuccessRecord
-from redouble._clients.idempotency_key import Idempotency
-from redouble._engine.report import PREFIX, STAMP, annotate
-from redouble._engine.run_results import OUTCOMES, summary_of
+from redouble._clients.client_call import ClientCall, make_report
+from redouble._engine.report import PREFIX, STAMP, Report, annotate
+from redouble._engine.run_results import OUTCOMES, return_report, summary_of
 from redouble._failures.verdict import RETRY, Verdict
 from redouble._internal.public import public
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import context_clock
 from redouble._runtime.deadline import time_left
-from redouble.errors import AttemptTimeout, NotAccepted, Reason, Stopped
+from redouble.errors import AttemptTimeout, DeadlineExceeded, NotAccepted, Reason, Stopped
 from redouble.http._plan import HttpPlan
 from redouble.http._request_body import RESENDABLE, Resendable
 from redouble.http._rule import sent
-
-__all__ = ["Exchange", "host", "status_text"]
-
 
 SLACK = 0.01  # seconds
 MIN_TIMEOUT = 0.001  # seconds; clients read zero as no wait at all or as no limit
 PHRASES = {status.value: status.phrase for status in HTTPStatus}
 # Maps our timeout errors to subclasses that are also the client library's own timeout error.
 TimeoutTypes: TypeAlias = Mapping[type[Exception], type[Exception]]
+REQUEST_ATTRIBUTES = ("_request", "request", "response")
 
 CHALLENGES = (401, 407)  # the client answers these by resending the same request in the same call
+
+
+class IssuedKey:
+    """An idempotency key made by a client; ``spent`` once its call has ended."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.spent = text, False
+
+
+class SuccessRecord(NamedTuple):
+    """The stamp of a response that an attempt got at once: the report, or an exchange, is made on request."""
+
+    client: Any
+    plan: HttpPlan
+    request: Any
+    deliver: Any
+    started: float
+    ended: float
+    reason: None = None  # as in every stamp: it did not give up
+
+    def exchange(self) -> Exchange:
+        """Create the exchange of the request, because its body has failed."""
+        exchange: Exchange = self.client._resume_exchange(self.plan, self.request, self.deliver, self.started)
+        return exchange
+
+    def report(self) -> Report:
+        """Build the report."""
+        return make_report(self.plan, None, 1, self.ended - self.started, None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return return_report, (self.report(),)
 
 
 class Exchange(ClientCall):
@@ -50,43 +78,28 @@ class Exchange(ClientCall):
     failed_finally = False  # True if the call failed and its last response was returned
     in_flight = False  # True while an attempt runs, and after one was cancelled
     attempt_deadline = inf  # when the last attempt's time limit expires, body included
-    client_closed: Callable[[], bool] = bool  # returns True if no attempt may begin any more
-    key: Any = None  # the `IssuedKey` of this call
+    key: IssuedKey | None = None  # the key that the client has added
 
-    def __init__(
-        self,
-        plan: HttpPlan,
-        keys: Idempotency,
-        request: Any,
-        source: Resendable,
-        host: Hashable,
-        how: Any,
-        now: Callable[[], float],
-    ) -> None:
-        super().__init__(plan, context_clock() if ambient.active else now)
-        self.keys = keys
+    def __init__(self, client: Any, plan: HttpPlan, request: Any, body: Resendable, deliver: Any) -> None:
+        super().__init__(plan, context_clock() if ambient.active else client._now)
+        self.client = client  # the `Sender` or `AsyncSender`
         self.request = request
-        self.body = source
-        self.host = host
-        self.how = how  # further arguments of the client's own send function
-        self.call: Callable[[Any], Any] = plan.call_for(host)
+        self.body = body
+        self.host: Hashable = client._host_of(request)
+        self.deliver = deliver  # the library's function that sends the request once
+        self.call: Callable[[Any], Any] = plan.call_for(self.host)
         self.call_deadline = self.started + plan.total  # inf for most calls
 
     # ----------------------------------------------------------------- before an attempt
 
     def seconds_left(self) -> float:
         """Return the seconds that the next attempt may take."""
-        if ambient.active:
-            return min(self.call_deadline - self.now(), time_left())
-        return inf if self.call_deadline == inf else self.call_deadline - self.now()
+        seconds = self.call_deadline - self.now()
+        return min(seconds, time_left()) if ambient.active else seconds
 
     def seconds_left_to_read(self) -> float:
         """Return the seconds that reading the last response body may take."""
-        return (
-            self.seconds_left()
-            if self.attempt_deadline == inf
-            else min(self.attempt_deadline - self.now(), self.seconds_left())
-        )
+        return min(self.attempt_deadline - self.now(), self.seconds_left())
 
     def shorten_timeout(self, seconds: float) -> float:
         """Return a client timeout just below ``seconds``: the client, which knows the cause, ends first."""
@@ -96,7 +109,7 @@ class Exchange(ClientCall):
     def begin_attempt(self) -> None:
         """Record the start of an attempt; raise if the request must not be resent."""
         reason = None
-        if self.sends and self.client_closed():  # during the backoff
+        if self.sends and self.client._is_closed(self.request):  # during the backoff
             reason = Reason.stopped
         elif not self.resend_allowed:
             # The engine asks `veto` before a retry; a user's layer that calls twice never does.
@@ -122,7 +135,7 @@ class Exchange(ClientCall):
 
     def veto(self, verdict: Verdict, /) -> Reason | None:
         """Return the reason why the request must not be resent, or None."""
-        if self.client_closed():
+        if self.client._is_closed(self.request):
             return Reason.stopped
         if self.slack and self.seconds_left() <= self.slack:
             return Reason.timeout  # only the slack is left
@@ -145,7 +158,7 @@ class Exchange(ClientCall):
         if self.idempotent is not None:
             return self.idempotent
         request = self.request
-        return request.method.upper() in self.plan.methods or self.keys.header in request.headers
+        return request.method.upper() in self.plan.methods or self.client._keys.header in request.headers
 
     def _is_unsent(self, verdict: Verdict) -> bool:
         """Return True if the last attempt sent nothing: by the verdict, or else by its error."""
@@ -162,7 +175,7 @@ class Exchange(ClientCall):
         """
         error = cast("Exception", self.error)
         try:
-            if self.failed_finally or self.client_closed():
+            if self.failed_finally or self.client._is_closed(self.request):
                 self._annotate_finally(error)
             elif self.seconds_left() <= 0:
                 self.annotate(error, Reason.timeout)
@@ -184,7 +197,7 @@ class Exchange(ClientCall):
 
     # ------------------------------------------------------------------- when the call ends
 
-    def final_response(self, error: Exception, timeout_types: TimeoutTypes) -> Any:
+    def final_response(self, error: Exception) -> Any:
         """Return the response that the caller gets instead of this error of the policy, or None."""
         if self.error is error and self.answer is not None:
             self.unread = None  # the caller closes it
@@ -195,7 +208,7 @@ class Exchange(ClientCall):
         self.replace_stamp(error)
         self.error = self.answer = self.run = None
         self._spend_key()
-        client_type = timeout_types.get(type(error))
+        client_type = self.client._timeout_types.get(type(error))
         if client_type is not None:
             typed: Any = error
             typed.__class__ = client_type
@@ -216,7 +229,7 @@ class Exchange(ClientCall):
         if self.run is not None:
             self.run.value = self.run.last = None  # breaks the reference cycle between response and record
         elif self.error is None:
-            stamp = SuccessRecord(self.plan, self.started, self.now())
+            stamp = SuccessRecord(self.client, self.plan, None, None, self.started, self.now())
         else:
             stamp = self.report()
         self.failed_finally = self.error is not None
@@ -259,6 +272,21 @@ def host(call: object, /) -> Hashable:
 def status_text(status: int) -> str:
     """Return a status with its standard phrase: the server's phrase is untrusted and would enter reports."""
     return f"{status} {PHRASES.get(status, '')}".rstrip()
+
+
+def timeout_types(timeout: type[Exception], module: str) -> TimeoutTypes:
+    """Make subclasses of our timeout errors that are also the client library's, for existing handlers."""
+
+    def make(kind: type[Exception]) -> type[Exception]:
+        def reduce(error: Exception) -> tuple[Any, ...]:
+            # Pickled as our error alone: the library's constructor may require the request.
+            plain = kind(*error.args)
+            plain.__dict__.update({k: v for k, v in vars(error).items() if k not in REQUEST_ATTRIBUTES})
+            return cast("tuple[Any, ...]", plain.__reduce__())
+
+        return type(kind.__name__, (kind, timeout), {"__module__": module, "__reduce__": reduce})
+
+    return {kind: make(kind) for kind in (DeadlineExceeded, AttemptTimeout)}
 
 
 def _resend_error(reason: Reason, *, cut: bool) -> Exception:

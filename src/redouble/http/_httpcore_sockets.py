@@ -6,15 +6,12 @@ wait is shortened to the time left of the call, in the socket layer, where the w
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from socket import socket
 from sys import modules
-from typing import Any, cast
+from typing import Any
 
 from redouble._clients.socket_deadline import SOCKET_DEADLINE, ShortenedTimeout, socket_timeout
-
-__all__ = ["WRITE_SIZE", "limit_sockets", "reject_retries"]
-
 
 deadline_of_waits = SOCKET_DEADLINE.get  # every read and write calls it
 WRITE_SIZE = 16_384  # bytes written between two reads of the clock
@@ -26,20 +23,13 @@ def reject_retries(transport: Any) -> None:
         raise ValueError("wrapped retries by itself, so attempts would multiply: leave out its retries=")
 
 
-def limit_sockets(transport: Any, *, aio: bool) -> None:
-    """Make the sockets of an httpx transport stop waiting at the deadline, if it has a pool of httpcore.
-
-    Async sockets only restore the client's own timeouts after an attempt, because the transport cancels.
-    """
+def limit_sockets(transport: Any) -> None:
+    """Make the sockets of a blocking transport stop waiting at the deadline, if it has a pool of httpcore."""
     pool: Any = getattr(transport, "_pool", None)
     backend = getattr(pool, "_network_backend", None)
     library = _library_of(pool)
-    if (
-        backend is not None
-        and library is not None
-        and not isinstance(backend, LimitedBackend | AsyncLimitedBackend)
-    ):
-        pool._network_backend = AsyncLimitedBackend(backend) if aio else LimitedBackend(backend, library)
+    if backend is not None and library is not None and not isinstance(backend, LimitedBackend):
+        pool._network_backend = LimitedBackend(backend, library)
 
 
 def _library_of(pool: object) -> Any:
@@ -151,57 +141,3 @@ class LimitedSocketStream(LimitedStream):
             raise self._library.WriteTimeout(error) from error
         except OSError as error:
             raise self._library.WriteError(error) from error
-
-
-class AsyncLimitedBackend:
-    """An async network backend of httpcore that opens limited connections."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-
-    async def connect_tcp(self, *args: Any, **kwargs: Any) -> Any:
-        """Open a TCP connection."""
-        return AsyncLimitedStream(await self._inner.connect_tcp(*args, **kwargs))
-
-    async def connect_unix_socket(self, *args: Any, **kwargs: Any) -> Any:
-        """Open a connection to a Unix domain socket."""
-        return AsyncLimitedStream(await self._inner.connect_unix_socket(*args, **kwargs))
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait between two connection attempts; httpcore makes only one by default."""
-        await self._inner.sleep(seconds)
-
-
-class AsyncLimitedStream:
-    """An async connection of httpcore that drops shortened timeouts after their attempt."""
-
-    __slots__ = ("_inner", "_read", "_write", "aclose", "get_extra_info")
-
-    _read: Callable[..., Awaitable[bytes]]
-    _write: Callable[..., Awaitable[None]]
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-        self._read, self._write = inner.read, inner.write
-        self.aclose, self.get_extra_info = inner.aclose, inner.get_extra_info
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> Awaitable[bytes]:
-        """Receive at most ``max_bytes``."""
-        if timeout.__class__ is ShortenedTimeout:
-            timeout = _effective_timeout(timeout)
-        return self._read(max_bytes, timeout)
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> Awaitable[None]:
-        """Send the whole buffer."""
-        if timeout.__class__ is ShortenedTimeout:
-            timeout = _effective_timeout(timeout)
-        return self._write(buffer, timeout)
-
-    async def start_tls(self, *args: Any, **kwargs: Any) -> Any:
-        """Start TLS on the connection."""
-        return AsyncLimitedStream(await self._inner.start_tls(*args, **kwargs))
-
-
-def _effective_timeout(timeout: Any) -> float | None:
-    """Return a shortened timeout during its attempt, and the client's own after it."""
-    return cast("float | None", timeout.original if deadline_of_waits() is None else timeout)

@@ -5,7 +5,7 @@ Only the transport of a client is replaced. The two libraries differ only in the
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from math import inf
 from typing import Any, ClassVar, Generic, TypeVar, cast
@@ -16,15 +16,12 @@ from anyio import CancelScope, move_on_after  # unlike asyncio's, they wait for 
 from redouble._clients.idempotency_key import Keys
 from redouble._clients.socket_deadline import ShortenedTimeout, limited_waits
 from redouble._layers.layer import Layer
-from redouble.http._client import EXTENSION, NO_OPTIONS, ClientPolicy, timeout_types
-from redouble.http._exchange import Exchange, status_text
+from redouble.http._exchange import Exchange, SuccessRecord, status_text, timeout_types
 from redouble.http._httpcore_sockets import limit_sockets, reject_retries
 from redouble.http._request_body import RESENDABLE, OneShot, Resendable, classify_body, classify_parts
+from redouble.http._request_options import EXTENSION, NO_OPTIONS, RequestOptions, request_options
 from redouble.http._response_body import OUT_OF_TIME, AsyncRestartableBody, BodyState, RestartableBody
-from redouble.http._sender import AsyncSender, FirstSuccess, Sender, SenderState
-
-__all__ = ["AsyncHttpxSender", "HttpxLibrary", "HttpxSender", "shorten_timeouts"]
-
+from redouble.http._sender import AsyncSender, Sender, SenderState
 
 TIMEOUT_NAMES = ("connect", "read", "write", "pool")
 TransportT = TypeVar("TransportT")  # the base class of the transports that the library has
@@ -83,23 +80,24 @@ class HttpxBodyState(BodyState):
     read_whole: Callable[[], Any]
 
     _iterated = False
+    _is_whole = False  # True if the response is read as a whole, by its own method
 
-    def __init__(self, sender: Any, call: Exchange | FirstSuccess, response: Any) -> None:
-        self.sender = sender
+    def __init__(self, call: Exchange | SuccessRecord, response: Any) -> None:
         self._call = call
         self.response = ref(response)
         self._stream: Any = response.stream
         response.stream = self
         setattr(response, self.read_method, self.read_whole)  # its caller receives nothing before the end
 
-    def _own_response(self) -> Any:
-        """Return the response, with its own read method: it is read as a whole."""
+    def read_once(self) -> Any:
+        """Read the response by its own method, as a whole; in async code, return an awaitable."""
         response: Any = self.response()
         if response is None:
             raise self.module.StreamClosed
-        response.__dict__.pop(self.read_method, None)
-        self._iterated = True
-        return response
+        if not self._is_whole:
+            delattr(response, self.read_method)  # by `vars` every later access would be slower
+            self._is_whole = self._iterated = True
+        return getattr(response, self.read_method)()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return UnpickledBody, (self.module.StreamClosed,)  # like any stream, it does not survive pickling
@@ -110,8 +108,8 @@ class HttpxBodyState(BodyState):
         if response is not None:
             response.headers = replacement.headers
             response.extensions = replacement.extensions
-            if self.read_method not in response.__dict__:  # it is read as a whole, from the beginning
-                reset(response)
+            if self._is_whole:
+                reset(response)  # it is read from the beginning
 
     def timeout_error(self) -> Exception:
         return cast("Exception", self.module.ReadTimeout(OUT_OF_TIME))
@@ -136,9 +134,6 @@ class HttpxBody(HttpxBodyState, RestartableBody):
             yield chunk
             self.check_time(self.until)
 
-    def read_once(self) -> Any:
-        return self._own_response().read()
-
     def close(self) -> None:
         """Close the stream that is being read."""
         self._stream.close()
@@ -149,25 +144,22 @@ class AsyncHttpxBody(HttpxBodyState, AsyncRestartableBody):
 
     read_method = "aread"
 
+    async def aclose(self) -> None:
+        """Close the stream that is being read."""
+        await self._stream.aclose()
+
     def __aiter__(self) -> AsyncIterator[bytes]:
         if self._iterated:  # read as a whole, or for a second time: the library's stream decides
-            return self.start()
+            return aiter(self._stream)
         self._iterated = True
         return self.chunks()
 
     def start(self) -> AsyncIterator[bytes]:
         return aiter(self._stream)
 
-    async def read_once(self) -> Any:
-        return await self._own_response().aread()
-
-    async def aclose(self) -> None:
-        """Close the stream that is being read."""
-        await self._stream.aclose()
-
     @contextmanager
     def limited(self, seconds: float) -> Generator[None]:
-        with super().limited(seconds), move_on_after(max(0.0, seconds)):
+        with move_on_after(max(0.0, seconds)):
             yield
             return
         raise self.timeout_error()
@@ -222,15 +214,6 @@ class OneShotStream(OneShot):
         return getattr(self._stream, "_is_stream_consumed", True) is False
 
 
-def shorten_timeouts(extensions: Any, seconds: float) -> Any:
-    """Return request extensions with the client's timeouts shortened to ``seconds``."""
-    timeouts: dict[str, float | None] = extensions.get("timeout") or {}
-    return {
-        **extensions,
-        "timeout": {name: ShortenedTimeout(timeouts.get(name), seconds) for name in TIMEOUT_NAMES},
-    }
-
-
 class HttpxState(SenderState, Generic[TransportT]):
     """The non-blocking part of both transports."""
 
@@ -253,7 +236,8 @@ class HttpxState(SenderState, Generic[TransportT]):
         if isinstance(wrapped, HttpxState):
             raise ValueError("wrapped is a redouble transport, so attempts would multiply: leave it out")
         self._wrapped: Any = wrapped
-        limit_sockets(wrapped, aio=self._aio)
+        if not self._aio:  # async waits are cancelled
+            limit_sockets(wrapped)
         self._body_type = self._library.async_body if self._aio else self._library.body
         self._timeout_types = self._library.timeout_types
         self._response_type, self._response_name = library.Response, f"an {library.__name__}.Response"
@@ -265,30 +249,39 @@ class HttpxState(SenderState, Generic[TransportT]):
     def _host_of(self, request: Any) -> str:
         return cast("str", request.url.netloc.decode("ascii"))
 
-    def _credit(self, policy: ClientPolicy, request: Any, now: float) -> None:
+    def _host_key(self, request: Any) -> Any:
         url = request.url
-        key = (url.raw_host, url.port)
-        (policy.credits.get(key) or policy.credit_for(key, self._host_of(request)))(now)
+        return url.raw_host, url.port
 
-    def _begin_exchange(self, policy: ClientPolicy, request: Any, how: Any) -> Exchange:
-        stream, library = request.stream, self._library
+    def _body_of(self, request: Any) -> Resendable:
+        library = self._library
         if not isinstance(request, library.module.Request):
             other = type(request).__module__.partition(".")[0]
             raise TypeError(
                 f"redouble.{library.name} is under a client of {other}: use redouble.{other} there"
             )
-        source, options = library.classify_stream(stream), request.extensions.get(EXTENSION, NO_OPTIONS)
-        return policy.begin_exchange(request, source, self._host_of(request), how, options)
+        return library.classify_stream(request.stream)
+
+    def _options_of(self, request: Any) -> RequestOptions:
+        extensions = request.extensions
+        return request_options(extensions[EXTENSION]) if EXTENSION in extensions else NO_OPTIONS
 
     @contextmanager
     def _limited(self, exchange: Exchange, seconds: float) -> Generator[None]:
         request, original = exchange.request, exchange.request.extensions
+        given: dict[str, float | None] = original.get("timeout") or {}
+        own = {name: given.get(name) for name in TIMEOUT_NAMES}
         with limited_waits(exchange.now, seconds):
-            request.extensions = shorten_timeouts(original, exchange.shorten_timeout(seconds))
+            shortened = exchange.shorten_timeout(seconds)
+            timeouts: dict[str, float | None] = {
+                name: ShortenedTimeout(timeout, shortened) for name, timeout in own.items()
+            }
+            request.extensions = {**original, "timeout": timeouts}
             try:
                 yield
             finally:
                 request.extensions = original
+                timeouts.update(own)  # httpcore reads the body by the same mapping
 
     def _replace_body(
         self, exchange: Exchange, response: Any, received: list[bytes], rest: Any, error: Exception | None
@@ -315,11 +308,11 @@ class HttpxState(SenderState, Generic[TransportT]):
         encodings = [each.headers.get("content-encoding") for each in (response, replacement)]
         return super()._fits(response, replacement) and encodings[0] == encodings[1]
 
-    def _attach_body(self, call: Exchange | FirstSuccess, response: Any) -> None:
+    def _attach_body(self, call: Exchange | SuccessRecord, response: Any) -> None:
         if isinstance(call, Exchange) and (call.failed_finally or call.plan.reads_bodies):
             reset(response)
         if type(response.stream) is not self._library.ByteStream:  # otherwise the body is in memory
-            self._body_type(self, call, response)
+            self._body_type(call, response)
 
 
 class HttpxSender(HttpxState[TransportT], Sender):
@@ -327,7 +320,7 @@ class HttpxSender(HttpxState[TransportT], Sender):
 
     handle_request = Sender._send
 
-    def _deliver(self, request: Any, how: Any) -> Any:  # noqa: ARG002
+    def _deliver(self, request: Any) -> Any:
         return self._wrapped.handle_request(request)
 
     def _chunks_of(self, response: Any) -> Iterator[bytes]:
@@ -344,7 +337,7 @@ class HttpxSender(HttpxState[TransportT], Sender):
 
     def close(self) -> None:
         """Close the wrapped transport."""
-        self._binding.current.close()
+        self._closed = True
         self._wrapped.close()
 
 
@@ -353,16 +346,15 @@ class AsyncHttpxSender(HttpxState[TransportT], AsyncSender):
 
     handle_async_request = AsyncSender._send
 
+    def _deliver(self, request: Any) -> Any:
+        return self._wrapped.handle_async_request(request)
+
     @contextmanager
     def _limited(self, exchange: Exchange, seconds: float) -> Generator[None]:
         with super()._limited(exchange, seconds), move_on_after(max(0.0, seconds - exchange.slack / 2)):
             yield
             return
         raise exchange.record_failure(self._library.module.ReadTimeout("the time of the attempt was up"))
-
-    def _deliver(self, request: Any, how: Any) -> Awaitable[Any]:  # noqa: ARG002
-        response: Awaitable[Any] = self._wrapped.handle_async_request(request)
-        return response
 
     def _chunks_of(self, response: Any) -> AsyncIterator[bytes]:
         return aiter(response.stream)
@@ -382,5 +374,5 @@ class AsyncHttpxSender(HttpxState[TransportT], AsyncSender):
 
     async def aclose(self) -> None:
         """Close the wrapped transport."""
-        self._binding.current.close()
+        self._closed = True
         await self._wrapped.aclose()

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any, TypeAlias
 
-from redouble._clients.plan import Plan, Send, make_plan
+from redouble._clients.plan import Plan, Send, layers_of, make_plan
+from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets, RetryBudget
+from redouble._internal.bounded_cache import BoundedCache
 from redouble._layers.layer import Layer
 from redouble._layers.retry.retry import Retry
 from redouble.http._rule import FAILING, IDEMPOTENT, HttpRule
 
-__all__ = ["HttpPlan", "http_plan"]
+Credit: TypeAlias = Callable[[float], object]
+
+MAX_VARIANTS = 100  # cached plans of per-request options
 
 
 class HttpPlan(Plan):
@@ -22,6 +28,8 @@ class HttpPlan(Plan):
         self.failing: frozenset[int] = FAILING.union(*(rule.statuses for rule in rules))
         self.methods = frozenset[str]().union(*(rule.methods for rule in rules)) if rules else IDEMPOTENT
         super().__init__(layers, name, send, aio=aio)
+        self.credits = BoundedCache[Credit](MAX_HOSTS)  # keyed by the client's own key for a host
+        self._variants = BoundedCache[HttpPlan](MAX_VARIANTS)
 
     def fails(self, status: int, headers: Mapping[str, str]) -> bool:
         """Return True if a response with this status and these headers is a failure of the server.
@@ -31,6 +39,34 @@ class HttpPlan(Plan):
         if status in self.failing:
             return True
         return status >= 400 and headers.get("x-should-retry", "").strip().lower() == "true"
+
+    def credit_for(self, key: Hashable, host: str) -> Credit:
+        """Return the callable that credits a success at a given time to the host, cached by this key."""
+        budget = self.budget.of(host) if self._by_host else self.budget
+        plain = type(budget) in (RetryBudget, HostBudgets) and budget._credited_by == "success"
+        credit: Credit = budget._record_credit if plain else partial(budget.credit, None)
+        return self.credits.get_or_create(key, lambda: credit)
+
+    def variant(self, policy: Layer | None, options: Mapping[str, Any]) -> HttpPlan:
+        """Return the plan of one request: of another policy, or with other options of the outer `Retry`."""
+        if policy is None and not options:
+            return self
+        key: Any = (policy, *((name, value.__class__, value) for name, value in options.items()))
+        try:
+            cached = self._variants.get(key)
+        except TypeError:  # an option is unhashable
+            return self._make_variant(policy, options)
+        return cached or self._variants.get_or_create(key, partial(self._make_variant, policy, options))
+
+    def _make_variant(self, policy: Layer | None, options: Mapping[str, Any]) -> HttpPlan:
+        layers = self.layers if policy is None else layers_of(policy)
+        if options:
+            outermost = next((layer for layer in layers if isinstance(layer, Retry)), None)
+            if outermost is None:
+                names = ", ".join(sorted(options))
+                raise TypeError(f"{names}: the policy has no Retry whose options could vary")
+            layers = tuple(replace(outermost, **options) if layer is outermost else layer for layer in layers)
+        return HttpPlan(layers, self._name, self._send, aio=self._aio)
 
 
 def http_plan(policy: object, name: str, send: Send, *, aio: bool) -> HttpPlan:

@@ -15,18 +15,6 @@ from typing import Any, Final, cast, overload
 from redouble._internal.callables import callable_kind, close_unawaited, display_name
 from redouble._internal.public import public
 
-__all__ = [
-    "RESENDABLE",
-    "AsyncReplayable",
-    "OneShot",
-    "Replayable",
-    "Resendable",
-    "classify_body",
-    "classify_parts",
-    "replayable",
-]
-
-
 CHUNK = 65_536
 
 

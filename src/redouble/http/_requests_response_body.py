@@ -10,13 +10,8 @@ import requests
 import urllib3
 
 from redouble._clients.socket_deadline import ShortenedTimeout
-from redouble.http._client import timeout_types
-from redouble.http._exchange import Exchange
+from redouble.http._exchange import Exchange, SuccessRecord, timeout_types
 from redouble.http._response_body import OUT_OF_TIME, RestartableBody
-from redouble.http._sender import FirstSuccess, Sender
-
-__all__ = ["TIMEOUT_TYPES", "PrefetchedFile", "RestartableResponse", "shorten_timeouts"]
-
 
 TIMEOUT_TYPES = timeout_types(requests.Timeout, "redouble.requests")
 
@@ -24,7 +19,7 @@ TIMEOUT_TYPES = timeout_types(requests.Timeout, "redouble.requests")
 class RestartableResponse(requests.Response):
     """A response that restarts the call if its body fails before any part is delivered."""
 
-    _redouble: tuple[Sender, Exchange | FirstSuccess] | None = None  # until its body is read
+    _redouble: Exchange | SuccessRecord | None = None  # until its body is read
 
     @property
     def content(self) -> bytes:
@@ -32,7 +27,7 @@ class RestartableResponse(requests.Response):
         call, self._redouble = self._redouble, None
         if call is None:
             return super().content
-        return cast("bytes", ResponseBody(self, *call).read_whole())
+        return cast("bytes", ResponseBody(self, call).read_whole())
 
     def iter_content(  # pyright: ignore[reportIncompatibleMethodOverride]  # narrower than the stubs' overloads
         self, chunk_size: int | None = 1, decode_unicode: bool = False
@@ -41,7 +36,7 @@ class RestartableResponse(requests.Response):
         call, self._redouble = self._redouble, None
         if call is None:
             return self._chunks(chunk_size, decode_unicode)
-        return ResponseBody(self, *call, chunk_size, decode_unicode).chunks()
+        return ResponseBody(self, call, chunk_size, decode_unicode).chunks()
 
     def _chunks(self, chunk_size: int | None, decode_unicode: bool) -> Iterator[Any]:
         chunks: Iterator[Any] = cast("Any", super()).iter_content(chunk_size, decode_unicode)
@@ -55,19 +50,12 @@ class RestartableResponse(requests.Response):
 class ResponseBody(RestartableBody):
     """The body of a response while it is read."""
 
-    def __init__(
-        self,
-        response: RestartableResponse,
-        sender: Sender,
-        call: Exchange | FirstSuccess,
-        *how: Any,
-    ) -> None:
-        self._response, self.sender, self._call = response, sender, call
+    def __init__(self, response: RestartableResponse, call: Exchange | SuccessRecord, *chunking: Any) -> None:
+        self._response, self._call, self._chunking = response, call, chunking
         self.response = lambda: response
-        self._how = how
 
     def start(self) -> Iterator[Any]:
-        return self._response._chunks(*self._how)
+        return self._response._chunks(*self._chunking)
 
     def read_once(self) -> Any:
         return self._response.content
@@ -77,11 +65,8 @@ class ResponseBody(RestartableBody):
 
     def replace(self, replacement: Any) -> None:
         response = self._response
-        response.raw, response.headers, response._content_consumed = (
-            replacement.raw,
-            replacement.headers,
-            False,
-        )
+        response.raw, response.headers = replacement.raw, replacement.headers
+        response._content_consumed = False
 
     def timeout_error(self) -> Exception:
         return requests.exceptions.ReadTimeout(OUT_OF_TIME)

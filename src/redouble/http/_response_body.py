@@ -7,18 +7,14 @@ something with the first chunk; after that an error is raised to the caller, ann
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from math import inf
 from typing import Any
 
 from redouble._clients.socket_deadline import limited_waits
 from redouble._runtime.ambient import ambient
-from redouble.http._exchange import Exchange
-from redouble.http._sender import AsyncSender, FirstSuccess, Sender
-
-__all__ = ["OUT_OF_TIME", "AsyncRestartableBody", "BodyState", "RestartableBody"]
-
+from redouble.http._exchange import Exchange, SuccessRecord
 
 OUT_OF_TIME = "the time of the call was up before the whole body arrived"
 
@@ -29,17 +25,18 @@ class BodyState(ABC):
     The exchange of a response that succeeded at once is created only if its body fails.
     """
 
-    _call: Exchange | FirstSuccess
-    final_errors: tuple[
-        type[Exception], ...
-    ] = ()  # for which a body that is read as a whole does not restart
+    _call: Exchange | SuccessRecord
+    # The errors after which a body that is read as a whole does not restart.
+    final_errors: tuple[type[Exception], ...] = ()
     response: Callable[[], Any]  # returns the response whose body this is, or None if it was dropped
+    start: Callable[[], Any]  # starts to read the current response; returns an iterator over its chunks
+    read_once: Callable[[], Any]  # reads the current response as a whole; in async code, returns an awaitable
     until = inf  # when the time limit of a body that is read as a whole expires
 
     @property
     def exchange(self) -> Exchange:
         """The exchange of the call."""
-        if isinstance(self._call, FirstSuccess):
+        if isinstance(self._call, SuccessRecord):
             self._call = self._call.exchange()
         return self._call
 
@@ -62,7 +59,7 @@ class BodyState(ABC):
 
     def seconds_left(self) -> float:
         """Return the seconds that reading may take until something is delivered."""
-        if isinstance(self._call, FirstSuccess) and not ambient.active:
+        if isinstance(self._call, SuccessRecord) and not ambient.active:
             return inf
         return self.exchange.seconds_left_to_read()
 
@@ -70,19 +67,7 @@ class BodyState(ABC):
 class RestartableBody(BodyState):
     """A restartable body for blocking code."""
 
-    sender: Sender
-
-    @abstractmethod
-    def start(self) -> Iterator[Any]:
-        """Start to read the current response; return an iterator over its chunks."""
-
-    @abstractmethod
-    def read_once(self) -> Any:
-        """Read the current response as a whole."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close the current response or its stream."""
+    close: Callable[[], object]  # closes the current response or its stream
 
     def read_whole(self) -> Any:
         """Read the body as a whole: nothing of it is delivered before its end."""
@@ -124,7 +109,7 @@ class RestartableBody(BodyState):
 
     def _restart(self, error: Exception) -> None:
         self.close()
-        self.replace(self.sender._restart(self.exchange, error, self.response()))
+        self.replace(self.exchange.client._restart(self.exchange, error, self.response()))
 
     def _read_first(self, chunks: Iterator[Any], until: float) -> list[Any]:
         """Return the first chunk that is not empty, and those before it."""
@@ -140,19 +125,7 @@ class RestartableBody(BodyState):
 class AsyncRestartableBody(BodyState):
     """A restartable body for async code."""
 
-    sender: AsyncSender
-
-    @abstractmethod
-    def start(self) -> AsyncIterator[Any]:
-        """Start to read the current response; return an iterator over its chunks."""
-
-    @abstractmethod
-    async def read_once(self) -> Any:
-        """Read the current response as a whole."""
-
-    @abstractmethod
-    async def aclose(self) -> None:
-        """Close the current response or its stream."""
+    aclose: Callable[[], Awaitable[object]]  # closes the current response or its stream
 
     async def read_whole(self) -> Any:
         """Read the body as a whole: nothing of it is delivered before its end."""
@@ -194,7 +167,7 @@ class AsyncRestartableBody(BodyState):
 
     async def _restart(self, error: Exception) -> None:
         await self.aclose()
-        self.replace(await self.sender._restart(self.exchange, error, self.response()))
+        self.replace(await self.exchange.client._restart(self.exchange, error, self.response()))
 
     async def _read_first(self, chunks: AsyncIterator[Any], until: float) -> list[Any]:
         """Return the first chunk that is not empty, and those before it."""

@@ -19,8 +19,6 @@ from redouble._failures.transient import transient
 from redouble._failures.verdict import Kind, Rule, Rules, Verdict, as_rules, judge
 from redouble._internal.public import public
 
-__all__ = ["FAILING", "IDEMPOTENT", "HttpRule", "rule", "sent"]
-
 Errors: TypeAlias = type[Exception] | tuple[type[Exception], ...] | Rule
 
 # The idempotent methods of RFC 9110 except TRACE: a diagnostic request must not be repeated silently.

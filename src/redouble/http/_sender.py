@@ -10,76 +10,112 @@ when something fails. The policy gets a bad status as the library's own error; t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from math import inf
 from operator import attrgetter
-from typing import Any, ClassVar
+from typing import Any, cast
+from weakref import WeakKeyDictionary
 
-from redouble._clients.client_call import SuccessRecord
-from redouble._clients.idempotency_key import Keys
+from redouble._clients.idempotency_key import Keys, as_idempotency
+from redouble._clients.policy_binding import PolicyBinding
 from redouble._engine.report import STAMP
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
+from redouble._runtime.clock import SYSTEM, fast_reader
 from redouble._telemetry.emit import continuing_call
-from redouble.http._client import NOW, ClientPolicy, bind_policy
-from redouble.http._exchange import Exchange, TimeoutTypes
-
-__all__ = ["PREFETCH_LIMIT", "AsyncSender", "FirstSuccess", "Sender", "SenderState", "content_length"]
-
+from redouble.http._exchange import Exchange, IssuedKey, SuccessRecord, TimeoutTypes
+from redouble.http._plan import HttpPlan, http_plan
+from redouble.http._request_body import RESENDABLE, Resendable
+from redouble.http._request_options import NO_OPTIONS, RequestOptions
 
 PREFETCH_LIMIT = 65_536  # bytes of a failed response that are read, to free its connection during the backoff
-
-
-class FirstSuccess(SuccessRecord):
-    """The stamp of a response that a first attempt got without an exchange: one is made if its body fails."""
-
-    __slots__ = ("how", "policy", "request", "sender")
-
-    def __init__(
-        self, sender: SenderState, policy: ClientPolicy, request: Any, how: Any, started: float, ended: float
-    ) -> None:
-        self.sender, self.policy, self.request, self.how = sender, policy, request, how
-        self.plan, self.started, self.ended = policy.plan, started, ended
-
-    def exchange(self) -> Exchange:
-        """Create the exchange of the request."""
-        return self.sender._resume_exchange(self.policy, self.request, self.how, self.started)
+NOW = fast_reader(SYSTEM, aio=False)  # the fast path always uses the system clock
+UNLIMITED = nullcontext()
+# Makes a `SuccessRecord` without a Python frame.
+new_record: Callable[[type[SuccessRecord], tuple[Any, ...]], SuccessRecord] = cast("Any", tuple).__new__
 
 
 class SenderState(ABC):
     """The non-blocking part of both senders, and the seams that do not wait."""
 
-    _aio: ClassVar[bool]
+    _aio: bool
     _timeout_types: TimeoutTypes
     _response_type: type[Any]
     _response_name: str  # with its article, for messages
     _attempt: Callable[[Exchange], Any]
     _status_of: Any = attrgetter("status_code")
 
+    # The seams that wait; those of an async client return awaitables.
+    _deliver: Callable[[Any], Any]  # sends a request once, if the library passes no such function with it
+    _chunks_of: Callable[[Any], Any]  # returns an iterator over the body of a failed response
+    _release: Callable[[Any], Any]  # returns the connection of a failed response that was read to its pool
+    _read_result: Callable[[Exchange, Any], Any]  # reads a result that the caller or a rule needs as a whole
+    _discard: Callable[[Any], Any]  # closes a response that is not returned
+
     def __init__(self, name: str, policy: Layer | None, idempotency: Keys) -> None:
-        self._binding = bind_policy(name, policy, idempotency, self._attempt, aio=self._aio)
+        self._keys = as_idempotency(idempotency)
+        # These survive the reload of a policy that was given by name.
+        self._issued_keys: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        self._closed = False
+        self._now = fast_reader(SYSTEM, aio=self._aio)
+
+        def plan_of(policy: Layer | None) -> HttpPlan:
+            return http_plan(policy, name, self._attempt, aio=self._aio)
+
+        self._binding = PolicyBinding(policy, plan_of, f"redouble.{name}")
 
     @abstractmethod
     def _is_simple(self, request: Any) -> bool:
         """Return True if a request has no options, and a body that can be resent as it is."""
 
     @abstractmethod
+    def _body_of(self, request: Any) -> Resendable:
+        """Return how the body of a request can be resent, if at all."""
+
+    def _options_of(self, request: Any) -> RequestOptions:  # noqa: ARG002  most libraries have no place for them
+        """Return the options of one request."""
+        return NO_OPTIONS
+
+    @abstractmethod
     def _host_of(self, request: Any) -> str:
         """Return the host and port of a request, as in its URL."""
 
     @abstractmethod
-    def _begin_exchange(self, policy: ClientPolicy, request: Any, how: Any) -> Exchange:
-        """Create the exchange of a request before anything is sent."""
+    def _host_key(self, request: Any) -> Any:
+        """Return what identifies the host of a request at the least cost."""
 
-    def _resume_exchange(self, policy: ClientPolicy, request: Any, how: Any, started: float) -> Exchange:
-        """Create the exchange of a request whose first attempt was made without one."""
-        return policy.resume_exchange(request, self._host_of(request), how, started)
+    def _is_closed(self, request: Any) -> bool:  # noqa: ARG002  not all of them need it
+        """Return True if no attempt may begin any more."""
+        return self._closed
 
-    def _credit(self, policy: ClientPolicy, request: Any, now: float) -> None:
-        """Credit a success to the budget of the request's host."""
-        host = self._host_of(request)
-        (policy.credits.get(host) or policy.credit_for(host, host))(now)
+    def _begin_exchange(self, plan: HttpPlan, request: Any, deliver: Any) -> Exchange:
+        """Create the exchange of a request, and add an idempotency key if it needs one."""
+        body, options, keys = self._body_of(request), self._options_of(request), self._keys
+        if options is not NO_OPTIONS:
+            plan = plan.variant(options.policy, options.options)
+        if options.key is not None:
+            request.headers[keys.header] = options.key
+        exchange = Exchange(self, plan, request, body, deliver)
+        exchange.idempotent = options.idempotent
+        if keys.auto and options.key is None and request.method not in plan.methods:
+            exchange.key = self._issue_key(request)
+        return exchange
+
+    def _resume_exchange(self, plan: HttpPlan, request: Any, deliver: Any, started: float) -> Exchange:
+        """Create the exchange of a request whose first attempt started at ``started`` (read from `NOW`)."""
+        exchange = Exchange(self, plan, request, RESENDABLE, deliver)
+        exchange.started -= NOW() - started
+        exchange.sends, exchange.resend_allowed = 1, False
+        return exchange
+
+    def _issue_key(self, request: Any) -> IssuedKey | None:
+        """Add a key unless the caller set one; a key of the client is replaced once its call has ended."""
+        header, key = self._keys.header, self._issued_keys.get(request)
+        if header not in request.headers or (key and key.spent and request.headers[header] == key.text):
+            key = self._issued_keys[request] = IssuedKey(self._keys.key())
+            request.headers[header] = key.text
+        return key
 
     @abstractmethod
     def _limited(self, exchange: Exchange, seconds: float) -> AbstractContextManager[object]:
@@ -87,7 +123,8 @@ class SenderState(ABC):
 
     def _body_length(self, response: Any) -> float:
         """Return how long the body of a response is announced to be; 0 if that is unknown."""
-        return content_length(response.headers)
+        length: str = response.headers.get("content-length", "")
+        return int(length) if length.isdecimal() and len(length) < 20 else 0
 
     def _prefetch_limit(self, exchange: Exchange) -> float:  # noqa: ARG002  not all of them need it
         """Return how many bytes of a failed response are read."""
@@ -104,7 +141,7 @@ class SenderState(ABC):
         """Make the library's own error for a bad status, without the URL, which would enter reports."""
 
     @abstractmethod
-    def _attach_body(self, call: Exchange | FirstSuccess, response: Any) -> None:
+    def _attach_body(self, call: Exchange | SuccessRecord, response: Any) -> None:
         """Make the body of a response restart the call if it fails before any part of it is delivered."""
 
     def _fits(self, response: Any, replacement: Any) -> bool:
@@ -125,13 +162,15 @@ class SenderState(ABC):
         return response
 
     def _finish_at_once(
-        self, policy: ClientPolicy, request: Any, how: Any, response: Any, started: float
+        self, plan: HttpPlan, request: Any, deliver: Any, response: Any, started: float
     ) -> Any:
         """Finish a call whose first attempt, made without an exchange, has succeeded."""
         now = NOW()
-        if policy.has_budget:
-            self._credit(policy, request, now)
-        response.__redouble__ = record = FirstSuccess(self, policy, request, how, started, now)
+        if plan.budget is not None:
+            key = self._host_key(request)
+            (plan.credits.get(key) or plan.credit_for(key, self._host_of(request)))(now)
+        record = new_record(SuccessRecord, (self, plan, request, deliver, started, now, None))
+        response.__redouble__ = record
         self._attach_body(record, response)
         return response
 
@@ -149,46 +188,30 @@ class Sender(SenderState):
 
     _aio = False
 
-    @abstractmethod
-    def _deliver(self, request: Any, how: Any) -> Any:
-        """Send a request once; ``how`` has further arguments of the library's own function."""
-
-    @abstractmethod
-    def _chunks_of(self, response: Any) -> Iterator[bytes]:
-        """Return an iterator over the body of a failed response."""
-
-    @abstractmethod
-    def _release(self, response: Any) -> None:
-        """Return the connection of a failed response, whose body was read, to its pool."""
-
-    @abstractmethod
-    def _read_result(self, exchange: Exchange, response: Any) -> None:
-        """Read the body of a result, if the caller or a rule needs it as a whole."""
-
     def _discard(self, response: Any) -> None:
-        """Close a response that is not returned."""
         response.close()
 
     def _prepare_resend(self, exchange: Exchange) -> None:
         """Prepare a request to be sent again."""
         self._close_unread(exchange)
 
-    def _send(self, request: Any, how: Any = None, /) -> Any:
-        """Send a request as often as the policy allows."""
-        policy = self._binding.value or self._binding.current
-        if not policy.fast_path or ambient.active or not self._is_simple(request):
-            return self._complete(self._begin_exchange(policy, request, how))
+    def _send(self, request: Any, deliver: Any = None, /) -> Any:
+        """Send a request as often as the policy allows; ``deliver`` sends it once."""
+        plan = self._binding.value or self._binding.current
+        deliver = deliver or self._deliver
+        if not plan.fast_path or ambient.active or self._keys.auto or not self._is_simple(request):
+            return self._complete(self._begin_exchange(plan, request, deliver))
         started = NOW()
         try:
-            response = self._deliver(request, how)
+            response = deliver(request)
         except Exception as error:
-            exchange = self._resume_exchange(policy, request, how, started)
+            exchange = self._resume_exchange(plan, request, deliver, started)
             exchange.record_failure(error)
             response = None
         else:
             if self._status_of(response) < 400:
-                return self._finish_at_once(policy, request, how, response, started)
-            exchange = self._resume_exchange(policy, request, how, started)
+                return self._finish_at_once(plan, request, deliver, response, started)
+            exchange = self._resume_exchange(plan, request, deliver, started)
             with suppress(Exception):  # recorded in the exchange
                 self._settle(exchange, response)
         return self._complete(exchange, response)
@@ -201,7 +224,7 @@ class Sender(SenderState):
             elif response is None:
                 response = exchange.call(exchange)
         except Exception as error:
-            response = exchange.final_response(error, self._timeout_types)
+            response = exchange.final_response(error)
             if response is None:
                 self._raised(exchange, error)
                 raise
@@ -214,20 +237,16 @@ class Sender(SenderState):
         if exchange.sends > 1:
             self._prepare_resend(exchange)
         seconds = exchange.seconds_left()
-        if seconds == inf:
-            return self._deliver_recorded(exchange)
-        exchange.attempt_deadline = exchange.now() + seconds
-        with self._limited(exchange, seconds):
-            return self._deliver_recorded(exchange)
-
-    def _deliver_recorded(self, exchange: Exchange) -> Any:
-        try:
-            response = self._deliver(exchange.request, exchange.how)
-        except Exception as error:
-            exchange.record_failure(error)
-            raise
-        self._settle(exchange, response)
-        return response
+        if seconds < inf:
+            exchange.attempt_deadline = exchange.now() + seconds
+        with UNLIMITED if seconds == inf else self._limited(exchange, seconds):
+            try:
+                response = exchange.deliver(exchange.request)
+            except Exception as error:
+                exchange.record_failure(error)
+                raise
+            self._settle(exchange, response)
+            return response
 
     def _settle(self, exchange: Exchange, response: Any) -> None:
         """Record a response; raise if it is a failure, or if its body fails where it is needed now."""
@@ -281,7 +300,7 @@ class Sender(SenderState):
             with continuing_call():
                 replacement = exchange.begin_again()
         except Exception as failed:
-            replacement = exchange.final_response(failed, self._timeout_types)
+            replacement = exchange.final_response(failed)
             if replacement is None:
                 raise
         finally:
@@ -304,46 +323,27 @@ class AsyncSender(SenderState):
 
     _aio = True
 
-    @abstractmethod
-    def _deliver(self, request: Any, how: Any) -> Awaitable[Any]:
-        """Send a request once; ``how`` has further arguments of the library's own function."""
-
-    @abstractmethod
-    def _chunks_of(self, response: Any) -> AsyncIterator[bytes]:
-        """Return an iterator over the body of a failed response."""
-
-    @abstractmethod
-    async def _release(self, response: Any) -> None:
-        """Return the connection of a failed response, whose body was read, to its pool."""
-
-    @abstractmethod
-    async def _read_result(self, exchange: Exchange, response: Any) -> None:
-        """Read the body of a result, if the caller or a rule needs it as a whole."""
-
-    @abstractmethod
-    async def _discard(self, response: Any) -> None:
-        """Close a response that is not returned."""
-
     async def _prepare_resend(self, exchange: Exchange) -> None:
         """Prepare a request to be sent again."""
         await self._close_unread(exchange)
 
-    async def _send(self, request: Any, how: Any = None, /) -> Any:
-        """Send a request as often as the policy allows."""
-        policy = self._binding.value or self._binding.current
-        if not policy.fast_path or ambient.active or not self._is_simple(request):
-            return await self._complete(self._begin_exchange(policy, request, how))
+    async def _send(self, request: Any, deliver: Any = None, /) -> Any:
+        """Send a request as often as the policy allows; ``deliver`` sends it once."""
+        plan = self._binding.value or self._binding.current
+        deliver = deliver or self._deliver
+        if not plan.fast_path or ambient.active or self._keys.auto or not self._is_simple(request):
+            return await self._complete(self._begin_exchange(plan, request, deliver))
         started = NOW()
         try:
-            response = await self._deliver(request, how)
+            response = await deliver(request)
         except Exception as error:
-            exchange = self._resume_exchange(policy, request, how, started)
+            exchange = self._resume_exchange(plan, request, deliver, started)
             exchange.record_failure(error)
             response = None
         else:
             if self._status_of(response) < 400:
-                return self._finish_at_once(policy, request, how, response, started)
-            exchange = self._resume_exchange(policy, request, how, started)
+                return self._finish_at_once(plan, request, deliver, response, started)
+            exchange = self._resume_exchange(plan, request, deliver, started)
             with suppress(Exception):  # recorded in the exchange
                 await self._settle(exchange, response)
         return await self._complete(exchange, response)
@@ -356,7 +356,7 @@ class AsyncSender(SenderState):
             elif response is None:
                 response = await exchange.call(exchange)
         except Exception as error:
-            response = exchange.final_response(error, self._timeout_types)
+            response = exchange.final_response(error)
             if response is None:
                 self._raised(exchange, error)
                 raise
@@ -369,20 +369,16 @@ class AsyncSender(SenderState):
         if exchange.sends > 1:
             await self._prepare_resend(exchange)
         seconds = exchange.seconds_left()
-        if seconds == inf:
-            return await self._deliver_recorded(exchange)
-        exchange.attempt_deadline = exchange.now() + seconds
-        with self._limited(exchange, seconds):
-            return await self._deliver_recorded(exchange)
-
-    async def _deliver_recorded(self, exchange: Exchange) -> Any:
-        try:
-            response = await self._deliver(exchange.request, exchange.how)
-        except Exception as error:
-            exchange.record_failure(error)
-            raise
-        await self._settle(exchange, response)
-        return response
+        if seconds < inf:
+            exchange.attempt_deadline = exchange.now() + seconds
+        with UNLIMITED if seconds == inf else self._limited(exchange, seconds):
+            try:
+                response = await exchange.deliver(exchange.request)
+            except Exception as error:
+                exchange.record_failure(error)
+                raise
+            await self._settle(exchange, response)
+            return response
 
     async def _settle(self, exchange: Exchange, response: Any) -> None:
         """Record a response; raise if it is a failure, or if its body fails where it is needed now."""
@@ -436,7 +432,7 @@ class AsyncSender(SenderState):
             with continuing_call():
                 replacement = await exchange.begin_again()
         except Exception as failed:
-            replacement = exchange.final_response(failed, self._timeout_types)
+            replacement = exchange.final_response(failed)
             if replacement is None:
                 raise
         finally:
@@ -452,9 +448,3 @@ class AsyncSender(SenderState):
         response, exchange.unread = exchange.unread, None
         if response is not None:
             await self._discard(response)
-
-
-def content_length(headers: Any) -> int:
-    """Return the Content-Length header as a number, or 0."""
-    length: str = headers.get("content-length", "")
-    return int(length) if length.isdecimal() and len(length) < 20 else 0

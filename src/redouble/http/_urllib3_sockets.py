@@ -17,8 +17,6 @@ from urllib3.exceptions import EmptyPoolError
 from redouble._clients.socket_deadline import SOCKET_DEADLINE, ShortenedTimeout, socket_timeout
 from redouble.http._httpcore_sockets import WRITE_SIZE
 
-__all__ = ["limit_pools"]
-
 
 class LimitedSocket:
     """A connected socket whose waits are shortened to the time that is left."""

@@ -8,9 +8,6 @@ from redouble._failures.error_readers import response_of
 from redouble._failures.verdict import CANCELLED_BY_LIMIT, Kind
 from redouble._telemetry.events import Event
 
-__all__ = ["code_of", "http_status", "is_http", "kind_of", "label_value", "reason_of"]
-
-
 MAX_LENGTH = 64  # characters of a label value
 CLIENTS = frozenset({"httpx", "httpx2", "requests", "aiohttp", "urllib3"})
 UNFIT = re.compile(r"[^A-Za-z0-9_.:-]")
@@ -63,6 +60,13 @@ def reason_of(event: Event) -> str:
     verdict = event.verdict
     reason = verdict.reason if verdict is not None else None
     return label_value(reason) if reason else str(event.kind or "unknown")
+
+
+def cause_of(event: Event) -> str | None:
+    """Return the reason for giving up, or else that of the verdict; None if there is neither."""
+    if event.reason is not None:
+        return str(event.reason)
+    return None if event.verdict is None else reason_of(event)
 
 
 def label_value(text: str) -> str:

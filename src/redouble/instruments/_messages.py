@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from redouble._engine.run_results import OUTCOMES
 from redouble._internal.logger import one_line
@@ -13,10 +13,7 @@ from redouble._telemetry.events import Event, Observer, What
 from redouble._telemetry.observers import Observation, observing
 from redouble._telemetry.redact import redacted
 from redouble.errors import Reason
-from redouble.instruments._labels import http_status, reason_of
-
-__all__ = ["RECORD_ATTRIBUTES", "LogLine", "level_of", "line", "log_events"]
-
+from redouble.instruments._labels import cause_of, http_status, reason_of
 
 INFO_EVENTS: Final[tuple[What, ...]] = (
     "retry",
@@ -37,24 +34,14 @@ LEVELS: Mapping[What, int] = {
     **dict.fromkeys(DEBUG_EVENTS, logging.DEBUG),
     "give_up": logging.WARNING,
 }
-DECISIONS: Mapping[What, str] = {
-    "success": "accept",
-    "retry": "retry",
-    "give_up": "stop",
-}  # other events come before a decision
+# Other events come before a decision.
+DECISIONS: Mapping[What, str] = {"success": "accept", "retry": "retry", "give_up": "stop"}
 
 
 def log_events(observer: Observer, debug_enabled: Callable[[], bool]) -> Observation:
     """Pass the events to an observer that logs them; those of level DEBUG only while it is enabled."""
     info, debug = observing(observer, INFO_EVENTS), observing(observer, DEBUG_EVENTS, debug_enabled)
     return Observation(info.remove, debug.remove)
-
-
-class LogLine(NamedTuple):
-    """One log line: ``message`` never contains a line break."""
-
-    message: str
-    fields: dict[str, object]
 
 
 def level_of(event: Event) -> int:
@@ -64,34 +51,29 @@ def level_of(event: Event) -> int:
     return LEVELS[event.what]
 
 
-def line(event: Event, taken: Collection[str] = ()) -> LogLine:
-    """Return the log line of an event; bound fields whose names the logger has ``taken`` are renamed."""
-    what, verdict = event.what, event.verdict
-    reason = event.reason or (reason_of(event) if verdict is not None else event.by)
+def line(event: Event, taken: Collection[str]) -> tuple[str, dict[str, object]]:
+    """Return the message of an event, without a line break, and its fields.
+
+    taken: the names that the logger uses itself; bound fields with these names are renamed.
+    """
     fields: dict[str, object] = {
         "policy": one_line(event.name),
         "attempt": event.attempt,
         "delay": event.delay,
-        "reason": None if reason is None else str(reason),
+        "reason": cause_of(event) or event.by,
         "kind": None if event.kind is None else str(event.kind),
         "http_status": http_status(event),
-        "decision": DECISIONS.get(what),
+        "decision": DECISIONS.get(event.what),
         "error": None if event.error is None else one_line(type(event.error).__name__),
         "elapsed": round(event.elapsed, 6),
         "labels": {one_line(key): one_line(value) for key, value in event.labels.items()},
     }
     for key, value in event.bound.items():
-        fields[_free_name(one_line(key), fields, taken)] = (
-            one_line(value) if isinstance(value, str) else value
-        )
-    return LogLine(one_line(f"{event.name}: {_message(event)}"), fields)
-
-
-def _free_name(key: str, fields: Mapping[str, object], taken: Collection[str]) -> str:
-    """Rename a bound field whose name is a field of ours or of the logger."""
-    while key in fields or key in taken:
-        key = f"bound_{key}"
-    return key
+        free = one_line(key)
+        while free in fields or free in taken:
+            free = f"bound_{free}"
+        fields[free] = one_line(value) if isinstance(value, str) else value
+    return one_line(f"{event.name}: {_message(event)}"), fields
 
 
 def _message(event: Event) -> str:

@@ -11,8 +11,6 @@ from typing import Final, Literal, NamedTuple
 
 from redouble._internal.public import public
 
-__all__ = ["METRICS", "Metric"]
-
 
 @public("redouble.instruments")
 class Metric(NamedTuple):
@@ -59,6 +57,7 @@ BULKHEAD_QUEUED: Final = Metric("bulkhead_queued", "gauge", ("name",), "call",
 # fmt: on
 
 METRICS: Final = tuple(metric for metric in tuple(vars().values()) if isinstance(metric, Metric))
+GAUGES: Final = tuple(metric for metric in METRICS if metric.kind == "gauge")
 
 # In seconds: from calls of a local cache to slow calls of language models.
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from redouble._telemetry.events import Event, What
 from redouble._telemetry.registry import Section, registered
@@ -12,68 +12,46 @@ from redouble.instruments import _metric_definitions as schema
 from redouble.instruments._labels import code_of, kind_of, label_value, reason_of
 from redouble.instruments._metric_definitions import Metric
 
-__all__ = ["METRIC_EVENTS", "Recorder", "metrics_observer", "read_gauge"]
-
-
 METRIC_EVENTS: Final[tuple[What, ...]] = ("success", "failure", "retry", "give_up", "rejected", "timeout")
 OK, FAILED = ("true",), ("false",)
 
 
-class Recorder(Protocol):
-    """A function that adds to a counter or a histogram; ``label_values`` follow the label ``name``."""
-
-    def __call__(
-        self,
-        metric: Metric,
-        amount: float,
-        name: str,
-        label_values: tuple[str, ...],
-        labels: Mapping[str, str],
-        /,
-    ) -> None:
-        """Record an amount."""
-        ...
+# It adds to a counter or a histogram: the metric, the amount, the name of the policy, the values of the other
+# labels of the metric, and the labels of the policy.
+Record: TypeAlias = Callable[[Metric, float, str, tuple[str, ...], Mapping[str, str]], None]
 
 
-def metrics_observer(record: Recorder) -> Callable[[Event], None]:
+def metrics_observer(record: Record) -> Callable[[Event], None]:
     """Return an observer that records the metrics of each event."""
 
     def record_event(event: Event) -> None:
         what, name, labels = event.what, event.name, event.labels
-        took = event.attempt_elapsed
-        if what == "success":
+        if what == "success" or what == "give_up":  # noqa: PLR1714  a tuple is slower
             if not event.again:
-                record(schema.CALLS, 1, name, OK, labels)
+                record(schema.CALLS, 1, name, OK if what == "success" else FAILED, labels)
                 record(schema.CALL_DURATION, event.elapsed, name, (), labels)
+            if event.first_item is not None:
+                record(schema.FIRST_ITEM, event.first_item, name, (), labels)
+        if what == "success":
             record(schema.ATTEMPTS, 1, name, ("none", "ok"), labels)
-            record(schema.ATTEMPT_DURATION, took or 0.0, name, (), labels)
-            _first_item(record, event)
+            record(schema.ATTEMPT_DURATION, event.attempt_elapsed or 0.0, name, (), labels)
         elif what == "failure":
             if event.again and event.attempt == 1:
                 return  # counted as a success before its response body failed
             record(schema.ATTEMPTS, 1, name, (kind_of(event), "failed"), labels)
-            record(schema.ATTEMPT_DURATION, took or 0.0, name, (), labels)
+            record(schema.ATTEMPT_DURATION, event.attempt_elapsed or 0.0, name, (), labels)
         elif what == "retry":
             record(schema.RETRIES, 1, name, (reason_of(event),), labels)
             record(schema.DELAY, event.delay or 0.0, name, (), labels)
         elif what == "give_up":
-            if not event.again:
-                record(schema.CALLS, 1, name, FAILED, labels)
-                record(schema.CALL_DURATION, event.elapsed, name, (), labels)
             record(schema.ERRORS, 1, name, (code_of(event),), labels)
             record(schema.GIVEN_UP, 1, name, (str(event.reason),), labels)
-            _first_item(record, event)
         elif what == "rejected":
             record(schema.REJECTED, 1, name, (label_value(event.by or "gate"),), labels)
         elif what == "timeout":
             record(schema.TIMEOUTS, 1, name, (), labels)
 
     return record_event
-
-
-def _first_item(record: Recorder, event: Event) -> None:
-    if event.first_item is not None:
-        record(schema.FIRST_ITEM, event.first_item, event.name, (), event.labels)
 
 
 GaugeValues: TypeAlias = dict[tuple[str, ...], float]

@@ -34,5 +34,5 @@ def _log(logger: logging.Logger, event: Event) -> None:
     if logger.isEnabledFor(level):
         if event.what == "circuit_closed" and event.rejected and logger.name == "redouble":
             return  # the breaker logs it itself
-        log_line = line(event, RECORD_ATTRIBUTES)
-        logger.log(level, "%s", log_line.message, extra=log_line.fields)
+        message, fields = line(event, RECORD_ATTRIBUTES)
+        logger.log(level, "%s", message, extra=fields)

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from redouble._internal.handle import Handle
 from redouble._internal.locks import ForkSafe
 from redouble._internal.validation import instance
+from redouble._telemetry.bound_fields import Handle
 from redouble._telemetry.observers import observing
 from redouble.instruments._metric_definitions import METRICS, Metric
 from redouble.instruments._metrics_recorder import METRIC_EVENTS, metrics_observer, read_gauge
@@ -87,15 +87,9 @@ class Metrics(ForkSafe, Handle):
         self._observation.remove()
 
     def _record(
-        self,
-        metric: Metric,
-        amount: float,
-        name: str,
-        label_values: tuple[str, ...],
-        labels: Mapping[str, str],
-        /,
+        self, metric: Metric, amount: float, name: str, values: tuple[str, ...], labels: Mapping[str, str], /
     ) -> None:
-        key = (metric.name, name, label_values, _policy_labels(metric, labels) if labels else ())
+        key = (metric.name, name, values, _policy_labels(metric, labels) if labels else ())
         with self._lock:
             if metric.kind == "counter":
                 self._counts[key] = self._counts.get(key, 0.0) + amount
@@ -126,7 +120,6 @@ def _check(name: str, kind: str, labels: Mapping[str, str]) -> Metric:
     if metric is None or metric.kind != kind:
         known = ", ".join(metric.name for metric in METRICS if metric.kind == kind)
         raise ValueError(f"{name!r} is no {kind}: write one of {known}")
-    for value in labels.values():
-        if not isinstance(value, str):
-            raise TypeError(f"{name}: labels={dict(labels)!r}: write texts, such as ok='true'")
+    for label, value in labels.items():
+        instance(value, f"{name}: {label}", str, "a text, such as ok='true'")
     return metric

@@ -17,12 +17,13 @@ from weakref import WeakKeyDictionary
 
 from redouble._internal.extras import missing_extra
 from redouble._internal.logger import one_line
+from redouble._internal.validation import instance
 from redouble._telemetry import observers
 from redouble._telemetry.events import Event, What
 from redouble._telemetry.observers import observing
-from redouble.instruments._labels import code_of, http_status, is_http, reason_of
-from redouble.instruments._metric_definitions import BUCKETS, METRICS, Metric
-from redouble.instruments._metrics_recorder import METRIC_EVENTS, metrics_observer, read_gauge
+from redouble.instruments._labels import cause_of, code_of, http_status, is_http
+from redouble.instruments._metric_definitions import BUCKETS, GAUGES, METRICS, Metric
+from redouble.instruments._metrics_recorder import METRIC_EVENTS, Record, metrics_observer, read_gauge
 
 try:
     from opentelemetry import metrics, trace
@@ -47,14 +48,12 @@ def instrument(meter_provider: MeterProvider | None = None) -> observers.Observa
     each retry, and for a call that is given up, rejected or cut, with the values bound by `redouble.bind`;
     and ``http.request.resend_count`` if an HTTP request is sent again.
     """
-    if meter_provider is not None and not isinstance(meter_provider, MeterProvider):
-        raise TypeError(
-            f"meter_provider={meter_provider!r}: write a MeterProvider, or None for the global one"
-        )
+    wanted = "a MeterProvider, or None for the global one"
+    instance(meter_provider, "meter_provider", MeterProvider | None, wanted)
     meter = metrics.get_meter("redouble", meter_provider=meter_provider)
     gauges = _gauges_of(meter_provider or metrics.get_meter_provider(), meter)
     enabled = None if meter_provider is not None else _has_sdk
-    measuring = observing(metrics_observer(partial(_record, _instruments(meter))), METRIC_EVENTS, enabled)
+    measuring = observing(metrics_observer(_recorder(meter)), METRIC_EVENTS, enabled)
     spans = observing(_add_span_event, SPAN_EVENTS)
     return observers.Observation(measuring.remove, spans.remove, gauges.close)
 
@@ -74,30 +73,24 @@ def _has_sdk() -> bool:
 Add = Callable[[float, Mapping[str, AttributeValue]], None]
 
 
-def _instruments(meter: Meter) -> dict[Metric, Add]:
-    recorders: dict[Metric, Add] = {}
+def _recorder(meter: Meter) -> Record:
+    """Create the counters and histograms, and return the function that adds to them."""
+    adders: dict[Metric, Add] = {}
     for metric in METRICS:
+        name, about = exported_name(metric), metric.help
         if metric.kind == "counter":
-            recorders[metric] = meter.create_counter(
-                exported_name(metric), f"{{{metric.unit}}}", metric.help
-            ).add
+            adders[metric] = meter.create_counter(name, f"{{{metric.unit}}}", about).add
         elif metric.kind == "histogram":
-            recorders[metric] = meter.create_histogram(
-                exported_name(metric), metric.unit, metric.help, explicit_bucket_boundaries_advisory=BUCKETS
+            adders[metric] = meter.create_histogram(
+                name, metric.unit, about, explicit_bucket_boundaries_advisory=BUCKETS
             ).record
-    return recorders
 
+    def record(
+        metric: Metric, amount: float, name: str, values: tuple[str, ...], labels: Mapping[str, str], /
+    ) -> None:
+        adders[metric](amount, {**labels, **dict(zip(metric.labels, (name, *values), strict=True))})
 
-def _record(
-    instruments: Mapping[Metric, Add],
-    metric: Metric,
-    amount: float,
-    name: str,
-    label_values: tuple[str, ...],
-    labels: Mapping[str, str],
-    /,
-) -> None:
-    instruments[metric](amount, {**labels, **dict(zip(metric.labels, (name, *label_values), strict=True))})
+    return record
 
 
 class Gauges:
@@ -105,12 +98,9 @@ class Gauges:
 
     def __init__(self, meter: Meter) -> None:
         self._open = 0
-        for metric in METRICS:
-            if metric.kind == "gauge":
-                read = partial(self._read, metric)
-                meter.create_observable_gauge(
-                    exported_name(metric), [read], f"{{{metric.unit}}}", metric.help
-                )
+        for metric in GAUGES:
+            read, unit = partial(self._read, metric), f"{{{metric.unit}}}"
+            meter.create_observable_gauge(exported_name(metric), [read], unit, metric.help)
 
     def _read(self, metric: Metric, _: CallbackOptions) -> Iterable[Observation]:
         gauges = read_gauge(metric) if self._open else {}
@@ -144,12 +134,6 @@ def _gauges_of(provider: MeterProvider, meter: Meter) -> Gauges:
     return gauges
 
 
-def _reason(event: Event) -> str | None:
-    if event.reason is not None:
-        return str(event.reason)
-    return None if event.verdict is None else reason_of(event)
-
-
 def _add_span_event(event: Event) -> None:
     span = trace.get_current_span()
     if not span.is_recording():
@@ -159,7 +143,7 @@ def _add_span_event(event: Event) -> None:
         **{one_line(key): one_line(it) if isinstance(it, str) else it for key, it in event.bound.items()},
         "redouble.name": one_line(event.name),
         "redouble.attempt": event.attempt,
-        "redouble.reason": _reason(event),
+        "redouble.reason": cause_of(event),
         "redouble.kind": None if event.kind is None else str(event.kind),
         "redouble.delay": event.delay,
         "redouble.by": event.by,

@@ -15,14 +15,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
+from math import inf
 from typing import Any, cast
 
 from redouble._internal.extras import missing_extra
+from redouble._internal.validation import instance, number
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.events import Event
 from redouble._telemetry.observers import Observation, observing
-from redouble.instruments._metric_definitions import BUCKETS, METRICS, Metric
+from redouble.instruments._metric_definitions import BUCKETS, GAUGES, METRICS, Metric
 from redouble.instruments._metrics_recorder import METRIC_EVENTS, metrics_observer, read_gauge
 
 try:
@@ -34,8 +37,8 @@ except ModuleNotFoundError as error:
 
 __all__ = ["instrument"]
 
-GAUGES = tuple(metric for metric in METRICS if metric.kind == "gauge")
 NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+MULTIPROCESS = frozenset({"PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir"})  # either variable
 REFRESH_INTERVAL = 1.0  # seconds between refreshes of the gauges with several processes
 
 
@@ -48,25 +51,23 @@ def instrument(
     labels: names of ``labels`` of policies to add; for a policy without one of them its value is empty.
     buckets: the bucket boundaries of all histograms, in seconds.
     """
-    if not isinstance(registry, CollectorRegistry):
-        raise TypeError(f"registry={registry!r}: write a prometheus_client.CollectorRegistry")
-    series = Series(registry, _label_names(labels), _bucket_edges(buckets))
+    instance(registry, "registry", CollectorRegistry, "a prometheus_client.CollectorRegistry")
+    series, edges = Series(registry, _label_names(labels)), _bucket_edges(buckets)
+    observer = metrics_observer(series.record)
     try:
-        observer = _observer(series)
+        series.register("counter", Counter)
+        series.register("histogram", partial(Histogram, buckets=edges))
+        if not MULTIPROCESS.isdisjoint(os.environ):
+            gauges = series.register("gauge", partial(Gauge, multiprocess_mode="livesum"))
+            observer = GaugeRefresher(observer, gauges)
+        else:
+            series.register_collector(GaugeCollector())
     except Exception as error:
         series.unregister()  # register all metrics or none
         raise ValueError(
             "this registry has metrics of redouble already: instrument() once, and remove() it before another"
         ) from error
     return Observation(observing(observer, METRIC_EVENTS).remove, series.unregister)
-
-
-def _observer(series: Series) -> Callable[[Event], None]:
-    series.register()
-    if _multiprocess():
-        return GaugeRefresher(metrics_observer(series.record), series.gauges())
-    series.register_collector(GaugeCollector())
-    return metrics_observer(series.record)
 
 
 def exported_name(metric: Metric) -> str:
@@ -77,36 +78,26 @@ def exported_name(metric: Metric) -> str:
 class Series:
     """The metrics of ``prometheus_client``, and a cache of their children by label values."""
 
-    def __init__(
-        self, registry: CollectorRegistry, extra_labels: tuple[str, ...], buckets: Sequence[float]
-    ) -> None:
-        self._registry, self._extra_labels, self._buckets = registry, extra_labels, buckets
+    def __init__(self, registry: CollectorRegistry, extra_labels: tuple[str, ...]) -> None:
+        self._registry, self._extra_labels = registry, extra_labels
         self._metrics: dict[Metric, Any] = {}
         self._registered: list[Collector] = []
         self._children: dict[tuple[str, tuple[str, ...]], Callable[[float], object]] = {}
 
-    def register(self) -> None:
-        """Create and register the counters and the histograms."""
-        for metric in METRICS:
-            if metric.kind == "counter":
-                self._add(metric, Counter, (*metric.labels, *self._extra_labels))
-            elif metric.kind == "histogram":
-                self._add(metric, Histogram, (*metric.labels, *self._extra_labels), buckets=self._buckets)
-
-    def gauges(self) -> dict[Metric, Gauge]:
-        """Create gauges that every process sets and the exposing process adds up."""
-        for metric in GAUGES:
-            self._add(metric, Gauge, metric.labels, multiprocess_mode="livesum")
-        return {metric: self._metrics[metric] for metric in GAUGES}
+    def register(self, kind: str, make: Callable[..., Any]) -> dict[Metric, Any]:
+        """Create and register the metrics of one kind, and return them."""
+        labels = () if kind == "gauge" else self._extra_labels
+        metrics = [metric for metric in METRICS if metric.kind == kind]
+        for metric in metrics:
+            names = (*metric.labels, *labels)
+            collector = make(exported_name(metric), metric.help, names, registry=self._registry)
+            self._metrics[metric] = collector
+            self._registered.append(collector)
+        return {metric: self._metrics[metric] for metric in metrics}
 
     def register_collector(self, collector: Collector) -> None:
         """Register a collector, which the client reads at each scrape."""
         self._registry.register(collector)
-        self._registered.append(collector)
-
-    def _add(self, metric: Metric, kind: Callable[..., Any], names: tuple[str, ...], **more: Any) -> None:
-        collector = kind(exported_name(metric), metric.help, names, registry=self._registry, **more)
-        self._metrics[metric] = collector
         self._registered.append(collector)
 
     def record(
@@ -160,21 +151,14 @@ class GaugeRefresher:
                 self._set[metric].update(shown)
 
 
-def _multiprocess() -> bool:
-    return "PROMETHEUS_MULTIPROC_DIR" in os.environ or "prometheus_multiproc_dir" in os.environ
-
-
 def _bucket_edges(buckets: object) -> tuple[float, ...]:
-    wanted = "write seconds in rising order, such as [0.1, 1, 10]"
-    if not isinstance(buckets, list | tuple):
-        raise TypeError(f"buckets={buckets!r}: {wanted}")
-    given = tuple(cast("Sequence[object]", buckets))
-    edges = [edge for edge in given if isinstance(edge, int | float) and not isinstance(edge, bool)]
-    if len(edges) < len(given):
-        raise TypeError(f"buckets={buckets!r}: {wanted}")
+    wanted = "seconds in rising order, such as [0.1, 1, 10]"
+    instance(buckets, "buckets", list | tuple, wanted)
+    given = cast("Sequence[object]", buckets)
+    edges = tuple(number(edge, f"buckets[{place}]", 0, inf, wanted) for place, edge in enumerate(given))
     if not edges or not all(low < high for low, high in pairwise([0, *edges])):
-        raise ValueError(f"buckets={buckets!r}: {wanted}")
-    return tuple(edges)
+        raise ValueError(f"buckets={buckets!r}: write {wanted}")
+    return edges
 
 
 def _label_names(labels: Sequence[str]) -> tuple[str, ...]:
@@ -182,8 +166,7 @@ def _label_names(labels: Sequence[str]) -> tuple[str, ...]:
         raise TypeError(f"labels={labels!r}: write a list of names, such as ['team']")
     taken = {label for metric in METRICS for label in metric.labels} | {"le"}
     for place, label in enumerate(labels):
-        if not isinstance(label, str):
-            raise TypeError(f"labels: {label!r} is no name: write a text, such as 'team'")
+        instance(label, f"labels[{place}]", str, "a text, such as 'team'")
         if not NAME.fullmatch(label) or label.startswith("__"):
             raise ValueError(f"labels: {label!r} cannot be a label: write letters, digits and single _")
         if label in taken or label in labels[:place]:

@@ -58,5 +58,5 @@ def _debug_enabled(logger: Any) -> bool:
 
 
 def _log(logger: Any, event: Event) -> None:
-    log_line, event_name = line(event, RESERVED), f"redouble.{event.what}"
-    logger.log(level_of(event), event_name, summary=log_line.message, **log_line.fields)
+    (message, fields), event_name = line(event, RESERVED), f"redouble.{event.what}"
+    logger.log(level_of(event), event_name, summary=message, **fields)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from redouble._drivers.opened_stream import AsyncSource, Source
@@ -22,9 +22,6 @@ from redouble.llm._protocols.base import ProtocolFactory
 from redouble.llm._spend.usage import Usage
 from redouble.llm._stream import AsyncStream, BlockingStream, GuardedStream
 
-__all__ = ["Answer", "StreamOpener"]
-
-
 T = TypeVar("T")
 
 
@@ -32,7 +29,7 @@ class StreamOpener(Opener[T]):
     """One logical stream in one colour: begins its call and opens it, with retries until the first chunk."""
 
     stream: GuardedStream[T] | None = None  # of the attempt that delivered a chunk
-    _cancelled = False  # while it was opened
+    cancelled = False  # its reader was cancelled
 
     def __init__(
         self,
@@ -49,14 +46,14 @@ class StreamOpener(Opener[T]):
 
     def open(self) -> tuple[Source[T], T]:
         """Open a source, with retries, and return it with its first chunk."""
-        with self._opening(BlockingStream):
+        with self, self._opening(BlockingStream):
             source, chunk = super().open()
         self.stream = cast("GuardedStream[T]", source.items)
         return source, chunk
 
     async def aopen(self) -> tuple[AsyncSource[T], T]:
         """Open a source, with retries, and return it with its first chunk."""
-        with self._opening(AsyncStream):
+        with self, self._opening(AsyncStream):
             source, chunk = await super().aopen()
         self.stream = cast("GuardedStream[T]", source.items)
         return source, chunk
@@ -66,22 +63,13 @@ class StreamOpener(Opener[T]):
         """Start the call and its time; if no first chunk arrives, only its request is committed."""
         call = self._begin_call()
         self._make = partial(kind, call, self._make, self._protocol, self._policy.worker)
-        opened, was_cancelled = False, True
+        opened = False
         try:
             yield
-            opened, was_cancelled = True, False
-        except Exception:
-            was_cancelled = False
-            raise
+            opened = True
         finally:
-            self._cancelled = was_cancelled
             if not opened and call._account is not None:
-                call._account.fail()
-
-    @property
-    def cancelled(self) -> bool:
-        """True if its reader was cancelled."""
-        return self._cancelled or (self.stream is not None and self.stream.cancelled)
+                call._account.close()
 
     def failed(self, error: Exception, *, final: bool = False) -> bool:
         """Record that a source failed after its first chunk: the stream is over."""
@@ -90,8 +78,9 @@ class StreamOpener(Opener[T]):
 
     def cut(self, error: BaseException | None) -> None:
         """Record a cancellation or garbage collection: emit no event, but settle the spend."""
-        super().cut(error)
-        cast("GuardedStream[T]", self.stream).settle()
+        self.cancelled = error is not None
+        if self.stream is not None:
+            self.stream.settle()
 
     def _reject_unsupported(self) -> None:
         """Accept every limit of the policy: a worker may read the source."""
@@ -130,12 +119,11 @@ class Answer(Stream[T], Generic[T]):
     """
 
     def __init__(self, make: Callable[..., StreamOpener[T]]) -> None:
-        opener = cache(make)
-        super().__init__(opener)
-        self._openers = opener(aio=False), opener(aio=True)
-        self._async_items = GuardedItems(self._async_items, opener(aio=True))
+        super().__init__(make)
+        self._async_items = GuardedItems(self._async_items, cast("StreamOpener[T]", self._async_opener))
 
     @property
     def usage(self) -> Usage | None:
         """The tokens that the stream reported; None until it is over, or if it reported none."""
-        return next((opener.stream.usage for opener in self._openers if opener.stream is not None), None)
+        openers = cast("tuple[StreamOpener[T], ...]", (self._opener, self._async_opener))
+        return next((opener.stream.usage for opener in openers if opener.stream is not None), None)

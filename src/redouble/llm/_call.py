@@ -18,8 +18,6 @@ from redouble._telemetry.bound_fields import Value
 from redouble.llm._spend.account import Account
 from redouble.llm._timeouts import Timeouts, limit_of
 
-__all__ = ["CURRENT", "Call", "Context", "RetryIf", "current", "in_context"]
-
 
 @public("redouble.llm")
 class Context(NamedTuple):
@@ -50,7 +48,7 @@ class Call:
     key: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    _account: Account | None = field(init=False, default=None, repr=False, compare=False)
+    _account: Account | None = field(default=None, repr=False, compare=False)
     _ends_at: float = field(init=False, repr=False, compare=False)  # a time of ``_now``
     _now: Callable[[], float] = field(init=False, repr=False, compare=False)
 
@@ -82,8 +80,13 @@ def in_context(call: Call) -> Generator[None]:
     finally:
         if call._account is not None and not call.stream:
             call._account.close()
-        if CURRENT.get() is call:  # else the event loop was closed meanwhile, and this is another context
-            CURRENT.set(before)
+        leave(call, before)
+
+
+def leave(call: Call, before: Call | None) -> None:
+    """Make the call before this one the current one again."""
+    if CURRENT.get() is call:  # else the event loop was closed meanwhile, and this is another context
+        CURRENT.set(before)
 
 
 @public("redouble.llm")

@@ -14,20 +14,13 @@ both are a `TimeoutError`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from redouble._internal.public import public
-from redouble.errors import RedoubleError, Rejected, _rebuild
-
-__all__ = ["CutShort", "ErrorEvent", "SpendExceeded", "SpendRefused", "StreamError"]
+from redouble.errors import RedoubleError, Rejected
 
 
 @public("redouble.llm")
 class StreamError(RedoubleError):
     """A stream failed after it had started."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (type(self), self.args, self.__dict__.copy()))
 
 
 @public("redouble.llm")
@@ -54,8 +47,6 @@ class SpendExceeded(RedoubleError):
 
     Raised by a stream that has taken that much, and before the retry of a call whose answer was refused.
     """
-
-    __reduce__ = StreamError.__reduce__
 
     def __init__(self, message: str = "", *, what: str | None = None) -> None:
         super().__init__(message)

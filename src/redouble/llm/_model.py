@@ -36,13 +36,10 @@ from redouble.llm._protocols.builtin import protocol_factory
 from redouble.llm._protocols.fields import usage_of
 from redouble.llm._rules import ModelRule, table
 from redouble.llm._sdks import ModelFunction
-from redouble.llm._spend.account import Account, Reserve, check_token_amount, total_tokens
+from redouble.llm._spend.account import Account, Reserve, check_token_amount
 from redouble.llm._spend.spend import Spend
 from redouble.llm._spend.usage import Price, Usage
-from redouble.llm._timeouts import Timeouts, as_timeouts, limit_of
-
-__all__ = ["Model"]
-
+from redouble.llm._timeouts import Timeouts, as_timeouts
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -81,6 +78,8 @@ class Model(Layer):
         where only the clients of redouble enforce the limits.
     """
 
+    _kept_by_wrapper = True
+
     provider: str
     model: str
     timeouts: Timeouts | Duration | None = DEFAULT_TIMEOUTS
@@ -115,36 +114,31 @@ class Model(Layer):
         timeouts = as_timeouts(self.timeouts, "Model timeouts")
         if self.timeouts is DEFAULT_TIMEOUTS and policy.timeout is not None:
             timeouts = replace(timeouts, total=policy.timeout)
-        for name, value in {
-            "timeouts": timeouts,
-            "policy": policy,
-            "_calls": self._derive(policy, timeouts, inf, stream=False),
-            "_streams": self._derive(policy, timeouts, timeouts.opening, stream=True),
-            "_keys": as_idempotency(self.idempotency),
-            "_protocol_factory": protocol_factory(self.protocol),
-        }.items():
-            object.__setattr__(self, name, value)
+        vars(self).update(
+            timeouts=timeouts,
+            policy=policy,
+            _calls=self._derive(policy, timeouts, stream=False),
+            _streams=self._derive(policy, timeouts, stream=True),
+            _keys=as_idempotency(self.idempotency),
+            _protocol_factory=protocol_factory(self.protocol),
+        )
 
-    def _derive(self, policy: Retry, timeouts: Timeouts, attempt_limit: float, *, stream: bool) -> Retry:
+    def _derive(self, policy: Retry, timeouts: Timeouts, *, stream: bool) -> Retry:
         """Return the policy of the calls, or of the streams until their first chunk."""
-        total, attempt_limit = limit_of(timeouts.total), min(attempt_limit, policy._attempt_limit)
+        attempt_limit = min(timeouts.opening if stream else inf, policy._attempt_limit)
         rules = as_rules(table) if policy.on is transient else policy._rules
-        limited_by_default = policy.give_up_after == DEFAULT_GIVE_UP_AFTER
+        limited_otherwise = timeouts.total is not None and policy.give_up_after == DEFAULT_GIVE_UP_AFTER
         return replace(
             policy,
             on=ModelRule(self.provider, self.model, stream, rules, self.retry_if),
-            timeout=None if total == inf else total,
+            timeout=timeouts.total,
             attempt_timeout=None if attempt_limit == inf else attempt_limit,
             # The default applies only to calls without another limit.
-            give_up_after=None if total < inf and limited_by_default else policy.give_up_after,
+            give_up_after=None if limited_otherwise else policy.give_up_after,
             nested="stop" if policy.nested == "warn" else policy.nested,
             labels={**policy.labels, "provider": self.provider, "model": self.model},
             worker=self.worker if policy.worker is None else policy.worker,
         )
-
-    @property
-    def _kept_by_wrapper(self) -> bool:
-        return True
 
     def describe(self) -> str:
         return f"{self.provider}/{self.model}: {self._calls.describe()}"
@@ -168,11 +162,9 @@ class Model(Layer):
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` wrapped so that each call is a call of this model."""
         policy, function = self._calls, ModelFunction(fn)
-        function.refuse_own_retries()
 
         def attempt(*args: P.args, **kwargs: P.kwargs) -> T:
-            answer: T = function.end_attempt(fn(*args, **function.begin_attempt(kwargs)))
-            return answer
+            return function.end_attempt(fn(*args, **function.begin_attempt(kwargs)))
 
         def called(*args: P.args, **kwargs: P.kwargs) -> T:
             function.refuse_stream(kwargs)
@@ -185,11 +177,9 @@ class Model(Layer):
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` wrapped so that each call is a call of this model."""
         policy, function = self._calls, ModelFunction(fn)
-        function.refuse_own_retries()
 
         async def attempt(*args: P.args, **kwargs: P.kwargs) -> T:
-            answer: T = function.end_attempt(await fn(*args, **function.begin_attempt(kwargs)))
-            return answer
+            return function.end_attempt(await fn(*args, **function.begin_attempt(kwargs)))
 
         async def called(*args: P.args, **kwargs: P.kwargs) -> T:
             function.refuse_stream(kwargs)
@@ -210,9 +200,8 @@ class Model(Layer):
         key = self._keys.key() if self._keys.auto else None  # before reserving: it may fail
         account = self._reserve(self._calls.name or name, args, kwargs)
         headers = {} if key is None else {self._keys.header: key}
-        call = Call(self.provider, self.model, cast("Timeouts", self.timeouts), stream, key, headers)
-        object.__setattr__(call, "_account", account)
-        return call
+        timeouts = cast("Timeouts", self.timeouts)
+        return Call(self.provider, self.model, timeouts, stream, key, headers, account)
 
     def _reserve(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Account | None:
         if self.spend is None:
@@ -250,7 +239,6 @@ class Model(Layer):
             reject_uncallable(open, "stream")
         refuse_until(self._streams, f"{display_name(open)} has none")
         function = ModelFunction(open)
-        function.refuse_own_retries()
         name = self._calls.name or function.name
         begun: list[Call] = []
 
@@ -310,30 +298,29 @@ def check_retry_if(retry_if: object) -> None:
             raise TypeError(f"Model retry_if={display_name(retry_if)} takes {took}: write {wanted}")
 
 
-def check_worker(worker: object, option: str) -> None:
+def check_worker(worker: Worker | None, option: str) -> None:
     """Raise unless ``worker`` is a worker thread, or None."""
-    if worker is not None:
-        instance(worker, option, Worker, "Worker(), or None")
-        if cast("Worker", worker).kind != "thread":
-            raise ValueError(f"{option}: a connection cannot leave its process, so write Worker()")
+    instance(worker, option, Worker | None, "Worker(), or None")
+    if worker is not None and worker.kind != "thread":
+        raise ValueError(f"{option}: a connection cannot leave its process, so write Worker()")
 
 
 def check_spend(spend: Spend | None, reserve: Reserve | None, price: Price | None) -> None:
     """Raise unless ``spend`` is valid and has the ``reserve`` and ``price`` that it needs."""
-    if price is not None:
-        instance(price, "Model price", Price, "Price(input=2.5, output=10)")
+    instance(price, "Model price", Price | None, "Price(input=2.5, output=10)")
+    instance(spend, "Model spend", Spend | None, "Spend(tokens=100_000, per=60)")
     if callable(reserve):
         check_function(reserve, "Model reserve", "a function of the call's arguments that returns a number")
     elif reserve is not None:
         check_token_amount(reserve, "Model reserve")
     if spend is None:
         return
-    instance(spend, "Model spend", Spend, "Spend(tokens=100_000, per=60)")
     if spend.cost is not None and price is None:
         raise TypeError("Model spend limits the cost: write price=Price(input=2.5, output=10) too")
     if reserve is None and (spend.tokens is not None or spend.cost is not None):
         raise TypeError("Model spend limits tokens: write reserve=4000 too, the most that a call takes")
-    if spend.tokens is not None and isinstance(reserve, int | Usage) and total_tokens(reserve) > spend.tokens:
+    most = reserve.total if isinstance(reserve, Usage) else reserve
+    if spend.tokens is not None and isinstance(most, int) and most > spend.tokens:
         raise ValueError(
             f"Model reserve={reserve!r} is more than {spend!r} ever allows: "
             "write the most that one call takes, or a larger limit"

@@ -23,9 +23,6 @@ from redouble.errors import AttemptTimeout
 from redouble.llm._call import Context, RetryIf
 from redouble.llm._errors import CutShort, ErrorEvent, SpendExceeded, SpendRefused
 
-__all__ = ["ModelRule", "table"]
-
-
 QUOTA_STATUSES = (402, 403, 429)  # of a response that reports a spent quota
 
 
@@ -92,9 +89,8 @@ class ModelRule:
         verdict = judge(self.rules, error, lambda _: ended)
         if self.retry_if is None:
             return verdict
-        opinion = self.retry_if(
-            error, ended.attempt, Context(self.provider, self.model, BOUND.get(), self.stream)
-        )
+        context = Context(self.provider, self.model, BOUND.get(), self.stream)
+        opinion = self.retry_if(error, ended.attempt, context)
         if opinion is None:
             return verdict
         if not isinstance(opinion, bool):

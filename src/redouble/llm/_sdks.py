@@ -14,10 +14,9 @@ from contextlib import suppress
 from sys import modules
 from typing import Any, TypeVar, cast
 
-from redouble._internal.callables import callable_kind, close_unawaited, display_name
+from redouble._internal.callables import close_unawaited, display_name
 from redouble.llm._call import current
-
-__all__ = ["ModelFunction"]
+from redouble.llm._stream_adapters import has
 
 # The keyword argument for headers, by library.
 HEADERS = {"anthropic": "extra_headers", "openai": "extra_headers", "httpx": "headers", "httpx2": "headers"}
@@ -31,7 +30,7 @@ class ModelFunction:
     """One function of the caller's, looked at through `functools.partial`."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
-        self.fn, self.name = fn, display_name(fn)
+        self.name = display_name(fn)
         self._bound: dict[str, Any] = {}
         while isinstance(fn, functools.partial):
             self._bound = fn.keywords | self._bound
@@ -40,12 +39,11 @@ class ModelFunction:
         module = getattr(fn, "__module__", None)
         root = module.partition(".")[0] if isinstance(module, str) else ""
         self._library = root if root in HEADERS and root in modules else None
+        if self._library in SDKS:
+            self._refuse_own_retries(_client_of(fn))
 
     def is_async(self) -> bool:
-        """Return True if its result is awaited: the SDKs wrap their coroutine functions in plain ones."""
-        kind = callable_kind(self.fn)
-        if kind != "plain":
-            return kind == "coroutine"
+        """Return True if it is a coroutine function of an SDK: they wrap these in plain functions."""
         return self._library in SDKS and inspect.iscoroutinefunction(inspect.unwrap(self._unwrapped))
 
     def begin_attempt(self, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -65,10 +63,10 @@ class ModelFunction:
             added[option] = {k: v for k, v in call.headers.items() if k.lower() not in names} | headers
         return kwargs | added
 
-    def end_attempt(self, answer: Any) -> Any:
+    def end_attempt(self, answer: T) -> T:
         """Record the usage of an answer and return it; raise the error of a response with an error status."""
         if self._library in CLIENTS and getattr(answer, "is_error", False) is True:
-            answer.raise_for_status()
+            cast("Any", answer).raise_for_status()
         account = current()._account
         if account is not None:
             account.record_answer(answer)
@@ -83,16 +81,14 @@ class ModelFunction:
 
     # --------------------------------------------------------------------------- mistakes
 
-    def refuse_own_retries(self) -> None:
+    def _refuse_own_retries(self, client: object) -> None:
         """Raise if an SDK client retries on its own: attempts would multiply without being visible."""
-        if self._library in SDKS:
-            client = _client_of(self._unwrapped)
-            own = getattr(client, "max_retries", 0)
-            if isinstance(own, int) and own > 0:
-                raise TypeError(
-                    f"{self.name} retries by itself (max_retries={own}), so attempts would multiply: "
-                    f"write {type(client).__name__}(max_retries=0), or client.with_options(max_retries=0)"
-                )
+        own = getattr(client, "max_retries", 0)
+        if isinstance(own, int) and own > 0:
+            raise TypeError(
+                f"{self.name} retries by itself (max_retries={own}), so attempts would multiply: "
+                f"write {type(client).__name__}(max_retries=0), or client.with_options(max_retries=0)"
+            )
 
     def refuse_stream(self, kwargs: dict[str, Any]) -> None:
         """Raise if the arguments of a known client request a stream: a call would not guard or close it."""
@@ -103,12 +99,8 @@ class ModelFunction:
     def refuse_stream_result(self, answer: T) -> T:
         """Return the result of a call; if it is a stream, or opens one, close it and raise."""
         kind = type(answer)
-        lazy = hasattr(kind, "__enter__") or hasattr(kind, "__aenter__")
-        if (
-            not hasattr(kind, "__next__")
-            and not hasattr(kind, "__anext__")
-            and not (lazy and kind.__module__.partition(".")[0] in SDKS)
-        ):
+        opens_stream = kind.__module__.partition(".")[0] in SDKS and has(answer, "__enter__", "__aenter__")
+        if not opens_stream and not has(answer, "__next__", "__anext__"):
             return answer
         with suppress(Exception):
             # close() of an async stream returns a coroutine, which cannot be awaited here.

@@ -15,33 +15,32 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
 from math import inf
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from redouble._clients.socket_deadline import SOCKET_DEADLINE
 from redouble._drivers.attempt_timeout import overdue, run_on_worker
-from redouble._drivers.opened_stream import END, AsyncSource, Source, aclose_failed, close_failed
+from redouble._drivers.opened_stream import END, AsyncSource, Source, close_failed
 from redouble._drivers.workers.threads import ThreadJob
 from redouble._engine.worker import Worker
 from redouble._internal.callables import UsageError, display_name
 from redouble._internal.logger import log
 from redouble._runtime.ambient import ambient
-from redouble._runtime.backend import CancelScope, backend
+from redouble._runtime.backend import backend
 from redouble._runtime.clock import SYSTEM, Clock, virtual
 from redouble._runtime.deadline import ACTIVE_DEADLINE, ActiveDeadline, cancelled, time_left
 from redouble.errors import AttemptTimeout, Limit
-from redouble.llm._call import CURRENT, Call, in_context
+from redouble.llm._call import CURRENT, Call, in_context, leave
 from redouble.llm._errors import CutShort, ErrorEvent
 from redouble.llm._protocols.base import Protocol, ProtocolFactory
+from redouble.llm._protocols.builtin import TEXTS
 from redouble.llm._rules import table
 from redouble.llm._spend.usage import Usage
 from redouble.llm._stream_adapters import asource_of, source_of
 
-__all__ = ["AsyncStream", "BlockingStream", "GuardedStream"]
-
+if TYPE_CHECKING:
+    from redouble._runtime.backend import CancelScope
 
 T = TypeVar("T")
-
-TEXTS = (bytes, bytearray, memoryview, str)
 
 
 class GuardedStream(Generic[T]):
@@ -53,7 +52,6 @@ class GuardedStream(Generic[T]):
     clock: Clock = SYSTEM
     usage: Usage | None = None  # of a stream that is over
     expired_limit: Limit | None = None  # the limit that ended the stream
-    cancelled = False  # its reader was cancelled
     ended = False  # the source came to its end
     count = 0  # chunks
     _pending_error: ErrorEvent | None = None  # followed content in the chunk delivered last
@@ -94,9 +92,7 @@ class GuardedStream(Generic[T]):
 
     def tolerates(self, error: Exception) -> bool:
         """Return True if an error is harmless: the connection broke after the end marker."""
-        if self._protocol is None or not self._protocol.ended:
-            return False
-        verdict = table(error)
+        verdict = table(error) if self._is_complete() else None
         if verdict is None or verdict.action != "retry":  # a bug in the caller's code, for instance
             return False
         self.expired_limit = None
@@ -138,7 +134,7 @@ class GuardedStream(Generic[T]):
         if self.ended or self.count:
             self.usage = None if self._protocol is None else self._protocol.usage
             if self._call._account is not None:
-                self._call._account.settle(self.usage, complete=self._is_complete(), pieces=self._pieces())
+                self._call._account.settle(self.usage, self._pieces(), complete=self._is_complete())
 
     @contextmanager
     def closing(self) -> Generator[None]:
@@ -188,37 +184,23 @@ class BlockingStream(GuardedStream[T], Iterator[T]):
     def _open_and_read(self) -> Any:
         """Open the source and read its first chunk; the driver runs this on the policy's worker, if any."""
         self._lock, self._context = allocate_lock(), copy_context()
+        self._context.run(CURRENT.set, self._call)
         self._deadline = ACTIVE_DEADLINE.get()
-        seconds = min(self._call.timeouts.opening, self._call.left())
-        if self._worker is None and seconds < inf:
-            self._chunk_due = self._call._now() + max(0.0, seconds)
-            chunk = self._within_deadline(self._read_first)
-        else:
-            chunk = self._context.run(self._read_first, self._deadline)
+        if self._worker is None:
+            self._chunk_due = self._call._now() + min(self._call.timeouts.opening, self._call.left())
+        chunk = self._read_on_this_thread()
         if cancelled():  # the attempt has timed out: nothing else would close the source
             self.close()
             raise AttemptTimeout("the stream began too late")
         return chunk
 
-    def _read_first(self, limit: ActiveDeadline | None) -> Any:
-        CURRENT.set(self._call)
-        ACTIVE_DEADLINE.set(limit)
-        self._deadline = limit
-        self._source = source = source_of(self._open, self._open())
-        try:
-            return source.first()
-        except StopIteration:
-            return END
-
     def _read_next(self) -> Any:
         seconds = self.time_left()
-        if seconds == inf:
-            return self._context.run(self._read, ACTIVE_DEADLINE.get())
         if not seconds:
             raise self.expired()
-        if self._worker is None:
+        if self._worker is None or seconds == inf:
             try:
-                return self._within_deadline(self._read)
+                return self._read_on_this_thread()
             except Exception:
                 if self._call._now() >= self._chunk_due:  # it may be the client's own timeout
                     self.expired_limit = self._chunk_limit
@@ -230,12 +212,14 @@ class BlockingStream(GuardedStream[T], Iterator[T]):
             return job.result()
         raise overdue(self, self._worker, job)
 
-    def _within_deadline(self, read: Callable[[ActiveDeadline], Any]) -> Any:
-        """Read a chunk within a deadline, enforced by clients that read it, such as redouble's own."""
+    def _read_on_this_thread(self) -> Any:
+        """Read a chunk; a deadline is enforced by clients that read it, such as redouble's own."""
+        if self._chunk_due == inf:
+            return self._context.run(self._read, ACTIVE_DEADLINE.get())
         limit = ActiveDeadline(self._chunk_due, self._call._now)
         ambient.count_user(1)
         try:
-            return self._context.run(read, limit)
+            return self._context.run(self._read, limit)
         finally:
             limit.over = True
             ambient.count_user(-1)
@@ -255,15 +239,20 @@ class BlockingStream(GuardedStream[T], Iterator[T]):
                 self._context.run(close_failed, cast("Source[T]", self._source))
 
     def _read(self, limit: ActiveDeadline | None) -> Any:
+        """Read a chunk, in the context of the source; open the source before the first one."""
         if ACTIVE_DEADLINE.get() is self._deadline:  # else the source has set its own
             ACTIVE_DEADLINE.set(limit)
             self._deadline = limit
         # For redouble's own blocking clients: a server may send single bytes for ever.
         due = None if self._chunk_due == inf else (self._chunk_due, self._call._now)
-        source: Any = self._source
         before = SOCKET_DEADLINE.set(due)
         try:
-            return next(source.items, END)
+            if self._source is not None:
+                return next(self._source.items, END)
+            self._source = source_of(self._open, self._open())
+            return self._source.first()
+        except StopIteration:
+            return END
         finally:
             SOCKET_DEADLINE.reset(before)
 
@@ -289,13 +278,11 @@ class AsyncStream(GuardedStream[T], AsyncIterator[T]):
     """The guarded chunks of one attempt, in async code."""
 
     _source: AsyncSource[T] | None = None
-    ag_running = False  # like an async generator
 
     async def __anext__(self) -> T:
         if (pending := self._pending_error) is not None:
             self._pending_error = None
             raise pending
-        self.ag_running = was_cancelled = True
         before = CURRENT.get()
         CURRENT.set(self._call)
         chunk: T = END
@@ -311,18 +298,11 @@ class AsyncStream(GuardedStream[T], AsyncIterator[T]):
                     chunk = await anext(self._source.items, END)
                 if limit.cancelled_caught:
                     raise self.expired()
-            was_cancelled = False
         except Exception as error:
-            was_cancelled = False
             if not self.tolerates(error):
                 raise
         finally:
-            self.ag_running = False
-            if CURRENT.get() is self._call:  # else the event loop was closed, and this is another context
-                CURRENT.set(before)
-            if was_cancelled and self.count:  # close the source at once
-                self.cancelled = True
-                await aclose_failed(cast("AsyncSource[T]", self))  # has the same aclose()
+            leave(self._call, before)
         if chunk is END:
             self.end()
             raise StopAsyncIteration
@@ -332,10 +312,9 @@ class AsyncStream(GuardedStream[T], AsyncIterator[T]):
     async def _open_and_read(self) -> Any:
         """Open the source and read its first chunk, within the limits of the policy."""
         self._cancel_after: Callable[[float], CancelScope] = backend().cancel_after
-        opened = self._open()
-        self._source = source = await asource_of(self._open, opened)
+        self._source = await asource_of(self._open, self._open())
         try:
-            return await source.afirst()
+            return await self._source.afirst()
         except StopAsyncIteration:
             return END
 

@@ -20,18 +20,16 @@ from redouble._drivers.opened_stream import (
 )
 from redouble._internal.callables import UsageError, display_name
 
-__all__ = ["asource_of", "source_of"]
-
 
 def source_of(open: object, opened: Any) -> Source[Any]:  # noqa: A002
     """Return the opened stream as a source; if it cannot be used, close it and raise."""
     source, usable = Source[Any](), False
     try:
-        if not _has(opened, "__iter__", "iter_bytes") and _has(opened, "__enter__"):
+        if not has(opened, "__iter__", "iter_bytes") and has(opened, "__enter__"):
             manager = ExitStack()
             opened = manager.enter_context(opened)
             source.hold(manager)
-        if _has(opened, "iter_bytes"):
+        if has(opened, "iter_bytes"):
             source.hold(opened)
             if not getattr(opened, "is_success", True):  # the response of an SDK lacks it
                 opened.read()  # so that the error has a body
@@ -50,21 +48,21 @@ async def asource_of(open: object, opened: Any) -> AsyncSource[Any]:  # noqa: A0
     """Return the opened stream as a source; if it cannot be used, close it and raise."""
     source, usable = AsyncSource[Any](), False
     try:
-        if not _has(opened, "__aiter__", "aiter_bytes", "iter_bytes") and _has(opened, "__await__"):
+        if not has(opened, "__aiter__", "aiter_bytes", "iter_bytes") and has(opened, "__await__"):
             opened = await opened
-        if not _has(opened, "__aiter__", "aiter_bytes", "iter_bytes") and _has(opened, "__aenter__"):
+        if not has(opened, "__aiter__", "aiter_bytes", "iter_bytes") and has(opened, "__aenter__"):
             manager = AsyncExitStack()
             opened = await manager.enter_async_context(opened)
             source.hold(manager)
-        if _has(opened, "aiter_bytes", "iter_bytes"):
+        if has(opened, "aiter_bytes", "iter_bytes"):
             source.hold(opened)
             if not getattr(opened, "is_success", True):  # the response of an SDK lacks it
                 await opened.aread()  # so that the error has a body
                 opened.raise_for_status()
             # The async responses of the SDKs have an async `iter_bytes` only.
-            opened = opened.aiter_bytes() if _has(opened, "aiter_bytes") else opened.iter_bytes()
+            opened = opened.aiter_bytes() if has(opened, "aiter_bytes") else opened.iter_bytes()
         _refuse_whole_answer(open, opened)
-        if not _has(opened, "__aiter__"):  # it cannot be read, but must be closed
+        if not has(opened, "__aiter__"):  # it cannot be read, but must be closed
             source.hold(opened)
         source.hold(await astream_of(open, opened))
         usable = True
@@ -77,13 +75,14 @@ async def asource_of(open: object, opened: Any) -> AsyncSource[Any]:  # noqa: A0
 def _refuse_whole_answer(open: object, opened: object) -> None:  # noqa: A002
     """Raise if the function returned a whole answer: being iterable does not make it a stream."""
     kind = type(opened)
-    if issubclass(kind, str | bytes | bytearray | Mapping) or _has(opened, "model_dump"):
+    if issubclass(kind, str | bytes | bytearray | Mapping) or has(opened, "model_dump"):
         fix = "write stream=True, or model.call instead of model.stream"
         raise UsageError(
             f"{display_name(open)} returned a whole answer ({kind.__name__}), not a stream: {fix}"
         )
 
 
-def _has(opened: object, *names: str) -> bool:
+def has(thing: object, *names: str) -> bool:
+    """Return True if an object has one of these methods."""
     # By the type: an object that has every attribute, such as a mock, would pass otherwise.
-    return any(hasattr(type(opened), name) for name in names)
+    return any(hasattr(type(thing), name) for name in names)

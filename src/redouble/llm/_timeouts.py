@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from typing import Self, cast
 
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, seconds
-
-__all__ = ["Timeouts", "as_timeouts", "limit_of"]
-
-WANTED = "more than 0 seconds, or None for no limit"
-SHORTEST = 0.001  # seconds: some clients treat zero as no wait, others as no limit
+from redouble._internal.validation import SHORTEST, Duration, seconds
 
 
 @public("redouble.llm")
@@ -35,10 +31,9 @@ class Timeouts:
     first: Duration | None = None
 
     def __post_init__(self) -> None:
-        for option in ("connect", "read", "total", "first"):
-            value = getattr(self, option)
-            if value is not None:
-                object.__setattr__(self, option, _positive(value, f"Timeouts {option}"))
+        for option, limit in [*vars(self).items()]:
+            if limit is not None:
+                object.__setattr__(self, option, _positive(limit, f"Timeouts {option}"))
 
     @classmethod
     def none(cls) -> Self:
@@ -52,9 +47,11 @@ class Timeouts:
         first. A client has one limit for all silences: if the first chunk may take longer, every chunk may;
         the guarded stream enforces ``read`` between chunks itself.
         """
+        # Some clients treat zero as no wait, others as no limit.
         rest = inf if rest == inf else max(SHORTEST, rest - min(0.01, rest / 5))
         read = max(self.silence, self.opening) if stream else self.silence
-        connect, silence = _min_or_none(limit_of(self.connect), rest), _min_or_none(read, rest)
+        limits = min(limit_of(self.connect), rest), min(read, rest)
+        connect, silence = (None if limit == inf else limit for limit in limits)
         return {"connect": connect, "read": silence, "write": silence, "pool": connect}
 
     @property
@@ -69,23 +66,15 @@ class Timeouts:
 
 
 def _positive(value: object, option: str) -> float:
-    try:
-        limit = seconds(value, option)
-    except ValueError:
-        limit = 0.0
-    if not limit:
-        raise ValueError(f"{option}={value!r}: write {WANTED}") from None
-    return limit
+    with suppress(ValueError):
+        if limit := seconds(value, option):
+            return limit
+    raise ValueError(f"{option}={value!r}: write more than 0 seconds, or None for no limit")
 
 
 def limit_of(value: Duration | None) -> float:
     """Return a validated limit as a number."""
     return inf if value is None else cast("float", value)  # __post_init__ converted a timedelta
-
-
-def _min_or_none(limit: float, left: float) -> float | None:
-    shortest = min(limit, left)
-    return None if shortest == inf else shortest
 
 
 def as_timeouts(value: object, option: str) -> Timeouts:

@@ -11,8 +11,6 @@ from redouble._internal.validation import Duration, seconds
 from redouble._runtime.clock import virtual
 from redouble.testing._virtual_clock import VirtualClock
 
-__all__ = ["Script", "ScriptedFailure", "Step", "fail", "ok"]
-
 
 @public("redouble.testing")
 class ScriptedFailure(ConnectionError):

@@ -5,15 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from redouble._internal.callables import callable_kind, display_name
 from redouble._internal.public import public
 from redouble._internal.shared_context_manager import ContextExits
-
-__all__ = ["Switch"]
-
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -33,10 +29,8 @@ class Switch(AbstractContextManager[T, None]):
         self._exits.enter(manager)
         return value
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self._exits.leave().__exit__(kind, error, tb)
+    def __exit__(self, *error: Any) -> None:
+        self._exits.leave().__exit__(*error)
 
     if not TYPE_CHECKING:  # pragma: no branch  so that type checkers reject `async with`
 

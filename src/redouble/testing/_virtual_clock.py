@@ -11,11 +11,11 @@ import asyncio
 import time
 from _thread import allocate_lock
 from asyncio.events import _get_running_loop
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redouble._internal.public import public
 from redouble._internal.validation import Duration
@@ -23,14 +23,14 @@ from redouble._internal.validation import seconds as checked
 from redouble._runtime.backend import backend, under_trio
 from redouble._runtime.clock import LOOPS, Clock
 
-__all__ = ["WORKER_COUNTERS", "Timeline", "VirtualClock"]
-
+if TYPE_CHECKING:
+    from redouble.testing._virtual_loop import VirtualTimeLoop
 
 IDLE_TURNS = 10  # iterations of a loop that keeps its own time, so that all tasks sleep before one wakes
 
 
-# For each loop on virtual time, the function that counts running workers: meanwhile its time is real.
-WORKER_COUNTERS: dict[object, Callable[[int], None]] = {}
+# The patches of each loop that is on virtual time.
+PATCHED_LOOPS: dict[object, VirtualTimeLoop] = {}
 
 
 @public("redouble.testing")
@@ -112,13 +112,12 @@ class Timeline:
     def __init__(self) -> None:
         self._lock = allocate_lock()
         self._offset = 0.0
-        self._trio: Any = None  # Trio's MockClock, if Trio runs: its time is added
+        # Trio's MockClock, if Trio runs: its time is added.
+        self._trio: Any = _trio_clock() if under_trio() else None
         self._ended_at: float | None = None
         self._queues: dict[object, SleeperQueue] = {}
         self._blocks = 0
         self._workers = 0
-        if under_trio():
-            self._trio = _trio_clock()
 
     def now(self) -> float:
         """Return the seconds that have passed; follow a Trio clock that was started meanwhile."""
@@ -128,10 +127,11 @@ class Timeline:
 
     def last_known(self) -> float:
         """Return the seconds that have passed, without looking for a new Trio clock."""
-        trio_time: float = 0.0 if self._trio is None else self._trio.current_time()
-        return (
-            self._offset + trio_time + (0.0 if self._ended_at is None else time.monotonic() - self._ended_at)
-        )
+        since_end = 0.0 if self._ended_at is None else time.monotonic() - self._ended_at
+        return self._offset + self._trio_time() + since_end
+
+    def _trio_time(self) -> float:
+        return 0.0 if self._trio is None else float(self._trio.current_time())
 
     def advance(self, seconds: float) -> None:
         """Move time forwards."""
@@ -145,8 +145,7 @@ class Timeline:
     def move_to(self, moment: float) -> None:
         """Move forwards to a time; never backwards."""
         with self._lock:
-            trio_time = 0.0 if self._trio is None else self._trio.current_time()
-            self._offset = max(self._offset, moment - trio_time)
+            self._offset = max(self._offset, moment - self._trio_time())
 
     def drives_running_loop(self) -> bool:
         """Return True if the running event loop is on this virtual time too."""
@@ -163,9 +162,9 @@ class Timeline:
     def count_workers(self, workers: int) -> None:
         """Count running workers, +1 or -1, in async code: while there are any, time is real."""
         if not under_trio():
-            count_workers = WORKER_COUNTERS.get(_get_running_loop())
-            if count_workers is not None:
-                count_workers(workers)
+            patched = PATCHED_LOOPS.get(_get_running_loop())
+            if patched is not None:
+                patched.count_workers(workers)
             return
         self.now()
         if not self._workers:

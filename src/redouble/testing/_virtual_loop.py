@@ -12,7 +12,7 @@ import time
 from _thread import allocate_lock
 from asyncio.events import _get_running_loop
 from collections.abc import Callable, Generator, Sized
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from math import ulp
 from typing import Any
 
@@ -21,10 +21,7 @@ from redouble._runtime.ambient import ambient
 from redouble._runtime.asyncio_timer import choose_timer_clock
 from redouble._runtime.clock import LOOPS, VIRTUAL, virtual
 from redouble.testing._switch import Switch
-from redouble.testing._virtual_clock import WORKER_COUNTERS, Timeline, VirtualClock
-
-__all__ = ["virtual_time"]
-
+from redouble.testing._virtual_clock import PATCHED_LOOPS, Timeline, VirtualClock
 
 # With open sockets, the real time without events before virtual time moves: data on its way from another
 # process or thread must not arrive too late.
@@ -53,7 +50,6 @@ class VirtualTimeLoop:
         ]
         loop.time, loop.run_in_executor = self.time, self.run_in_executor
         loop._selector.select = self.select
-        WORKER_COUNTERS[loop] = self.count_workers
         choose_timer_clock(loop)
 
     def time(self) -> float:
@@ -81,13 +77,10 @@ class VirtualTimeLoop:
 
     def run_in_executor(self, executor: Any, fn: Callable[..., Any], *args: Any) -> Any:
         """Run ``fn`` in a thread; meanwhile time is real."""
-        future = self._run_in_executor(executor, fn, *args)
+        future: asyncio.Future[Any] = self._run_in_executor(executor, fn, *args)
         self.count_workers(1)
-        future.add_done_callback(self._worker_done)
+        future.add_done_callback(lambda _: self.count_workers(-1))
         return future
-
-    def _worker_done(self, _: object) -> None:
-        self.count_workers(-1)
 
     def count_workers(self, workers: int) -> None:
         """Count running workers, +1 or -1."""
@@ -103,65 +96,55 @@ class VirtualTimeLoop:
                 setattr(owner, name, value)
         if self._loop._scheduled:
             self._loop.time = lambda: time.monotonic() + ahead
-        del WORKER_COUNTERS[self._loop]
         choose_timer_clock(self._loop)
 
 
-class LoopPatcher:
-    """The registry of patched loops; during any block of virtual time it also patches loops that start."""
+@contextmanager
+def patched(loop: Any, clock: VirtualClock) -> Generator[None]:
+    """Put a loop on this clock's time; afterwards on real time, unless another clock still uses it."""
+    if loop not in PATCHED_LOOPS:
+        PATCHED_LOOPS[loop] = VirtualTimeLoop(loop, clock._timeline)
+    clocks = PATCHED_LOOPS[loop].clocks
+    clocks.append(clock)
+    LOOPS[loop] = clock
+    try:
+        yield
+    finally:
+        clocks.remove(clock)
+        if clocks:
+            LOOPS[loop] = clocks[-1]
+        else:
+            del LOOPS[loop]
+            PATCHED_LOOPS.pop(loop).restore()
+
+
+class RunForeverPatch:
+    """The patch of `run_forever`: during any block of virtual time, loops that start are on virtual time."""
 
     def __init__(self) -> None:
         self._lock = allocate_lock()
         self._blocks = 0
-        self._patched: dict[Any, VirtualTimeLoop] = {}
-        self._run_forever: Any = None
-
-    def patch(self, loop: Any, clock: VirtualClock) -> None:
-        """Put a loop on this clock's time."""
-        patched = self._patched.get(loop)
-        if patched is None:
-            patched = self._patched[loop] = VirtualTimeLoop(loop, clock._timeline)
-        patched.clocks.append(clock)
-        LOOPS[loop] = clock
-
-    def unpatch(self, loop: Any, clock: VirtualClock) -> None:
-        """Put a loop back on real time, unless another clock still uses it."""
-        patched = self._patched[loop]
-        patched.clocks.remove(clock)
-        if patched.clocks:
-            LOOPS[loop] = patched.clocks[-1]
-            return
-        del LOOPS[loop], self._patched[loop]
-        patched.restore()
+        self.original: Any = None  # asyncio's own
 
     def count_blocks(self, blocks: int) -> None:
         """Count active blocks of virtual time, +1 or -1; patch `run_forever` while there are any."""
         loop: Any = asyncio.BaseEventLoop
         with self._lock:
             if not self._blocks:
-                self._run_forever, loop.run_forever = loop.run_forever, _run_forever
+                self.original, loop.run_forever = loop.run_forever, _run_forever
             self._blocks += blocks
             if not self._blocks:
-                loop.run_forever = self._run_forever
-
-    def run(self, loop: Any) -> None:
-        """Run a loop, on virtual time if this context has a clock."""
-        clock = VIRTUAL.get()
-        if not isinstance(clock, VirtualClock) or clock._over:
-            self._run_forever(loop)
-            return
-        self.patch(loop, clock)
-        try:
-            self._run_forever(loop)
-        finally:
-            self.unpatch(loop, clock)
+                loop.run_forever = self.original
 
 
-loop_patcher = LoopPatcher()
+run_forever_patch = RunForeverPatch()
 
 
 def _run_forever(loop: Any) -> None:
-    loop_patcher.run(loop)
+    """Run a loop, on virtual time if this context has a clock."""
+    clock = VIRTUAL.get()
+    with patched(loop, clock) if isinstance(clock, VirtualClock) and not clock._over else nullcontext():
+        run_forever_patch.original(loop)
 
 
 @public("redouble.testing")
@@ -183,20 +166,16 @@ def _virtual_time() -> Generator[VirtualClock]:
     outer, before, loop = virtual(), VIRTUAL.get(), _get_running_loop()
     clock = VirtualClock(outer if isinstance(outer, VirtualClock) else None)
     clock._timeline.count_blocks(1)
-    patches = isinstance(loop, asyncio.BaseEventLoop)
-    if patches:
-        loop_patcher.patch(loop, clock)
     VIRTUAL.set(clock)
-    loop_patcher.count_blocks(1)
+    run_forever_patch.count_blocks(1)
     ambient.count_user(1)
     try:
-        yield clock
+        with patched(loop, clock) if isinstance(loop, asyncio.BaseEventLoop) else nullcontext():
+            yield clock
     finally:
         ambient.count_user(-1)
-        loop_patcher.count_blocks(-1)
+        run_forever_patch.count_blocks(-1)
         clock._finish()
         if VIRTUAL.get() is clock:
             VIRTUAL.set(before)
-        if patches:
-            loop_patcher.unpatch(loop, clock)
         clock._timeline.count_blocks(-1)

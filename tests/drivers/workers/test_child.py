@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import inf
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -18,7 +19,7 @@ from tests.support.workers import functions as in_process
 
 
 def work(fn: Callable[..., object], *args: object, seconds: float = inf, **kwargs: object) -> bytes:
-    return pickle.dumps((fn, args, kwargs, seconds, {}))
+    return pickle.dumps((partial(fn, *args, **kwargs), seconds, {}))
 
 
 @pytest.fixture

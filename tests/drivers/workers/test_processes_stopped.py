@@ -13,8 +13,7 @@ import pytest
 
 from redouble import Timeout, Worker, errors, report
 from redouble._drivers.workers import process_pool as _pool
-from redouble._drivers.workers import processes as _processes
-from redouble._drivers.workers.processes import AsyncJobSteps, ProcessJob
+from redouble._drivers.workers.processes import ProcessJob
 from tests.support.workers import functions as in_process
 from tests.support.workers.calls import (
     ASYNCS,
@@ -132,7 +131,7 @@ def test_a_process_that_hangs_during_its_start_is_ended(monkeypatch: pytest.Monk
     with WorkerConnections() as line, without_idle_processes():
         monkeypatch.setenv("REDOUBLE_TEST_PORT", str(line.port))
         ready = policy().call(in_process.pid)
-        job = ProcessJob("spawn", in_process.pid, (), {})
+        job = prepared_job()
         with monkeypatch.context() as patched:
             patched.setattr(_pool, "main", in_process.held_main)
             with pytest.raises(errors.DeadlineExceeded):
@@ -148,7 +147,7 @@ def test_a_process_that_hangs_during_its_start_is_ended(monkeypatch: pytest.Monk
 @contextmanager
 def job_of(process: int) -> Generator[None]:
     """Occupy this process for the duration of the block."""
-    job = ProcessJob("spawn", in_process.pid, (), {})
+    job = prepared_job()
     assert job._process._process.pid == process
     yield
     job.release()
@@ -189,27 +188,24 @@ def test_cancellation_during_the_start_does_not_kill_the_process(
         line.wait_for_exit()
 
 
-def test_cancellation_of_a_ready_job_releases_the_process() -> None:
-    wakes: list[None] = []
+def prepared_job() -> ProcessJob:
+    job = ProcessJob("spawn", in_process.pid)
+    assert job.prepare()
+    return job
 
-    def wake() -> None:
-        if not wakes:
-            steps.stop()
-        wakes.append(None)
 
-    steps = AsyncJobSteps(lambda: ProcessJob("spawn", in_process.pid, (), {}), wake)
+def test_a_prepared_job_that_is_abandoned_releases_its_process() -> None:
     before = policy().call(in_process.pid)
-    assert steps.run() is None
-    assert len(wakes) == 2
+    prepared_job().abandon()
     assert policy().call(in_process.pid) == before
 
 
-def test_cancellation_before_the_process_exists_still_starts_it() -> None:
+def test_a_job_that_is_abandoned_before_it_has_a_process_still_starts_one() -> None:
     """It serves the next job."""
     with without_idle_processes():
-        steps = AsyncJobSteps(lambda: ProcessJob("spawn", in_process.pid, (), {}), lambda: None)
-        steps.stop()
-        assert steps.run() is None
+        job = ProcessJob("spawn", in_process.pid)
+        job.abandon()
+        assert job.prepare()
         (process,) = idle_processes()
         assert policy().call(in_process.pid) == process._process.pid
 
@@ -218,30 +214,16 @@ def test_the_wait_for_a_process_that_is_never_ready_is_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(_pool, "main", in_process.held_main)
-    monkeypatch.setattr(_processes, "START_TIMEOUT", AT_ONCE)
+    monkeypatch.setattr(_pool, "START_TIMEOUT", AT_ONCE)
     with WorkerConnections() as line, without_idle_processes():
         monkeypatch.setenv("REDOUBLE_TEST_PORT", str(line.port))
         with pytest.raises(errors.WorkerFailed, match=r"was not ready after 0\.01 s"):
-            AsyncJobSteps(lambda: ProcessJob("spawn", in_process.pid, (), {}), lambda: None).run()
-
-
-def test_cancellation_before_the_thread_runs_makes_no_job() -> None:
-    made: list[ProcessJob] = []
-
-    def make() -> ProcessJob:
-        made.append(ProcessJob("spawn", in_process.pid, (), {}))
-        return made[-1]
-
-    steps = AsyncJobSteps(make, lambda: None)
-    steps.start(LONG)
-    steps.stop()
-    assert not made
+            ProcessJob("spawn", in_process.pid).prepare()
 
 
 def test_a_process_is_released_once() -> None:
     with without_idle_processes():
-        job = ProcessJob("spawn", in_process.pid, (), {})
-        assert job.is_ready(PATIENCE)
+        job = prepared_job()
         job.release()
         job.release()
         job.kill()
@@ -252,12 +234,11 @@ def test_a_process_is_released_once() -> None:
 
 def test_cancellation_after_the_end_does_not_kill_the_process() -> None:
     """The process may serve another job by then."""
-    steps = AsyncJobSteps(lambda: ProcessJob("spawn", in_process.pid, (), {}), lambda: None)
-    steps.start(LONG)
-    process = steps.run()
-    other = ProcessJob("spawn", in_process.pid, (), {})
-    assert other.is_ready(PATIENCE)
-    steps.stop()
+    job = prepared_job()
+    process = job.run(LONG)
+    other = prepared_job()
+    job.kill()
+    job.abandon()
     other.start(LONG)
     assert other.wait(PATIENCE)
     assert other.result() == process

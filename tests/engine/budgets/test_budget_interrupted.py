@@ -110,6 +110,24 @@ def test_re_entrant_operations_on_a_bucket_are_all_counted(outer: str, inner: st
         pytest.fail("there are more moments than that")
 
 
+@pytest.mark.parametrize("inner", ["failed", "credit"])
+@pytest.mark.parametrize("outer", ["failed", "credit"])
+def test_re_entrant_operations_on_retry_throttling_are_all_counted(outer: str, inner: str) -> None:
+    for moment in range(MOMENTS):
+        budget = TokenBucket.grpc(10, ratio=0.5)
+        for _ in range(4):
+            budget.failed()
+        with interrupted(MODULES, getattr(budget, inner), moment) as fired:
+            getattr(budget, outer)()
+        changes = {"failed": -1.0, "credit": 0.5}
+        assert budget.snapshot()["tokens"] == 6 + changes[outer] + (changes[inner] if fired else 0.0)
+        if not fired:
+            assert moment, "no code of these modules has run"
+            break
+    else:
+        pytest.fail("there are more moments than that")
+
+
 def test_a_re_entrant_spend_is_refused() -> None:
     """The count is not settled at that moment. A re-entrant refund is counted later."""
     budget = RetryBudget(ratio=0, per_second=1)

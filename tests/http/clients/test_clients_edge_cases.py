@@ -25,7 +25,7 @@ import redouble.requests
 from redouble import Fallback, Retry, errors, http, report
 from redouble._clients.socket_deadline import SOCKET_DEADLINE
 from redouble.http import _urllib3_sockets
-from redouble.http._client import timeout_types
+from redouble.http._exchange import timeout_types
 from tests.support.servers import Server
 
 POLICY = Retry(backoff=[0] * 5, attempts=2)

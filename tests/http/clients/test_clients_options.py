@@ -10,7 +10,7 @@ import pytest
 
 import redouble
 from redouble import CircuitBreaker, Retry, Timeout
-from redouble.http._client import MAX_REQUEST_PLANS
+from redouble.http._plan import MAX_VARIANTS
 from redouble.types import Event
 from tests.support.fakes import Ledger, Virtual
 from tests.support.http.clients import HTTPX, client
@@ -187,7 +187,7 @@ def test_more_different_options_than_cached_plans_work(server: Server, name: str
     """Each request uses its own plan."""
     url = server.url("200")
     with client(name, POLICY) as http:
-        for n in range(1, MAX_REQUEST_PLANS + 51):
+        for n in range(1, MAX_VARIANTS + 51):
             seen = http.get(url, options={"attempts": n, "name": f"number {n}"})
             assert seen.outcome == 200
         assert http.get(server.url("503"), options={"attempts": 2}).report().attempts == 2

@@ -185,9 +185,11 @@ class Slow(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
     def __init__(self, clock: Any) -> None:
         self.clock = clock
         self.received: list[dict[str, float]] = []
+        self.mappings: list[dict[str, float]] = []
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        self.received.append(request.extensions["timeout"])
+        self.received.append({**request.extensions["timeout"]})
+        self.mappings.append(request.extensions["timeout"])
         self.clock.advance(3)
         raise httpx2.ConnectError("no")
 
@@ -198,10 +200,13 @@ class Slow(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
 @pytest.mark.parametrize("colour", ["sync", "thread", "asyncio"])
 @pytest.mark.parametrize("limit", ["timeout", "deadline"])
 def test_the_timeouts_of_the_client_shrink_to_the_time_left(colour: str, limit: str) -> None:
-    """They never grow, and afterwards the request has its own timeouts again."""
+    """They never grow, and afterwards the request has its own timeouts again.
+
+    So has the mapping of each attempt, by which httpcore reads a body later.
+    """
     request = httpx2.Request("GET", "http://there/", extensions={"timeout": REQUEST_TIMEOUT})
     policy = Retry(backoff=[1] * 9, timeout=10 if limit == "timeout" else None)
-    received = list[Any]()
+    received, mappings = list[Any](), list[Any]()
 
     def blocking() -> None:
         with virtual_time() as clock, redouble.deadline(10 if limit == "deadline" else 99):
@@ -209,6 +214,7 @@ def test_the_timeouts_of_the_client_shrink_to_the_time_left(colour: str, limit: 
             with pytest.raises(httpx2.ConnectError):
                 redouble.httpx2.Transport(policy, wrapped=slow).handle_request(request)
             received.extend(slow.received)
+            mappings.extend(slow.mappings)
 
     async def waiting() -> None:
         with virtual_time() as clock, redouble.deadline(10 if limit == "deadline" else 99):
@@ -216,10 +222,12 @@ def test_the_timeouts_of_the_client_shrink_to_the_time_left(colour: str, limit: 
             with pytest.raises(httpx2.ConnectError):
                 await redouble.httpx2.AsyncTransport(policy, wrapped=slow).handle_async_request(request)
             received.extend(slow.received)
+            mappings.extend(slow.mappings)
 
     in_colour(colour, blocking, waiting)
     assert received == [pytest.approx(limits, abs=0.05) for limits in EXPECTED]
     assert request.extensions == {"timeout": REQUEST_TIMEOUT}
+    assert mappings == [REQUEST_TIMEOUT] * len(EXPECTED)
 
 
 class SlowAdapter(BaseAdapter):

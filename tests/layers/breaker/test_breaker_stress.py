@@ -243,6 +243,15 @@ def test_no_call_is_rejected_because_of_the_collector(options: dict[str, Any], b
         assert seen.breaker.snapshot()["rejected"] == 0
 
 
+@pytest.mark.parametrize("before", ["bad", "isolate"])
+def test_the_first_rejection_is_published_once(before: str) -> None:
+    """A signal handler or another thread may be rejected in the middle of it, and is not the first."""
+    for seen in at_every_line(
+        after_script(before, failures=1), lambda made: made.run("good:no"), lambda made: made.run("good:no")
+    ):
+        assert seen.emitted.count("rejected") == 1
+
+
 @pytest.mark.parametrize(
     ("options", "before", "call", "passes"),
     [

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redouble import CircuitBreaker
-from redouble._layers.breaker.circuit import Circuit, StateChange, StateEpoch, TrackedCall
+from redouble._layers.breaker.circuit import Circuit, Rejection, StateChange, StateEpoch, TrackedCall
 from tests.support.fakes import Draws
 
 DEFAULTS: dict[str, Any] = {
@@ -24,12 +24,13 @@ DEFAULTS: dict[str, Any] = {
 
 
 def circuit(*draws: float, now: float = 0, **options: Any) -> Circuit:
-    return Circuit(CircuitBreaker(**DEFAULTS | options).settings, Draws(*(draws or (0.0,))).random, now)
+    chance = Draws(*(draws or (0.0,)))
+    return Circuit(CircuitBreaker(**DEFAULTS | options, random=chance).settings, now)
 
 
 def ticket(circuit: Circuit, now: float) -> StateEpoch | TrackedCall:
     found = circuit.admit(now)
-    assert found is not None
+    assert not isinstance(found, Rejection)
     return found
 
 
@@ -86,9 +87,10 @@ def test_the_changes_to_publish() -> None:
     found = circuit(now=3)
     for _ in range(2):
         found.ended(ticket(found, 4), True, 5)
-    assert [found.admit(now) for now in (6, 7)] == [None, None]
+    rejections = [found.admit(now) for now in (6, 7)]
+    assert rejections == [(None, "open", 9, ""), (None, "open", 8, "")]
     probe = ticket(found, 15)
-    assert found.admit(16) is None
+    assert found.admit(16) == (None, "half_open", None, "")
     found.ended(probe, False, 17)
     assert list(found.changes) == [
         StateChange("open", "open", 2, 0, 10),
@@ -105,7 +107,7 @@ def test_reading_the_state_changes_nothing() -> None:
     assert found.epoch.state == "open"
     assert not found.changes
     assert [found.retry_after(now) for now in (0, 9, 10, 1000)] == [10, 1, 0, 0]
-    assert found.admit(1000) is not None
+    ticket(found, 1000)
     assert found.epoch.state == found.state(1000) == "half_open"
     assert found.retry_after(1000) is None
 
@@ -113,7 +115,7 @@ def test_reading_the_state_changes_nothing() -> None:
 @pytest.mark.parametrize("state", ["closed", "half_open", "isolated"])
 def test_only_an_open_circuit_has_a_retry_after(state: Any) -> None:
     found = circuit()
-    found.change_state(state, 5)
+    found.change_state(5, state)
     assert found.retry_after(6) is None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import inf
 from typing import Any
@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from redouble import CircuitBreaker
 from redouble._internal.sliding_counter import SLICES
-from redouble._layers.breaker.circuit import Circuit, Ticket
+from redouble._layers.breaker.circuit import Circuit, Rejection, Ticket
 from redouble._layers.breaker.settings import CircuitBreakerSettings
 
 pytestmark = pytest.mark.one_python
@@ -169,7 +169,11 @@ class Circuits(RuleBasedStateMachine):
         self.now = 0
         self.chance = 0.0
         self.model = Model(terms)
-        self.circuit = Circuit(terms, lambda: self.chance, 0)
+        self.circuit = Circuit(replace(terms, random=self), 0)
+
+    def random(self) -> float:
+        """Return the chance of the last call."""
+        return self.chance
 
     @rule(seconds=st.integers(0, 12) | st.integers(0, 2 * WINDOW))
     def wait(self, seconds: int) -> None:
@@ -181,10 +185,10 @@ class Circuits(RuleBasedStateMachine):
         expected = self.model.admits(self.now, chance)
         found = self.circuit.state(self.now)
         ticket = self.circuit.admit(self.now)
-        assert (ticket is not None) == expected
+        assert isinstance(ticket, Rejection) != expected
         if self.model.slow == inf and self.model.state != "open":
             assert found == self.model.state  # as the next call would find it
-        if ticket is not None:
+        if not isinstance(ticket, Rejection):
             self.model.in_flight.append(ModelCall(ticket, self.model.epoch, self.now))
 
     @precondition(lambda self: self.model.in_flight)
@@ -211,7 +215,7 @@ class Circuits(RuleBasedStateMachine):
     def by_hand(self, state: Any) -> None:
         if state != self.model.state:
             self.model.change_to(state)
-            self.circuit.change_state(state, self.now)
+            self.circuit.change_state(self.now, state)
 
     @invariant()
     def they_agree(self) -> None:
@@ -239,7 +243,7 @@ class Circuits(RuleBasedStateMachine):
         terms = self.model.terms
         for _ in range(len(self.model.in_flight) + 2 * terms.probes + 3 * len(self.model.reopening) + 9):
             ticket = self.circuit.admit(self.now)
-            if ticket is not None:
+            if not isinstance(ticket, Rejection):
                 self.circuit.ended(ticket, False, self.now)
             self.now += int(self.model.lease)
         assert self.circuit.epoch.state == "closed"

@@ -105,8 +105,8 @@ def test_wrong_options_are_reported(wrong: dict[str, Any], kind: type[Exception]
         ({"ratio": 0.005, "minimum": 9}, "opens after 0.5% failures of at least 9 calls in 30 s, for 30 s"),
     ],
 )
-def test_settings_are_summarised(options: dict[str, Any], expected: str) -> None:
-    assert CircuitBreaker(**options).settings.summary() == expected
+def test_settings_are_described(options: dict[str, Any], expected: str) -> None:
+    assert CircuitBreaker(**options).describe() == expected
 
 
 async def acoroutine(_: object) -> None: ...

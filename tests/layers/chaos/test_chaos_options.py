@@ -177,7 +177,7 @@ def test_its_repr_and_signature() -> None:
     assert repr(Chaos(latency=1)) == "Chaos(rate=0.1)"
     assert repr(Chaos(latency=1, rate=1, name="db")) == "Chaos(rate=1, name='db')"
     assert Chaos(latency=1, name="db").name == "db"
-    assert "result: 'Any' = nothing" in str(inspect.signature(Chaos))
+    assert "result: 'Any' = ..." in str(inspect.signature(Chaos))
 
 
 @pytest.mark.parametrize(

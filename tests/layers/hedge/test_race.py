@@ -182,8 +182,10 @@ def test_every_result_is_either_returned_or_unused(
         else:
             race.record_result(number, values[number])
             returned.append(values[number])
-    everything, unused = race.unused_results(delivered=False), race.unused_results(delivered=True)
+    unused = race.take_unused(delivered=True)
+    everything = unused + race.take_unused(delivered=False)  # no result is taken twice
     assert {id(value) for value in everything} == {id(value) for value in returned}
+    assert race.take_unused(delivered=False) == []
     assert len(everything) == len(set(map(id, everything)))
     try:
         out = [race.outcome()]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from redouble._layers.hedge.race import closable, close_all
+from redouble._layers.hedge.race import close_all, close_method
 from redouble._runtime.backend import backend
 from tests.support.fakes import Boom, Panic
 from tests.support.layers.hedge_attempts import LOOPS, timed
@@ -106,13 +106,13 @@ def test_a_file_is_closed() -> None:
 
 @pytest.mark.parametrize("result", [None, 3, "text", {"close": 1}, [], Worded(), object()])
 def test_a_result_that_is_not_closable_is_ignored(result: object) -> None:
-    assert not closable(result)
+    assert close_method(result) is None
     closed("asyncio", result)
 
 
 @pytest.mark.parametrize("result", [Both(), Session(waits=False), StringIO()])
 def test_objects_with_a_close_method_are_closable(result: object) -> None:
-    assert closable(result)
+    assert close_method(result) is not None
 
 
 @LOOPS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from random import Random
 from typing import Any
 
@@ -121,3 +122,9 @@ def test_within_changes_the_limits_alone() -> None:
     assert (shorter.timeouts, model.timeouts) == (Timeouts(3, 3, 3), Timeouts())
     assert (shorter.spend, shorter.policy, shorter.idempotency) == (spend, model.policy, "auto")
     assert shorter.policy is model.policy  # and the same budget
+
+
+def test_a_model_and_its_rule_are_values() -> None:
+    model = Model("openai", "x", policy=Retry(timeout=3))
+    assert pickle.loads(pickle.dumps(model)).model == "x"
+    assert hash(model._calls.on) == hash(Model("openai", "x", policy=Retry(timeout=3))._calls.on)

@@ -34,7 +34,7 @@ from redouble.config._options.catalogue import (
     LayerValue,
 )
 from redouble.config._options.error_names import ErrorNames
-from redouble.config._options.option_table import Nested, Table, Tagged
+from redouble.config._options.option_table import Table, Tagged
 from redouble.config._options.values import (
     Choice,
     DurationValue,
@@ -90,7 +90,7 @@ def value_of(kind: Value) -> SearchStrategy[Any]:
             return st.floats(max(low, 0.001), min(high, 1.0)) if high == 1 else st.integers(1, 9)
         case Choice(words=words):
             return st.sampled_from(words)
-        case Listed(of=Number()):
+        case Listed(of=Number(high=1)):
             shares = st.lists(value_of(kind.of), min_size=1, max_size=3, unique=True)
             return shares.map(sorted)  # they rise
         case Listed(of=inner, least=least):
@@ -102,8 +102,8 @@ def value_of(kind: Value) -> SearchStrategy[Any]:
             return names | st.lists(names, min_size=1, max_size=3)
         case TableOf():
             return st.dictionaries(st.sampled_from([*Kind, OTHERS]), st.integers(0, 9), max_size=3)
-        case Nested(table=Table() as table):
-            return table_of(table)
+        case Table():
+            return table_of(kind)
         case BudgetValue():
             return st.just("one") | tagged_of(BUDGETS)
         case LayerValue():
@@ -126,13 +126,9 @@ def stage_of(key: str) -> SearchStrategy[Any]:
 
 def backoffs(*, by_kind: bool = True) -> SearchStrategy[Any]:
     """Draw a backoff."""
-    short = [table_of(table.without("then"), type=st.just(tag)) for tag, table in BACKOFFS.tables.items()]
-    chained: list[SearchStrategy[Any]] = []
-    for tag, table in BACKOFFS.tables.items():
-        without = table
-        for key in SHORT:
-            without = without.without(key)
-        chained.append(table_of(without, type=st.just(tag)))
+    tables = BACKOFFS.tables.items()
+    short = [table_of(table.without("then"), type=st.just(tag)) for tag, table in tables]
+    chained = [table_of(table.without(*SHORT), type=st.just(tag)) for tag, table in tables]
     one = st.one_of(st.lists(SPANS, max_size=3), *short, *chained)
     if not by_kind:
         return one
@@ -143,7 +139,7 @@ def backoffs(*, by_kind: bool = True) -> SearchStrategy[Any]:
 def table_of(table: Table, **more: Any) -> SearchStrategy[Any]:
     """Draw a table."""
     kinds = {key: value_of(option.kind) for key, option in table.options.items()}
-    needed = {key: kinds.pop(key) for key, option in table.options.items() if option.needed}
+    needed = {key: kinds.pop(key) for key in table.needed}
     return st.fixed_dictionaries({**more, **needed}, optional=kinds)
 
 

@@ -6,16 +6,17 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 from redouble import Layer, Retry, remaining
 from redouble._clients.client_call import ClientCall
 from redouble._clients.idempotency_key import Keys
 from redouble._runtime.backend import backend
-from redouble.http._client import NO_OPTIONS, ClientPolicy, ClientState, timeout_types
-from redouble.http._exchange import Exchange
+from redouble.http._exchange import Exchange, timeout_types
 from redouble.http._plan import HttpPlan, http_plan
 from redouble.http._request_body import RESENDABLE, Resendable
+from redouble.http._request_options import NO_OPTIONS, RequestOptions, request_options
+from redouble.http._sender import SenderState
 from tests.support.fakes import ASYNC, Boom, in_colour
 
 NO_DELAYS = [0] * 99
@@ -67,6 +68,8 @@ class Request:
 
     method: str = "GET"
     headers: dict[str, str] = field(default_factory=dict[str, str])
+    body: Resendable = RESENDABLE
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 class Answer:
@@ -93,6 +96,33 @@ class ClientTimeout(Exception):
 TIMEOUT_TYPES = timeout_types(ClientTimeout, __name__)
 
 
+class OfflineSender(SenderState):
+    """The part of a sender that creates exchanges."""
+
+    _timeout_types = TIMEOUT_TYPES
+    _is_simple = _limited = _replace_body = _status_error = _attach_body = cast("Any", None)
+
+    def __init__(self, policy: Layer | None, idempotency: Keys, attempt: Any, *, aio: bool) -> None:
+        self._aio, self._attempt = aio, attempt
+        super().__init__("client", policy, idempotency)
+
+    def _body_of(self, request: Request) -> Resendable:
+        return request.body
+
+    def _options_of(self, request: Request) -> RequestOptions:
+        return request_options(request.options) if request.options else NO_OPTIONS
+
+    def _host_of(self, request: Request) -> str:
+        del request
+        return "host"
+
+    _host_key = _host_of
+
+    def begin_exchange(self, request: Request) -> Exchange:
+        """Create the exchange of a request under the policy in force."""
+        return self._begin_exchange(self._binding.current, request, None)
+
+
 class Client:
     """A client that sends nothing: a script determines the result of each attempt."""
 
@@ -100,9 +130,7 @@ class Client:
         self.colour = colour
         aio = colour in ASYNC
         keys: Keys = options.get("idempotency")
-        self.client_policy = ClientPolicy(
-            "client", policy, keys, self._asend if aio else self._send, ClientState(), aio=aio
-        )
+        self.sender = OfflineSender(policy, keys, self._asend if aio else self._send, aio=aio)
         self.script = list(script)
         self.sent: list[Request] = []
 
@@ -118,21 +146,17 @@ class Client:
 
         broken: errors with which the bodies of successive responses fail; each restarts the call.
         """
-        request = Request(method, options.pop("headers", {}))
+        request = Request(method, options.pop("headers", {}), source, options)
 
         def blocking() -> Any:
-            exchange: Any = self.client_policy.begin_exchange(
-                request, source, "host", None, options or NO_OPTIONS
-            )
+            exchange: Any = self.sender.begin_exchange(request)
             for error in chain((None,), broken):
                 with finishing(exchange) as answers:
                     answers.append(exchange.call(exchange) if error is None else again(exchange, error))
             return exchange.given
 
         async def waiting() -> Any:
-            exchange: Any = self.client_policy.begin_exchange(
-                request, source, "host", None, options or NO_OPTIONS
-            )
+            exchange: Any = self.sender.begin_exchange(request)
             for error in chain((None,), broken):
                 with finishing(exchange) as answers:
                     answers.append(
@@ -172,7 +196,7 @@ def finishing(exchange: Any) -> Generator[list[Answer]]:
     try:
         yield answers
     except Exception as error:
-        answers = [exchange.final_response(error, TIMEOUT_TYPES)]
+        answers = [exchange.final_response(error)]
         if answers[0] is None:
             raise
     exchange.finish(answers[0])

@@ -11,7 +11,7 @@ import sys
 import traceback
 from _thread import start_new_thread
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from math import inf
 from multiprocessing import connection, parent_process
 from multiprocessing.connection import Connection
@@ -20,9 +20,6 @@ from typing import Any, TypeAlias
 from redouble._drivers.workers.pickling import pack, unpack
 from redouble._runtime.deadline import deadline
 from redouble._telemetry.bound_fields import inherit
-
-__all__ = ["LOAD", "READY", "Reply", "before_exit", "main"]
-
 
 READY = b"ready"
 LOAD = b"load:"
@@ -84,26 +81,22 @@ def load_function(work: bytes) -> bytes:
 def make_call(work: bytes) -> Reply:
     """Make one call; return the reply."""
     try:
-        fn, args, kwargs, left, bound = unpack(work)
+        call, left, bound = unpack(work)
         inherit(bound)
     except Exception as error:
         return "unreadable", b"", f"{type(error).__name__}: {error}"
-    ended = JobResult()
-    with ended, nullcontext() if left == inf else deadline(max(0.0, left)):
-        ended.value = fn(*args, **kwargs)
-    del fn, args, kwargs
+    with JobResult() as ended, nullcontext() if left == inf else deadline(max(0.0, left)):
+        ended.value = call()
+    del call
     return ended.reply()
 
 
-class JobResult:
+class JobResult(AbstractContextManager["JobResult", bool]):
     """The result or the exception of a job; as a context manager it stores and suppresses any exception."""
 
     def __init__(self) -> None:
         self.value: Any = None
         self.error: BaseException | None = None
-
-    def __enter__(self) -> None:
-        pass
 
     def __exit__(self, kind: object, error: BaseException | None, tb: object) -> bool:
         self.error = error

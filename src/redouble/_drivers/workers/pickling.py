@@ -14,8 +14,6 @@ from functools import reduce
 from types import FunctionType
 from typing import Any
 
-__all__ = ["pack", "unpack"]
-
 
 def pack(thing: object) -> bytes:
     """Pickle an object."""

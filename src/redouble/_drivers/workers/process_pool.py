@@ -17,9 +17,7 @@ from redouble._drivers.workers.child import LOAD, READY, Reply, before_exit, mai
 from redouble._drivers.workers.pickling import unpack
 from redouble.errors import WorkerFailed
 
-__all__ = ["REAP_TIMEOUT", "WorkerProcess", "kill_all"]
-
-
+START_TIMEOUT = 60.0  # seconds that a process may take to start, or to import a module
 REAP_TIMEOUT = 1.0  # seconds to wait for a process to exit
 LONGEST_WAIT = 1e6  # seconds: the operating system counts milliseconds in a small integer
 MAX_IDLE = os.cpu_count() or 1
@@ -64,14 +62,17 @@ class WorkerProcess:
         return cls(start)
 
     def is_ready(self, seconds: float) -> bool:
-        """Wait until the process has started; return True if it has."""
+        """Wait until the process has started; return True if it has. Raise if that takes far too long."""
         try:
-            self._ready = self._ready or (self.has_reply(seconds) and self._wire.recv_bytes() == READY)
+            if not self._ready and self.has_reply(min(seconds, START_TIMEOUT)):
+                self._ready = self._wire.recv_bytes() == READY
         except (EOFError, OSError):
             raise WorkerFailed(
                 f"a worker process ended before it was ready ({self._exit()}). In a script, put the code "
                 "that starts work below `if __name__ == '__main__':`"
             ) from None
+        if not self._ready and seconds > START_TIMEOUT:
+            raise WorkerFailed(f"a worker process was not ready after {START_TIMEOUT:g} s")
         return self._ready
 
     def load(self, module: str | None, work: bytes) -> None:

@@ -19,9 +19,6 @@ from redouble._runtime.ambient import ambient
 from redouble._runtime.deadline import ACTIVE_DEADLINE, CancellableDeadline, in_force
 from redouble.errors import WorkerFailed
 
-__all__ = ["ThreadJob"]
-
-
 IDLE_TIMEOUT = 10.0  # seconds after which an idle thread ends
 
 
@@ -30,20 +27,6 @@ class ThreadJob(CancellableDeadline):
 
     ``wake`` is called on that thread after the end of the call; without it, `run_within` and `wait` can wait.
     """
-
-    __slots__ = (
-        "_args",
-        "_context",
-        "_ended_at",
-        "_error",
-        "_fn",
-        "_kwargs",
-        "_lock",
-        "_value",
-        "_wake",
-        "ended",
-        "stuck",
-    )
 
     def __init__(
         self,
@@ -86,28 +69,24 @@ class ThreadJob(CancellableDeadline):
         in_time = False
         try:
             self.start(seconds)
-            self.ended = self._lock.acquire(True, seconds if seconds < TIMEOUT_MAX else -1)
-            # The time of its end counts, not the time of the wake-up.
-            in_time = self._ended_at < self.until or (self.ended and self._error is None)
+            self.wait(seconds)
+            in_time = self.ended_in_time(woken=self.ended)
         finally:
-            if in_time:
-                self.over = True
-            else:
-                self.end(in_time=False)  # also after a KeyboardInterrupt
+            self.end(in_time=in_time)  # also after a KeyboardInterrupt
         return in_time
 
-    def ended_in_time(self) -> bool:
-        """Return True if the call ended in time, however late the wake-up was."""
-        return self._ended_at < self.until
+    def ended_in_time(self, *, woken: bool = False) -> bool:
+        """Return True if the call ended in time, however late the wake-up was: its caller may have been busy.
+
+        ``woken``: the caller was woken in time. A call that has returned is then in time, whatever the clock
+        read at its end.
+        """
+        return self._ended_at < self.until or (woken and self._error is None)
 
     def wait(self, seconds: float) -> None:
         """Wait for the end of the call."""
         if not self.ended:
             self.ended = self._lock.acquire(True, seconds if seconds < TIMEOUT_MAX else -1)
-
-    def succeeded(self) -> bool:
-        """Return True if the call has returned."""
-        return self._ended_at < inf and self._error is None
 
     def result(self) -> Any:
         """Return the result of the call, or raise its error."""
@@ -171,13 +150,10 @@ class _WorkerThread(Thread):
             wake()
             del wake
             if not self.wake.acquire(timeout=IDLE_TIMEOUT):
-                self._leave()
-
-    def _leave(self) -> None:
-        try:
-            _idle.remove(self)
-        except ValueError:  # another thread has just taken this one, and assigns a job
-            self.wake.acquire()
+                try:
+                    _idle.remove(self)
+                except ValueError:  # another thread has just taken this one, and assigns a job
+                    self.wake.acquire()
 
 
 _idle: list[_WorkerThread] = []  # last in, first out, so that surplus threads reach their timeout

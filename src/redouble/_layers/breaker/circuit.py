@@ -10,38 +10,25 @@ Rule 3: calls without a verdict (cancelled, rejected by an inner layer, judged b
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable
 from fractions import Fraction
 from math import inf
 from typing import Literal, NamedTuple, TypeAlias
 
 from redouble._internal.sliding_counter import SLICES, SlidingCounter
+from redouble._internal.validation import format_seconds
 from redouble._layers.breaker.settings import CircuitBreakerSettings
 
-__all__ = ["ROUNDING", "Circuit", "Rejection", "State", "StateChange", "StateEpoch", "Ticket", "TrackedCall"]
-
-
 State: TypeAlias = Literal["closed", "open", "half_open", "isolated"]
+
+DEFAULT_NAME = "the circuit breaker"
 
 
 class StateEpoch:
     """An interval spent in one state, with its counts. It is the ticket of the calls admitted in it."""
 
-    __slots__ = (
-        "calls",
-        "failed",
-        "failure_streak",
-        "since",
-        "stage",
-        "state",
-        "successful_probes",
-        "total",
-        "until",
-    )
-
-    def __init__(self, state: State, now: float, until: float = inf, stage: int = 0) -> None:
+    def __init__(self, state: State, now: float, stage: int = 0) -> None:
         self.state: State = state
-        self.since, self.until = now, until
+        self.since, self.until = now, inf
         self.stage = stage  # of reopening: 0 for the probes, then one for each share
         # Consecutive failures. While it is 0, the wrapper does not report successes. With a ratio successes
         # count too, so the circuit sets it to 1 in the closed state.
@@ -73,11 +60,31 @@ Ticket: TypeAlias = StateEpoch | TrackedCall
 
 
 class Rejection(NamedTuple):
-    """Why a call is rejected."""
+    """Why a call is rejected: the message of a `CircuitOpen`.
 
+    Its text is made when it is read: of most rejections it never is.
+    """
+
+    name: str | None
     state: State
     retry_after: float | None
     last_failure: str
+
+    def __str__(self) -> str:
+        name = self.name or DEFAULT_NAME
+        if self.state == "isolated":
+            return f"{name} is isolated, until close() is called"
+        if self.state == "half_open":
+            return f"{name} is half open, and probes are testing whether the service is back"
+        return (
+            f"{name} is open after {self.last_failure}, for another {format_seconds(self.retry_after or 0)}"
+        )
+
+    def __repr__(self) -> str:
+        return repr(str(self))
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
 
 
 class StateChange(NamedTuple):
@@ -98,40 +105,39 @@ ROUNDING = 1e-9  # a caller that waits for the `retry_after` of 0.3 s may arrive
 class Circuit:
     """A circuit: it admits or rejects calls, counts their results, and changes its state accordingly."""
 
-    def __init__(self, settings: CircuitBreakerSettings, chance: Callable[[], float], now: float) -> None:
-        self._chance, self._now = chance, now
+    def __init__(self, settings: CircuitBreakerSettings, now: float) -> None:
+        self._now = now
         self._apply_settings(settings)
-        self.epoch = StateEpoch("closed", now)
-        self.epoch.failure_streak = int(settings.ratio is not None)
+        self.epoch = self._new_epoch(now, "closed")
         self.rejected = 0
         self.last_failure = "failures"  # the name of the last error, for messages
         self.changes: deque[StateChange] = deque()  # to be published by the breaker
 
-    def admit(self, now: float) -> Ticket | None:
-        """Admit a call and return its ticket; return None to reject it."""
+    def admit(self, now: float) -> Ticket | Rejection:
+        """Admit a call and return its ticket, or reject it."""
         now = self._finite_time(now)
         self._count_slow_calls(now)
-        self._advance(now)
+        due = self._due_state(now)
+        if due != (self.epoch.state, self.epoch.stage):
+            self.change_state(now, *due)
         epoch = self.epoch
-        ticket: Ticket | None = None
-        if epoch.state == "closed":
-            ticket = epoch if self._slow == inf else TrackedCall(epoch, now)
-        elif epoch.state == "half_open":
-            ticket = self._probe(epoch, now)
-        if ticket is None:
-            self.rejected += 1
-            if self.rejected == 1:
-                lasted = max(0.0, now - self.epoch.since)
-                self.changes.append(
-                    StateChange("rejected", self.epoch.state, lasted, 1, self.retry_after(now))
-                )
-        elif isinstance(ticket, TrackedCall):
+        if epoch.state == "closed" and self._slow == inf:
+            return epoch
+        if epoch.state == "closed" or (epoch.state == "half_open" and self._admits_probe(epoch, now)):
+            ticket = TrackedCall(epoch, now)
             epoch.calls[ticket] = None
-        return ticket
+            return ticket
+        is_first = not self.rejected  # other threads count without the lock as soon as it is not 0
+        self.rejected += 1
+        rejection = self.rejection(now)
+        if is_first:
+            lasted = max(0.0, now - epoch.since)
+            self.changes.append(StateChange("rejected", epoch.state, lasted, 1, rejection.retry_after))
+        return rejection
 
     def rejection(self, now: float) -> Rejection:
         """Return why a call would be rejected now."""
-        return Rejection(self.epoch.state, self.retry_after(now), self.last_failure)
+        return Rejection(self._settings.name, self.epoch.state, self.retry_after(now), self.last_failure)
 
     def ended(self, ticket: Ticket, bad: bool | None, now: float, error: str = "") -> None:
         """Record the result of a call; ``bad=None`` is no verdict about the service."""
@@ -153,13 +159,7 @@ class Circuit:
 
     def state(self, now: float) -> State:
         """Return the state as the next call would find it."""
-        epoch = self.epoch
-        if epoch.state == "open" and not self._cooldown_left(now):
-            return "half_open"
-        if self._stage_is_over(epoch, now):
-            last = epoch.stage == len(self._reopening)
-            return "open" if self._stage_failed(epoch) else "closed" if last else "half_open"
-        return epoch.state
+        return self._due_state(now)[0]
 
     def retry_after(self, now: float) -> float | None:
         """Return the seconds until the circuit is half open, or None if it is not open."""
@@ -173,12 +173,10 @@ class Circuit:
         index = int(self._finite_time(now) * SLICES // self._settings.window)
         return epoch.total.count_at(index), epoch.failed.count_at(index)
 
-    def change_state(self, state: State, now: float, until: float = inf, stage: int = 0) -> None:
-        """Begin a new epoch in ``state``."""
+    def change_state(self, now: float, state: State, stage: int = 0) -> None:
+        """Begin a new epoch in ``state``; ``stage``: of reopening."""
         before = self.epoch
-        self.epoch = epoch = StateEpoch(state, now, until, stage)
-        if state == "closed":
-            epoch.failure_streak = int(self._settings.ratio is not None)
+        self.epoch = epoch = self._new_epoch(now, state, stage)
         if before.state == state:  # the next stage, or a reset of the counts
             epoch.since = before.since
             return
@@ -202,9 +200,9 @@ class Circuit:
             epoch.until += self._lease - lease
             epoch.stage = min(epoch.stage, len(self._reopening))
             if not epoch.stage:
-                self.change_state("closed", now)
+                self.change_state(now, "closed")
         elif epoch.state == "half_open" and epoch.successful_probes >= settings.probes:
-            self._reopen(1, now)
+            self.change_state(now, *self._stage_of_reopening(1))
 
     def _apply_settings(self, settings: CircuitBreakerSettings) -> None:
         self._settings = settings
@@ -213,6 +211,16 @@ class Circuit:
         ratio = Fraction(str(settings.ratio or 0))
         self._ratio_numerator, self._ratio_denominator = ratio.numerator, ratio.denominator
         self._lease = max(settings.cooldown, SHORTEST_LEASE)
+
+    def _new_epoch(self, now: float, state: State, stage: int = 0) -> StateEpoch:
+        epoch = StateEpoch(state, now, stage)
+        if state == "closed":
+            epoch.failure_streak = int(self._settings.ratio is not None)
+        elif state == "open":
+            epoch.until = now + self._settings.cooldown
+        elif stage:
+            epoch.until = now + self._lease
+        return epoch
 
     def _finite_time(self, now: float) -> float:
         """Return ``now``, or the last finite time if the clock returned NaN or an infinity."""
@@ -229,61 +237,49 @@ class Circuit:
             self.epoch.until, left = now + self._settings.cooldown, self._settings.cooldown
         return left if left > ROUNDING else 0.0
 
-    def _advance(self, now: float) -> None:
-        """Make the changes that time alone causes: to half open, or to the next stage of reopening."""
+    def _due_state(self, now: float) -> tuple[State, int]:
+        """Return the state and the stage of reopening that are due: time alone causes some changes."""
         epoch = self.epoch
-        if epoch.state == "open":
-            if not self._cooldown_left(now):
-                self.change_state("half_open", now)
-        elif self._stage_is_over(epoch, now):
-            if self._stage_failed(epoch):
-                self._open(now)
-            else:
-                self._reopen(epoch.stage + 1, now)
-
-    def _stage_is_over(self, epoch: StateEpoch, now: float) -> bool:
+        if epoch.state == "open" and not self._cooldown_left(now):
+            return "half_open", 0
         if epoch.stage and epoch.until - now > self._lease:  # the clock was replaced: restart the stage
             epoch.until = now + self._lease
-        return bool(epoch.stage) and now >= epoch.until and epoch.total.total > 0
-
-    def _stage_failed(self, epoch: StateEpoch) -> bool:
+        if not epoch.stage or now < epoch.until or not epoch.total.total:
+            return epoch.state, epoch.stage
         failing = self._settings.ratio is None and epoch.failure_streak > 0
-        return failing or self._threshold_reached(epoch, 1)
+        if failing or self._threshold_reached(epoch, 1):
+            return "open", 0
+        return self._stage_of_reopening(epoch.stage + 1)
 
-    def _probe(self, epoch: StateEpoch, now: float) -> Ticket | None:
+    def _stage_of_reopening(self, stage: int) -> tuple[State, int]:
+        """Return the state in a stage of reopening, and its number; after the last stage it is closed."""
+        return ("half_open", stage) if stage <= len(self._reopening) else ("closed", 0)
+
+    def _admits_probe(self, epoch: StateEpoch, now: float) -> bool:
         oldest = next(iter(epoch.calls), None)
         if oldest is not None and not -self._lease < now - oldest.started < self._lease:
             del epoch.calls[oldest]  # lost: its task was dropped, it hangs, or the clock was replaced
             oldest.epoch = None
         if not epoch.stage:
-            admitted = epoch.successful_probes + len(epoch.calls) < self._settings.probes
-        else:
-            # Otherwise a service with very few calls would never leave the stage.
-            overdue = now >= epoch.until and not epoch.calls
-            admitted = self._chance() < self._reopening[epoch.stage - 1] or overdue
-        return TrackedCall(epoch, now) if admitted else None
-
-    def _reopen(self, stage: int, now: float) -> None:
-        if stage > len(self._reopening):
-            self.change_state("closed", now)
-        else:
-            self.change_state("half_open", now, now + self._lease, stage)
+            return epoch.successful_probes + len(epoch.calls) < self._settings.probes
+        # Otherwise a service with very few calls would never leave the stage.
+        overdue = now >= epoch.until and not epoch.calls
+        return self._settings.random.random() < self._reopening[epoch.stage - 1] or overdue
 
     # ------------------------------------------------------------------ counting
 
     def _record(self, epoch: StateEpoch, bad: bool, now: float) -> None:
         """Count a success or a failure, and change the state if a threshold is reached."""
-        if epoch.state == "half_open" and not epoch.stage:
-            if bad:
-                self._open(now)
-                return
+        if epoch.state != "half_open" or epoch.stage:
+            self._count(epoch, bad, now)
+            if self._threshold_reached(epoch, self._settings.minimum):
+                self.change_state(now, "open")
+        elif bad:
+            self.change_state(now, "open")
+        else:
             epoch.successful_probes += 1
             if epoch.successful_probes >= self._settings.probes:
-                self._reopen(1, now)
-            return
-        self._count(epoch, bad, now)
-        if self._threshold_reached(epoch, self._settings.minimum):
-            self._open(now)
+                self.change_state(now, *self._stage_of_reopening(1))
 
     def _count(self, epoch: StateEpoch, bad: bool, now: float) -> None:
         if self._settings.ratio is None:
@@ -320,6 +316,3 @@ class Circuit:
             if oldest.counted_slow and oldest.epoch is self.epoch:
                 self.last_failure = SLOW
                 self._record(self.epoch, True, now)
-
-    def _open(self, now: float) -> None:
-        self.change_state("open", now, now + self._settings.cooldown)

@@ -17,11 +17,21 @@ from typing import Any, Self, TypeVar, cast
 from redouble._failures.verdict import FailureFilter, On
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.locks import gil
+from redouble._internal.logger import log
 from redouble._internal.public import public
 from redouble._internal.reentrancy import ReentrancySafe, SerialQueue
-from redouble._internal.validation import Duration
-from redouble._layers.analysis import Traits, WorstCase
+from redouble._internal.validation import (
+    Duration,
+    format_seconds,
+    hook,
+    integer,
+    methods,
+    positive_seconds,
+    seconds,
+)
+from redouble._layers.analysis import Traits, WorstCase, combined_traits
 from redouble._layers.breaker.circuit import (
+    DEFAULT_NAME,
     ROUNDING,
     Circuit,
     Rejection,
@@ -30,19 +40,28 @@ from redouble._layers.breaker.circuit import (
     StateEpoch,
     Ticket,
 )
-from redouble._layers.breaker.notifications import RejectionMessage, dispatch, new_message
-from redouble._layers.breaker.settings import CircuitBreakerSettings, validated
+from redouble._layers.breaker.settings import CircuitBreakerSettings, share, shares
 from redouble._layers.gate import Gate, task_error
-from redouble._layers.layer import Layer
+from redouble._layers.layer import Layers
 from redouble._runtime.clock import SYSTEM, Chance, Clock
+from redouble._telemetry.bound_fields import BOUND
 from redouble._telemetry.emit import emit_rejected
-from redouble._telemetry.events import Observer
+from redouble._telemetry.events import Event, Observer, What
+from redouble._telemetry.observers import publish, watch
 from redouble.errors import CircuitOpen
 
-__all__ = ["CircuitBreaker"]
-
-
 T = TypeVar("T")
+
+CHANGE_EVENTS: Mapping[str, What] = {
+    "open": "circuit_opened",
+    "half_open": "circuit_half_open",
+    "closed": "circuit_closed",
+    "isolated": "circuit_isolated",
+    "rejected": "circuit_rejected",
+}
+
+# Creates a rejection from all fields in order: twice as fast as by a call of the class.
+new_rejection: Callable[[type[Rejection], tuple[object, ...]], Rejection] = vars(tuple)["__new__"]
 
 GUARDED = Template(
     "circuit breaker",
@@ -100,26 +119,30 @@ class CircuitBreaker(ReentrancySafe, Gate):
     ) -> None:
         super().__init__()
         self._failures = FailureFilter(on, "CircuitBreaker")
-        self.settings: CircuitBreakerSettings = validated(
-            on,
-            failures,
-            ratio,
-            window,
-            minimum,
-            slow,
-            cooldown,
-            probes,
-            reopening,
-            name,
-            on_change,
-            clock,
-            random,
+        if on_change is not None:
+            hook(on_change, "on_change")
+        methods(clock, "clock", ("now",))
+        methods(random, "random", ("random",))
+        self.settings = CircuitBreakerSettings(
+            on=on,
+            failures=integer(failures, "CircuitBreaker failures", 1, "a whole number, 1 or more, such as 5"),
+            ratio=None if ratio is None else share(ratio, "ratio"),
+            window=positive_seconds(window, "CircuitBreaker window", "30"),
+            minimum=integer(minimum, "CircuitBreaker minimum", 1, "a whole number, 1 or more, such as 20"),
+            slow=None if slow is None else positive_seconds(slow, "CircuitBreaker slow", "30"),
+            cooldown=seconds(cooldown, "CircuitBreaker cooldown"),
+            probes=integer(probes, "CircuitBreaker probes", 1, "a whole number, 1 or more, such as 1"),
+            reopening=None if reopening is None else shares(reopening),
+            name=name,
+            on_change=on_change,
+            clock=clock,
+            random=random,
         )
         self.name, self.clock = name, clock
         # If a subclass overrides `admit()` or `ended()`, every call has to call both.
         own = type(self)
         self._not_overridden = own.admit is CircuitBreaker.admit and own.ended is CircuitBreaker.ended
-        self._circuit = Circuit(self.settings, random.random, clock.now())
+        self._circuit = Circuit(self.settings, clock.now())
         self._notifications = SerialQueue()
         self._closed_epoch: StateEpoch | None = None  # the ticket of the fast path; None: call `admit`
         self._follow_circuit()
@@ -132,11 +155,12 @@ class CircuitBreaker(ReentrancySafe, Gate):
 
     def isolate(self) -> None:
         """Reject all calls until `close` is called."""
-        self._change_state("isolated")
+        if self._circuit.epoch.state != "isolated":
+            self._change(self._circuit.change_state, self.clock.now(), "isolated")
 
     def close(self) -> None:
         """Admit all calls again, and reset the counts."""
-        self._change_state("closed")
+        self._change(self._circuit.change_state, self.clock.now(), "closed")
 
     def snapshot(self) -> Mapping[str, float | str | None]:
         """Return its ``state``, ``retry_after``, and how many calls were ``rejected`` since it opened.
@@ -169,26 +193,23 @@ class CircuitBreaker(ReentrancySafe, Gate):
         is_open = circuit.rejected and circuit.epoch.state == "open" and gil.enabled
         if is_open and ROUNDING < left <= self.settings.cooldown:
             circuit.rejected += 1
-            raise self._rejected("open", left, circuit.last_failure)
+            message = (self.name, "open", left, circuit.last_failure)
+            raise self._rejected(new_rejection(Rejection, message))
         admitted: Ticket | Rejection
         if self._owned_by_this_thread():  # a signal handler or finaliser runs in the middle of a change
-            epoch = self._circuit.epoch
-            admitted = epoch if epoch.state == "closed" else self._circuit.rejection(now)
+            epoch = circuit.epoch
+            admitted = epoch if epoch.state == "closed" else circuit.rejection(now)
         else:
-            admitted = self._change(self._admit, now)
+            admitted = self._change(circuit.admit, now)
         if isinstance(admitted, Rejection):
-            raise self._rejected(*admitted)
+            raise self._rejected(admitted)
         return admitted
 
-    def _rejected(self, state: State, retry_after: float | None, last_failure: str) -> CircuitOpen:
-        message: Any = new_message(RejectionMessage, (self.name, state, retry_after, last_failure))
+    def _rejected(self, rejection: Rejection) -> CircuitOpen:
+        message: Any = rejection
         error = CircuitOpen.__new__(CircuitOpen, message)  # without the calls of `__init__`
-        error.retry_after = retry_after
+        error.retry_after = rejection.retry_after
         return emit_rejected(error, "circuit_breaker", self.name)
-
-    def _admit(self, now: float) -> Ticket | Rejection:
-        ticket = self._circuit.admit(now)
-        return self._circuit.rejection(now) if ticket is None else ticket
 
     def ended(self, ticket: Ticket, error: BaseException | None, now: float, /) -> None:
         """Record the result of a call."""
@@ -205,10 +226,6 @@ class CircuitBreaker(ReentrancySafe, Gate):
         return compile_wrapper(
             fn, GUARDED, is_async=is_async, breaker=self, now=self.clock.now, exception=exception
         )
-
-    def _change_state(self, state: State) -> None:
-        if self._circuit.epoch.state != "isolated" or state != "isolated":
-            self._change(self._circuit.change_state, state, self.clock.now())
 
     def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
         """Return True: all settings can change."""
@@ -228,17 +245,22 @@ class CircuitBreaker(ReentrancySafe, Gate):
         self._closed_epoch = None  # `_follow_circuit` sets it again
 
     def describe(self) -> str:
-        return self.settings.summary()
+        settings = self.settings
+        condition = f"{settings.failures} failures in a row"
+        if settings.ratio is not None:
+            share, window = f"{settings.ratio * 100:g}%", format_seconds(settings.window)
+            condition = f"{share} failures of at least {settings.minimum} calls in {window}"
+        return f"opens after {condition}, for {format_seconds(settings.cooldown)}"
 
-    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
-        around_retry = any(layer.traits().retries for layer in inner)
+    def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:
+        around_retry = combined_traits(inner).retries
         if around_retry:
             yield (
                 "CircuitBreaker outside Retry: it counts one failure for several failed attempts, and the "
                 "attempts go on although the service is down; put it inside"
             )
         attempt = outer[max((i for i, layer in enumerate(outer) if layer.traits().retries), default=0) :]
-        cut = any(layer.traits().each_call_limit < inf for layer in attempt)
+        cut = combined_traits(attempt).each_call_limit < inf
         if cut and not around_retry and worst.seconds == inf and self.settings.slow is None:
             yield (
                 "CircuitBreaker inside the limit of an attempt: it takes a call that is cut for a cancelled "
@@ -277,7 +299,17 @@ class CircuitBreaker(ReentrancySafe, Gate):
             self._notifications.add(self._dispatch, circuit.changes.popleft())
 
     def _dispatch(self, change: StateChange) -> None:
-        dispatch(change, self.name, self._circuit.last_failure, self.settings.on_change)
+        """Log the first rejection and the recovery; emit the event to ``on_change`` and global observers."""
+        what, observer, rejected = CHANGE_EVENTS[change.what], self.settings.on_change, change.rejected
+        name, hint = self.name or DEFAULT_NAME, change.retry_after
+        if change.what == "rejected":
+            rejection = Rejection(name, change.state, hint, self._circuit.last_failure)
+            log("%s; further rejections are counted, and not logged", str(rejection))
+        elif change.what == "closed" and rejected:
+            log("%s is closed again, after %d rejected calls", name, rejected, info=True)
+        if observer is not None or watch.by_event[what]:
+            event = Event(what, name, 0, change.lasted, hint=hint, rejected=rejected, bound=BOUND.get())
+            publish(event, observer)
 
     def _after_fork(self) -> None:
         super()._after_fork()
@@ -286,5 +318,4 @@ class CircuitBreaker(ReentrancySafe, Gate):
     def __repr__(self) -> str:
         settings = self.settings
         threshold = f"failures={settings.failures}" if settings.ratio is None else f"ratio={settings.ratio:g}"
-        named = "" if self.name is None else f", name={self.name!r}"
-        return f"CircuitBreaker({threshold}, cooldown={settings.cooldown:g}{named})"
+        return self._repr(threshold, f"cooldown={settings.cooldown:g}")

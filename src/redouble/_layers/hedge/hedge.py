@@ -5,26 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
-from dataclasses import dataclass
-from math import inf
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from redouble._engine.budget_protocol import Budget
-from redouble._failures.verdict import FailureFilter, On, Until, check_until
+from redouble._failures.verdict import On, Until, check_until
 from redouble._internal.callables import callable_kind, display_name
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.locks import SharedByIdentity, gil
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, format_seconds, instance, integer, methods, number
-from redouble._internal.validation import seconds as checked
-from redouble._layers.analysis import Traits, WorstCase
-from redouble._layers.hedge.control import HedgeControl, run_race
-from redouble._layers.layer import Layer
+from redouble._internal.validation import Duration, format_seconds, integer, methods, number, seconds
+from redouble._layers.analysis import Traits, WorstCase, combined_traits
+from redouble._layers.hedge.control import HedgeControl, HedgeSettings, run_race
+from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers
 from redouble._runtime.clock import WRAPPER_CLOCK
-
-__all__ = ["Hedge"]
-
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -72,20 +66,6 @@ LOCK_COUNT = (
 LOCKED_FIXED, LOCKED_MEASURED = FIXED.derive("hedge", LOCK_COUNT), MEASURED.derive("hedge", LOCK_COUNT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HedgeSettings:
-    """The validated options of a `Hedge`."""
-
-    delay: float | None
-    max_extra_load: float | None
-    hedges: int
-    on: On
-    until: Until | None
-    different: Callable[..., Awaitable[Any]] | None
-    budget: Budget | None
-    name: str | None
-
-
 @public("redouble")
 class Hedge(SharedByIdentity, Layer):
     """Repeat a slow call beside the first: the first acceptable outcome wins, the others are cancelled.
@@ -107,6 +87,8 @@ class Hedge(SharedByIdentity, Layer):
     If all attempts fail, the error of the first one is raised. A call that may not be hedged just continues.
     """
 
+    _kept_by_wrapper = True
+
     def __init__(
         self,
         delay: Duration | None = None,
@@ -121,7 +103,7 @@ class Hedge(SharedByIdentity, Layer):
     ) -> None:
         if callable(delay):
             raise TypeError("write @Hedge(), with brackets: it is no decorator without them")
-        delay = None if delay is None else checked(delay, "Hedge delay")
+        delay = None if delay is None else seconds(delay, "Hedge delay")
         integer(hedges, "Hedge hedges", 1, "how many extra calls, 1 or more")
         share = max_extra_load
         if share is not None:
@@ -138,25 +120,10 @@ class Hedge(SharedByIdentity, Layer):
             raise TypeError(f"Hedge different={different!r}: write an async function with the same arguments")
         if budget is not None:
             methods(budget, "budget", ("spend", "refund"))
-        instance(name, "Hedge name", str | None, "a text, or None")
-        failures = FailureFilter(on, "Hedge")
-        self.settings = HedgeSettings(
-            delay=delay,
-            max_extra_load=share,
-            hedges=hedges,
-            on=on,
-            until=until,
-            different=different,
-            budget=budget,
-            name=name,
-        )
+        self.settings = HedgeSettings(delay, share, hedges, on, until, different, budget, name)
         self.name = name
-        self._control = HedgeControl(delay, share, hedges, failures, until, different, budget)
+        self._control = HedgeControl(self.settings)
         self.register("layers")
-
-    @property
-    def _kept_by_wrapper(self) -> bool:
-        return True
 
     def snapshot(self) -> Mapping[str, float | None]:
         """Return the ``delay`` (None: not known yet), and how many ``calls`` there were.
@@ -164,7 +131,14 @@ class Hedge(SharedByIdentity, Layer):
         Also how many extra calls were started (``hedged``), how many of them ``won``, and how many were
         ``suppressed`` by the quota or the budget.
         """
-        return self._control.snapshot()
+        control = self._control
+        return {
+            "delay": control.latencies.threshold,
+            "calls": control.quota.calls,
+            "hedged": control.hedged,
+            "won": control.won,
+            "suppressed": control.suppressed,
+        }
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` hedged, for a coroutine function."""
@@ -189,9 +163,7 @@ class Hedge(SharedByIdentity, Layer):
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         self._refuse(fn, "a generator: write an async function")
 
-    def around_async_stream(
-        self, fn: Callable[P, AsyncGenerator[T, S]], /
-    ) -> Callable[P, AsyncGenerator[T, S]]:
+    def around_async_stream(self, fn: AsyncGeneratorFunction[P, T, S], /) -> AsyncGeneratorFunction[P, T, S]:
         self._refuse(fn, "an async generator, whose items would come twice: hedge the call that opens it")
 
     def _refuse(self, fn: object, why: str) -> NoReturn:
@@ -212,16 +184,14 @@ class Hedge(SharedByIdentity, Layer):
     def traits(self) -> Traits:
         return Traits(concurrent=True, shared=(self,))
 
-    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
-        del worst
-        if any(layer.traits().retries for layer in inner):
+    def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:  # noqa: ARG002
+        if combined_traits(inner).retries:
             yield (
                 "Hedge outside Retry: a call that is slow because it retries is made a second time, and the "
                 "second call retries too; put it inside"
             )
-        traits = [layer.traits() for layer in outer]
-        limit = min((min(own.time_limit, own.each_call_limit) for own in traits), default=inf)
-        delay = self.settings.delay
+        around, delay = combined_traits(outer), self.settings.delay
+        limit = min(around.time_limit, around.each_call_limit)
         if delay is not None and limit <= delay:
             yield (
                 f"Hedge(delay={delay:g}) inside a limit of {format_seconds(limit)}: the limit is always "
@@ -230,6 +200,5 @@ class Hedge(SharedByIdentity, Layer):
 
     def __repr__(self) -> str:
         settings = self.settings
-        more = "" if settings.hedges == 1 else f", hedges={settings.hedges}"
-        more += "" if self.name is None else f", name={self.name!r}"
-        return f"Hedge(delay={settings.delay}, max_extra_load={settings.max_extra_load}{more})"
+        more = [] if settings.hedges == 1 else [f"hedges={settings.hedges}"]
+        return self._repr(f"delay={settings.delay}", f"max_extra_load={settings.max_extra_load}", *more)

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from math import ceil, floor, frexp, inf, ldexp
 
-__all__ = ["HedgeQuota", "LatencyHistogram"]
-
-
 PER_DOUBLING = 16  # steps from a latency to twice that: an estimate is less than 1/16 too high
 LOWEST_POWER, HIGHEST_POWER = -20, 12  # of two: from a microsecond to an hour
 STEPS = (HIGHEST_POWER - LOWEST_POWER + 1) * PER_DOUBLING
@@ -26,29 +23,13 @@ MAX_SAVED_CALLS = 1000  # calls whose share of extra calls may be saved up
 class LatencyHistogram:
     """A histogram of recent latencies, and the threshold that all but a ``share`` of the calls stay under."""
 
-    __slots__ = (
-        "_current",
-        "_current_total",
-        "_minimum",
-        "_previous",
-        "_previous_total",
-        "_sample_every",
-        "_share",
-        "_since",
-        "_until_update",
-        "skip",
-        "threshold",
-    )
-
     def __init__(self, share: float, now: float) -> None:
         self._share = share
         self._minimum = max(MIN_CALLS, ceil(1 / share)) if share else inf
         self._current, self._previous = [0] * STEPS, [0] * STEPS
         self._current_total = self._previous_total = 0
-        self._until_update, self._sample_every = (
-            MIN_UPDATE_INTERVAL,
-            1,
-        )  # timed calls until the next update; calls for each timed one
+        self._until_update = MIN_UPDATE_INTERVAL  # timed calls until the next update
+        self._sample_every = 1  # calls for each timed one
         self._since = now
         self.skip = 0  # calls before the next timed one
         self.threshold: float | None = None  # seconds; None before there were enough calls
@@ -86,8 +67,6 @@ class LatencyHistogram:
 
 class HedgeQuota:
     """The quota of extra calls: a share of all calls, and one more. ``calls``: how many calls there were."""
-
-    __slots__ = ("_share", "_spent", "calls")
 
     def __init__(self, share: float | None) -> None:
         self._share = share

@@ -6,21 +6,23 @@ Rule 2: a failed attempt leaves the decision to the others. If all fail, the out
 Rule 3: a failure starts no attempt: that is the task of a `Retry`. A ``Retry-After`` of a failure delays the
         next attempt.
 
-`Race` is pure; the functions below it run one attempt and close unused results in any async library.
+`Race` is pure. `HedgedCall` runs its attempts, and `close_all` closes unused results, in any async library.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from redouble._failures.verdict import Ended, FailureFilter, Until, judge_result, with_retry_after
 from redouble._internal.logger import log
 from redouble._runtime.clock import SYSTEM
 
-__all__ = ["Race", "Unawaitable", "closable", "close_all", "run_attempt"]
+if TYPE_CHECKING:
+    from redouble._layers.hedge.control import HedgeControl
 
+Operation: TypeAlias = Callable[..., Awaitable[Any]]
 
 FIRST = 1
 
@@ -32,18 +34,7 @@ class Unawaitable(TypeError):
 class Race:
     """The attempts of one call, by number; the first is running."""
 
-    __slots__ = (
-        "_error",
-        "_failures",
-        "_first_outcome",
-        "_results",
-        "_until",
-        "_value",
-        "not_before",
-        "running",
-        "started",
-        "winner",
-    )
+    __slots__ = ("_failures", "_outcome", "_results", "_until", "not_before", "running", "started", "winner")
 
     def __init__(self, failures: FailureFilter, until: Until | None) -> None:
         self._failures, self._until = failures, until
@@ -51,9 +42,8 @@ class Race:
         self.winner: int | None = None
         self.not_before = 0.0  # the next attempt starts no earlier, by the clock of `now`
         self._results: list[Any] = []
-        self._value: Any = None
-        self._error: Exception | None = None
-        self._first_outcome: tuple[Any, Exception | None] = (None, None)
+        # The value and the error of the winner; while there is none, those of the first attempt.
+        self._outcome: tuple[Any, Exception | None] = (None, None)
 
     @property
     def over(self) -> bool:
@@ -76,9 +66,9 @@ class Race:
         try:
             good = until is None or judge_result(until, Ended(number, value=value)).action == "accept"
         except Exception as failed:  # raised by the rule
-            self._decide(number, None, failed)
+            self._record(number, None, failed, wins=True)
         else:
-            (self._decide if good else self._record_loss)(number, value, None)
+            self._record(number, value, None, wins=good)
 
     def record_error(self, number: int, error: Exception, now: float) -> None:
         """Record the error of an attempt."""
@@ -87,16 +77,14 @@ class Race:
             return
         try:
             verdict = None if isinstance(error, Unawaitable) else self._failures.verdict(error)
-        except Exception as failed:
-            self._decide(number, None, failed)
+        except Exception as failed:  # raised by a rule
+            self._record(number, None, failed, wins=True)
             return
-        if verdict is None or verdict.action != "retry":
-            self._decide(number, None, error)
-            return
-        after = with_retry_after(verdict, error).after
+        lost = verdict is not None and verdict.action == "retry"
+        after = with_retry_after(verdict, error).after if verdict is not None and lost else None
         if after is not None:
             self.not_before = max(self.not_before, now + after)
-        self._record_loss(number, None, error)
+        self._record(number, None, error, wins=not lost)
 
     def record_cancelled(self) -> None:
         """Record that an attempt was cancelled."""
@@ -104,7 +92,7 @@ class Race:
 
     def outcome(self) -> Any:
         """Return the result of the race, or raise its error; once."""
-        value, error = (self._value, self._error) if self.winner is not None else self._first_outcome
+        value, error = self._outcome
         self.clear()
         if error is not None:
             try:
@@ -113,69 +101,80 @@ class Race:
                 del error  # a reference cycle: the traceback refers to this frame
         return value
 
-    def unused_results(self, *, delivered: bool) -> list[Any]:
-        """Return the results to close; ``delivered``: all but the one that the caller receives."""
-        outcome = self._value if self.winner is not None else self._first_outcome[0]
-        others = {id(value): value for value in self._results if not (delivered and value is outcome)}
-        return list(others.values())
+    def take_unused(self, *, delivered: bool) -> list[Any]:
+        """Remove and return the results to close; ``delivered``: all but the one that the caller receives."""
+        outcome = self._outcome[0]
+        unused = {id(value): value for value in self._results if not (delivered and value is outcome)}
+        self._results = [value for value in self._results if id(value) not in unused]
+        return list(unused.values())
 
     def clear(self) -> None:
         """Drop all references to results and errors."""
-        self._error, self._first_outcome, self._value = None, (None, None), None
+        self._outcome = (None, None)
         self._results.clear()
 
-    def _decide(self, number: int, value: Any, error: Exception | None) -> None:
-        self.winner, self._value, self._error = number, value, error
+    def _record(self, number: int, value: Any, error: Exception | None, *, wins: bool) -> None:
+        if wins:
+            self.winner = number
+        if wins or number == FIRST:
+            self._outcome = (value, error)
 
-    def _record_loss(self, number: int, value: Any, error: Exception | None) -> None:
-        if number == FIRST:
-            self._first_outcome = (value, error)
+
+class HedgedCall:
+    """One hedged call and its attempts; a subclass for each async library starts the extra ones."""
+
+    def __init__(
+        self, control: HedgeControl, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self.control, self._fn, self._args, self._kwargs = control, fn, args, kwargs
+        self.race: Race | None = None  # None while there is only one attempt
+
+    def start(self, race: Race, number: int) -> None:
+        """Start a task that calls `run_attempt`."""
+
+    def start_next(self) -> float | None:
+        """Start another attempt, if that is allowed; return the seconds until the next one, or None."""
+        control, now = self.control, SYSTEM.now()
+        race = self.race or Race(control.failures, control.settings.until)
+        if race.not_before > now and not race.over:
+            return race.not_before - now
+        if race.over or not control.allow_attempt():
+            return None
+        self.race = race
+        number = race.start_attempt()
+        self.start(race, number)
+        return (control.latencies.threshold or 0.0) if number <= control.settings.hedges else None
+
+    async def run_attempt(self, race: Race, number: int) -> None:
+        """Run an extra attempt and record how it ended. A cancellation propagates, as any BaseException."""
+        ended = False
+        try:
+            value = await (self.control.different or self._fn)(*self._args, **self._kwargs)
+            ended = True
+            race.record_result(number, value)
+        except Exception as error:
+            ended = True
+            race.record_error(number, error, SYSTEM.now())
+        finally:
+            if not ended:
+                race.record_cancelled()
 
 
 CLOSE_FAILED = "the result of an attempt that lost could not be closed"
 
 
-def closable(result: object) -> bool:
-    """Return True if ``result`` has an ``aclose()`` or a ``close()``."""
-    return any(callable(getattr(result, name, None)) for name in ("aclose", "close"))
+def close_method(result: Any) -> Callable[[], object] | None:
+    """Return the ``aclose()`` or the ``close()`` of a result, or None if it has neither."""
+    methods = (getattr(result, name, None) for name in ("aclose", "close"))
+    return next(filter(callable, methods), None)
 
 
 async def close_all(results: list[Any]) -> None:
-    """Close the results one after the other."""
-    for result in results:
-        await _close(result)
-
-
-async def _close(result: Any) -> None:
-    """Call ``aclose()`` or ``close()`` of the result, if it has one; log a failure."""
-    for name in ("aclose", "close"):
-        method = getattr(result, name, None)
-        if callable(method):
-            try:
-                closing = method()
-                if isawaitable(closing):
-                    await closing
-            except Exception:
-                log(CLOSE_FAILED, error=True)
-            return
-
-
-async def run_attempt(
-    race: Race,
-    number: int,
-    fn: Callable[..., Awaitable[Any]],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> None:
-    """Run one attempt and record how it ended. A `BaseException`, such as a cancellation, propagates."""
-    ended = False
-    try:
-        value = await fn(*args, **kwargs)
-        ended = True
-        race.record_result(number, value)
-    except Exception as error:
-        ended = True
-        race.record_error(number, error, SYSTEM.now())
-    finally:
-        if not ended:
-            race.record_cancelled()
+    """Close the results that can be closed, one after the other; log failures."""
+    for close in map(close_method, results):
+        try:
+            closing = None if close is None else close()
+            if isawaitable(closing):
+                await closing
+        except Exception:
+            log(CLOSE_FAILED, error=True)

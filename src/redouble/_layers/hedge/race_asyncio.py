@@ -13,67 +13,44 @@ from asyncio import CancelledError, Event, Task, get_running_loop, wait
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, cast
 
-from redouble._layers.hedge.race import Race, closable, close_all, run_attempt
+from redouble._layers.hedge.race import FIRST, HedgedCall, Operation, Race, close_all, close_method
 from redouble._runtime.asyncio_timer import RepeatingTimerEntry
 from redouble._runtime.clock import SYSTEM
 
 if TYPE_CHECKING:
-    from redouble._layers.hedge.control import Operation, RaceRules
-
-__all__ = ["run_race"]
+    from redouble._layers.hedge.control import HedgeControl
 
 
-class RaceTask(RepeatingTimerEntry):
+class RaceTask(HedgedCall, RepeatingTimerEntry):
     """One hedged call, and the timer entry that starts its extra attempts."""
 
-    __slots__ = (
-        "_args",
-        "_cancelled",
-        "_context",
-        "_fn",
-        "_kwargs",
-        "_rules",
-        "_tasks",
-        "attempt_ended",
-        "race",
-    )
-
     def __init__(
-        self, delay: float, rules: RaceRules, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, wait: float, control: HedgeControl, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        self._rules, self._fn, self._args, self._kwargs = rules, fn, args, kwargs
+        HedgedCall.__init__(self, control, fn, args, kwargs)
         self._context = copy_context()
-        self.race: Race | None = None  # None while there is only one attempt
-        super().__init__(delay)
+        RepeatingTimerEntry.__init__(self, wait)
 
     def expire(self) -> None:
-        """Start another attempt, if the rules allow it: the hedge delay has passed."""
+        """Start another attempt, if that is allowed: the hedge delay has passed."""
         task = self._task
         if task is None or task.cancelling() > self._before:  # the call has ended, or is being cancelled
             return
-        race, now = self.race, SYSTEM.now()
-        if race is not None and race.over:
-            return
-        if race is not None and race.not_before > now:
-            self.rearm(race.not_before - now)
-            return
-        if not self._rules.allow_attempt():
-            return
-        if race is None:
-            self.race = race = self._rules.new_race()
+        seconds = self.start_next()
+        if seconds is not None:
+            self.rearm(seconds)
+
+    def start(self, race: Race, number: int) -> None:
+        if number == FIRST + 1:
             self.attempt_ended = Event()  # the first attempt may wait for the others
             self._tasks: list[Task[None]] = []
             self._cancelled: list[Task[None]] = []
-        number = race.start_attempt()
-        self._tasks.append(
-            get_running_loop().create_task(self._attempt(race, number), context=self._context.copy())
-        )
-        if number <= self._rules.hedges:
-            self.rearm(self._rules.delay())
+        attempt = self._attempt(race, number)
+        self._tasks.append(get_running_loop().create_task(attempt, context=self._context.copy()))
 
     async def _attempt(self, race: Race, number: int) -> None:
         try:
-            await run_attempt(race, number, self._rules.different or self._fn, self._args, self._kwargs)
+            await self.run_attempt(race, number)
         finally:
             self.attempt_ended.set()
             if race.winner is not None or not isinstance(sys.exception(), CancelledError | None):
@@ -94,12 +71,9 @@ class RaceTask(RepeatingTimerEntry):
         """End the other attempts and close unused results; all results if the caller is cancelled."""
         self._cancel()
         cancelled = await _wait_all(self._cancelled)
-        unused = race.unused_results(delivered=delivered and cancelled is None)
-        later = await _close_shielded(unused)
+        later = await _close_shielded(race.take_unused(delivered=delivered and cancelled is None))
         if cancelled is None and later is not None:  # then the outcome is not delivered either
-            closed = {id(value) for value in unused}
-            remaining = [value for value in race.unused_results(delivered=False) if id(value) not in closed]
-            await _close_shielded(remaining)
+            await _close_shielded(race.take_unused(delivered=False))
         cancelled = cancelled or later
         ended = [task.exception() for task in self._cancelled if not task.cancelled()]
         self._cancelled.clear()  # a reference cycle: their errors refer to this object
@@ -124,15 +98,15 @@ async def _wait_all(tasks: list[Task[None]]) -> CancelledError | None:
 
 async def _close_shielded(results: list[Any]) -> CancelledError | None:
     """Close results in a separate task, which a cancellation of this one does not interrupt."""
-    closing = [result for result in results if closable(result)]
+    closing = [result for result in results if close_method(result) is not None]
     return await _wait_all([get_running_loop().create_task(close_all(closing))]) if closing else None
 
 
 async def run_race(
-    rules: RaceRules, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+    control: HedgeControl, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Call ``fn``, start further attempts after each delay; return or raise the first acceptable outcome."""
-    call = RaceTask(delay, rules, fn, args, kwargs)
+    call = RaceTask(delay, control, fn, args, kwargs)
     decided = done = False
     try:
         with call:
@@ -141,11 +115,11 @@ async def run_race(
             except Exception as error:
                 if call.race is None:
                     raise
-                call.race.record_error(1, error, SYSTEM.now())
+                call.race.record_error(FIRST, error, SYSTEM.now())
             else:
                 if call.race is None:
                     return value
-                call.race.record_result(1, value)
+                call.race.record_result(FIRST, value)
             while not call.race.over:
                 call.attempt_ended.clear()
                 await call.attempt_ended.wait()
@@ -159,4 +133,4 @@ async def run_race(
             finally:
                 if not done:
                     race.clear()
-    return rules.outcome(cast("Race", race))  # else the call has returned above
+    return control.outcome(cast("Race", race))  # else the call has returned above

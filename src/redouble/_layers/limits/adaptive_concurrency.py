@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import random as chance
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, get_args
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NoReturn, get_args
 
 from redouble._failures.transient import transient
 from redouble._failures.verdict import FailureFilter, Kind, On
@@ -18,19 +18,15 @@ from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.locks import gil
 from redouble._internal.public import public
 from redouble._internal.reentrancy import ReentrancySafe
-from redouble._internal.validation import Duration, instance, integer, methods
+from redouble._internal.validation import Duration, integer, methods
 from redouble._internal.validation import seconds as checked
-from redouble._layers.analysis import Traits, WorstCase
-from redouble._layers.gate import Gate, problem_outside_retry, task_error
-from redouble._layers.layer import Layer
+from redouble._layers.analysis import Traits
+from redouble._layers.gate import Gate, format_options, gate_title, task_error, without_gil
 from redouble._layers.limits.limit_algorithms import Aimd, Gradient, LimitAlgorithm, Vegas
-from redouble._layers.limits.limit_window import WindowedLimit
-from redouble._runtime.ambient import ambient
-from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK, Chance, fast_reader
+from redouble._layers.limits.limit_window import AdaptiveConcurrencySettings, By, WindowedLimit
+from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK, Chance
 from redouble._telemetry.emit import emit_rejected
 from redouble.errors import BulkheadFull
-
-__all__ = ["AdaptiveConcurrency", "InFlight", "overloaded"]
 
 
 class InFlight:
@@ -40,7 +36,7 @@ class InFlight:
         calls are in flight, else 0.
     """
 
-    __slots__ = ("count", "half", "limit", "skip", "timing_interval")
+    __slots__ = ("count", "half", "limit", "skip", "timing_interval")  # faster than a dict, in each call
 
     def __init__(self, limit: int) -> None:
         self.count, self.skip, self.timing_interval = 0, 0, 1
@@ -51,88 +47,51 @@ class InFlight:
         self.limit, self.half = limit, (limit - 1) // 2
 
 
-By = Literal["gradient", "vegas", "aimd"]
-
 TIMED_PER_WINDOW = 16  # calls that are timed in a window while few are in flight: they cannot raise the limit
 MAX_TIMING_INTERVAL = 64  # the most calls from a timed one to the next
 OVERLOAD_KINDS = (Kind.throttled, Kind.timeout)
 
 # Between reading and writing `count` there is no call, so that no other thread and no signal handler can run.
-LIMIT_WRAPPER = Template(
-    "adaptive concurrency",
-    """\
-{async_}def limited({parameters}):
-    redouble_in_flight = redouble_gate._in_flight
+COUNT_IN = """\
     redouble_concurrent = redouble_in_flight.count
     if redouble_concurrent >= redouble_in_flight.limit:
         redouble_reject()
     redouble_in_flight.count = redouble_concurrent + 1
+"""
+COUNT_OUT = """\
+        redouble_in_flight.count -= 1
+"""
+LIMIT_WRAPPER = Template(
+    "adaptive concurrency",
+    f"""\
+{{async_}}def limited({{parameters}}):
+    redouble_in_flight = redouble_owner._in_flight
+{COUNT_IN}\
     redouble_start = None
     try:
         redouble_in_flight.skip -= 1
         if redouble_in_flight.skip <= 0:
             redouble_start = redouble_system() if redouble_ambient else redouble_now()
-        redouble_result = {await_}redouble_fn({arguments})
+        redouble_result = {{await_}}redouble_fn({{arguments}})
     except redouble_BaseException:
-        redouble_in_flight.count -= 1
-        redouble_record_failure(redouble_exception())
+        redouble_record_failure(redouble_exception(), redouble_concurrent + 1, redouble_system())
         raise
-    redouble_in_flight.count -= 1
+    finally:
+{COUNT_OUT}\
     if redouble_start is not None:
-        redouble_record_success(redouble_start, redouble_concurrent + 1)
-{check}    return redouble_result
+        redouble_moment = redouble_system() if redouble_ambient else redouble_now()
+        redouble_record_success(redouble_start, redouble_concurrent + 1, redouble_moment)
+{{check}}    return redouble_result
 """,
 )
 
-# Without a GIL.
-LOCKED_LIMIT_WRAPPER = LIMIT_WRAPPER.derive(
-    "adaptive concurrency",
-    (
-        """\
-    redouble_concurrent = redouble_in_flight.count
-    if redouble_concurrent >= redouble_in_flight.limit:
-        redouble_reject()
-    redouble_in_flight.count = redouble_concurrent + 1
-""",
-        """\
-    with redouble_gate._lock:
-        redouble_concurrent = redouble_in_flight.count
-        if redouble_concurrent >= redouble_in_flight.limit:
-            redouble_reject()
-        redouble_in_flight.count = redouble_concurrent + 1
-""",
-    ),
-    (
-        "BaseException:\n        redouble_in_flight.count -= 1\n",
-        "BaseException:\n        with redouble_gate._lock:\n            redouble_in_flight.count -= 1\n",
-    ),
-    (
-        "        raise\n    redouble_in_flight.count -= 1\n",
-        "        raise\n    with redouble_gate._lock:\n        redouble_in_flight.count -= 1\n",
-    ),
-)
+LOCKED_LIMIT_WRAPPER = without_gil(LIMIT_WRAPPER, COUNT_IN, COUNT_OUT)
 
 
 def overloaded(error: Exception, /) -> bool | None:
     """Return True if an error is a sign of overload: the default of ``on``."""
     verdict = transient(error)
     return True if verdict is not None and verdict.kind in OVERLOAD_KINDS else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdaptiveConcurrencySettings:
-    """The validated options of an `AdaptiveConcurrency`."""
-
-    initial: int
-    least: int
-    most: int
-    by: By
-    window: float
-    on: On
-    slow: float
-    relearn: float
-    name: str | None
-    random: Chance
 
 
 @public("redouble")
@@ -154,6 +113,8 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
     relearn: the seconds between measurements of the latency with few calls in flight.
     name: the name of the limit in its errors.
     """
+
+    _problem_outside_retry = "it mistakes the delays between attempts for a slow service"
 
     def __init__(
         self,
@@ -179,26 +140,22 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
             raise ValueError(f"AdaptiveConcurrency {numbers}: write least <= initial <= most")
         if by not in get_args(By):
             raise ValueError(f"AdaptiveConcurrency by={by!r}: write 'gradient', 'vegas' or 'aimd'")
-        spans = {"window": checked(window, "AdaptiveConcurrency window")}
-        spans |= {"slow": checked(slow, "AdaptiveConcurrency slow")}
-        spans |= {"relearn": checked(relearn, "AdaptiveConcurrency relearn")}
+        durations = {"window": window, "slow": slow, "relearn": relearn}
+        spans = {
+            option: checked(given, f"AdaptiveConcurrency {option}") for option, given in durations.items()
+        }
         if not all(spans.values()):
             raise ValueError(f"AdaptiveConcurrency {spans}: write more than 0 seconds")
         self._overload_errors = FailureFilter(on, "AdaptiveConcurrency")
-        instance(name, "AdaptiveConcurrency name", str | None, "a text, or None")
         methods(random, "random", ("random",))
         self.settings = AdaptiveConcurrencySettings(
             initial=initial, least=least, most=most, by=by, on=on, name=name, random=random, **spans
         )
         self.name = name
-        algorithm: LimitAlgorithm = Aimd(spans["slow"])
-        if by != "aimd":
-            algorithm = Gradient() if by == "gradient" else Vegas()
-        self._window = WindowedLimit(
-            algorithm, initial, least, most, spans["window"], spans["relearn"], SYSTEM.now(), random.random
-        )
+        algorithms: dict[By, Callable[[], LimitAlgorithm]]
+        algorithms = {"gradient": Gradient, "vegas": Vegas, "aimd": partial(Aimd, self.settings.slow)}
+        self._window = WindowedLimit(self.settings, algorithms[by](), SYSTEM.now())
         self._in_flight = InFlight(initial)
-        self._now = fast_reader(SYSTEM, aio=False)
         self.register("limits")
 
     @property
@@ -223,7 +180,7 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
         if error is None:
             self._record_success(started, concurrent, now)
         else:
-            self._record_failure(error, now)
+            self._record_failure(error, concurrent, now)
 
     def snapshot(self) -> Mapping[str, float]:
         """Return the ``limit``, and how many calls are in flight (``in_use``)."""
@@ -235,7 +192,7 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
             fn,
             LIMIT_WRAPPER if gil.enabled else LOCKED_LIMIT_WRAPPER,
             is_async=is_async,
-            gate=self,
+            owner=self,
             BaseException=BaseException,
             reject=self._reject,
             record_success=self._record_success,
@@ -244,9 +201,7 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
             exception=task_error if is_async else sys.exception,
         )
 
-    def _record_success(self, started: float, concurrent: int, now: float | None = None) -> None:
-        if now is None:
-            now = SYSTEM.now() if ambient.active else self._now()
+    def _record_success(self, started: float, concurrent: int, now: float) -> None:
         in_flight, window = self._in_flight, self._window
         if window.since <= now < window.end and started <= now and gil.enabled:
             in_flight.skip = 0 if concurrent > in_flight.half else in_flight.timing_interval
@@ -254,10 +209,9 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
         else:
             self._run_exclusively(self._record, max(0.0, now - started), concurrent, now, False)
 
-    def _record_failure(self, error: BaseException | None, now: float | None = None) -> None:
+    def _record_failure(self, error: BaseException | None, concurrent: int, now: float) -> None:
         if self._overload_errors.is_failure(error):
-            now = SYSTEM.now() if now is None else now
-            self._run_exclusively(self._record, None, self._in_flight.count, now, True)
+            self._run_exclusively(self._record, None, concurrent, now, True)
 
     def _record(self, seconds: float | None, concurrent: int, now: float, dropped: bool) -> None:
         in_flight, window = self._in_flight, self._window
@@ -270,19 +224,13 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
 
     def _reject(self) -> NoReturn:
         limit = self._in_flight.limit
-        gate = "the adaptive limit" if self.name is None else f"the adaptive limit {self.name}"
         calls = "1 call is" if limit == 1 else f"{limit} calls are"
-        message = f"{gate} is reached: {calls} in flight, as many as the service can handle"
+        title = gate_title("adaptive limit", self.name)
+        message = f"{title} is reached: {calls} in flight, as many as the service can handle"
         raise emit_rejected(BulkheadFull(message, limit=limit, wait=0), "adaptive_concurrency", self.name)
 
     def describe(self) -> str:
         return f"as many at once as the service can handle, currently {self._in_flight.limit}"
-
-    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
-        del outer, worst
-        return problem_outside_retry(
-            self, inner, "it mistakes the delays between attempts for a slow service"
-        )
 
     def traits(self) -> Traits:
         # The other algorithms depend on latency, not on errors.
@@ -293,5 +241,5 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
         self._in_flight = InFlight(self._in_flight.limit)
 
     def __repr__(self) -> str:
-        named = "" if self.name is None else f", name={self.name!r}"
-        return f"AdaptiveConcurrency(by={self.settings.by!r}, limit={self._in_flight.limit}{named})"
+        more = format_options(name=self.name)
+        return f"AdaptiveConcurrency(by={self.settings.by!r}, limit={self.limit}{more})"

@@ -9,18 +9,16 @@ from typing import Any
 from redouble._failures.transient import transient
 from redouble._failures.verdict import FailureFilter, Kind, On
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, format_seconds, instance, number
+from redouble._internal.validation import Duration, format_seconds, number
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits
+from redouble._layers.gate import format_options, gate_title
 from redouble._layers.limits.cubic import AdaptiveTokenBucket
 from redouble._layers.limits.sampled_counter import compile_counting_wrapper
 from redouble._layers.limits.wait_queue import WaitingGate, WaitQueue
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.emit import emit_rejected
 from redouble.errors import RateLimited, Rejected
-
-__all__ = ["AdaptiveRate", "throttling"]
-
 
 THROTTLED = Kind.throttled
 
@@ -65,13 +63,15 @@ class AdaptiveRate(WaitingGate):
         name: str | None = None,
     ) -> None:
         self._throttles = FailureFilter(on, "AdaptiveRate")
-        wait = None if wait is None else checked(wait, "AdaptiveRate wait")
-        least = number(least, "AdaptiveRate least", 1e-9, 1e9, "calls a second, more than 0, such as 0.5")
-        instance(name, "AdaptiveRate name", str | None, "a text, or None")
-        self.settings = AdaptiveRateSettings(on=on, wait=wait, least=least, name=name)
+        self.settings = AdaptiveRateSettings(
+            on=on,
+            wait=None if wait is None else checked(wait, "AdaptiveRate wait"),
+            least=number(least, "AdaptiveRate least", 1e-9, 1e9, "calls a second, more than 0, such as 0.5"),
+            name=name,
+        )
         self.name = name
-        self._bucket = AdaptiveTokenBucket(SYSTEM.now(), least)
-        self._wait_queue = WaitQueue(self._bucket, wait, self._rejection)
+        self._bucket = AdaptiveTokenBucket(SYSTEM.now(), self.settings.least)
+        self._wait_queue = WaitQueue(self._bucket, self.settings.wait, self._rejection)
         self.register("limits")
 
     def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
@@ -84,35 +84,31 @@ class AdaptiveRate(WaitingGate):
     def snapshot(self) -> Mapping[str, float | None]:
         """Return the ``rate`` in calls a second (None: no limit yet), the ``measured`` rate, ``queued``."""
         self._advance_window()
-        bucket = self._bucket
-        rate = bucket.rate if bucket.limiting else None
-        return {"rate": rate, "measured": bucket.meter.rate, "queued": len(self._wait_queue)}
+        bucket, meter = self._bucket, self._bucket.meter
+        rate = bucket.rate if meter.limiting else None
+        return {"rate": rate, "measured": meter.rate, "queued": len(self._wait_queue)}
 
     def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
-        bucket, queue = self._bucket, self._wait_queue
+        queue = self._wait_queue
         enter = queue.aenter if is_async else queue.enter
-        advance = self._advance_window
         return compile_counting_wrapper(
-            self, advance, queue, bucket, bucket.meter, fn, enter, is_async=is_async
+            fn, self, self._bucket.meter, queue, enter, self._advance_window, is_async=is_async
         )
 
     def _advance_window(self) -> None:
         self._wait_queue.update_pacer(self._bucket.meter.advance, SYSTEM.now())
 
     def _rejection(self, why: str, wait: float) -> RateLimited:
-        gate = "the adaptive rate" if self.name is None else f"the adaptive rate {self.name}"
-        rate = f"{self._bucket.rate:.3g} calls a second"
-        error = RateLimited(f"{gate} is down to {rate} after throttling, {why}", retry_after=wait)
+        state = f"is down to {self._bucket.rate:.3g} calls a second after throttling"
+        error = RateLimited(f"{gate_title('adaptive rate', self.name)} {state}, {why}", retry_after=wait)
         return emit_rejected(error, "adaptive_rate", self.name)
 
     def describe(self) -> str:
-        wait = self.settings.wait
-        waits = "" if wait is None else f", waiting up to {format_seconds(wait)}"
+        waits = "" if self.wait is None else f", waiting up to {format_seconds(self.wait)}"
         return f"as fast as the server allows{waits}"
 
     def traits(self) -> Traits:
         return Traits(handles=self.settings.on, shared=(self,))
 
     def __repr__(self) -> str:
-        named = "" if self.name is None else f", name={self.name!r}"
-        return f"AdaptiveRate(wait={self.settings.wait}{named})"
+        return f"AdaptiveRate(wait={self.wait}{format_options(name=self.name)})"

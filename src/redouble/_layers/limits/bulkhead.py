@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.locks import SharedByIdentity, gil
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, format_seconds, instance, integer
+from redouble._internal.validation import Duration, format_seconds, integer
 from redouble._internal.validation import seconds as checked
-from redouble._layers.gate import Admission, Gate
+from redouble._layers.gate import Admission, Gate, describe_others, format_options, gate_title
 from redouble._layers.layer import Layer
-from redouble._layers.limits.slots import Lease, WaitableSlots
+from redouble._layers.limits.slots import Lease, Slots, Wake
+from redouble._runtime.backend import backend, cancel_after, in_event_loop
+from redouble._runtime.clock import virtual
+from redouble._runtime.deadline import wait_limit
+from redouble._runtime.thread_waker import ThreadWaker
+from redouble._telemetry.emit import emit_rejected
+from redouble.errors import BulkheadFull
 
 if TYPE_CHECKING:
     from redouble._layers.analysis import WorstCase
-
-__all__ = ["Bulkhead"]
-
 
 SLOT_WRAPPER = Template(
     "bulkhead",
@@ -74,16 +76,16 @@ class Bulkhead(SharedByIdentity, Gate):
     ) -> None:
         if callable(limit):
             raise TypeError("write @Bulkhead(10), with the limit: it is no decorator without it")
-        integer(limit, "Bulkhead limit", 1, "a whole number, 1 or more, such as 10")
-        wait = None if wait is None else checked(wait, "Bulkhead wait")
-        if queue is not None:
-            integer(queue, "Bulkhead queue", 0, "0 or more, or None")
-        instance(name, "Bulkhead name", str | None, "a text, or None")
-        self.settings = BulkheadSettings(limit=limit, wait=wait, queue=queue, name=name)
+        self.settings = BulkheadSettings(
+            limit=integer(limit, "Bulkhead limit", 1, "a whole number, 1 or more, such as 10"),
+            wait=None if wait is None else checked(wait, "Bulkhead wait"),
+            queue=None if queue is None else integer(queue, "Bulkhead queue", 0, "0 or more, or None"),
+            name=name,
+        )
         self.name = name
         # If a subclass overrides `admit()` or `ended()`, every call calls those methods, and never waits.
         self._default_admission = type(self).admit is Bulkhead.admit and type(self).ended is Bulkhead.ended
-        self._slots = WaitableSlots(limit, wait, queue, name)
+        self._slots = Slots(limit)
         self.register("bulkheads")
 
     @property
@@ -105,7 +107,7 @@ class Bulkhead(SharedByIdentity, Gate):
         """Acquire a slot without waiting, or raise `BulkheadFull`."""
         lease = Lease()
         if not self._slots.try_acquire(lease):
-            self._slots.try_acquire_now(lease, "and it does not wait")
+            self._acquire_now(lease, "and it does not wait")
         return lease
 
     def ended(self, ticket: Lease, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
@@ -134,12 +136,92 @@ class Bulkhead(SharedByIdentity, Gate):
             queue=slots.queue,
             to_wake=slots.to_wake,
             admit_waiters=slots.admit_waiters,
-            wait=slots.aenter if is_async else slots.enter,
+            wait=self._aenter if is_async else self._enter,
             bulkhead=self,  # for `policy_of`
         )
 
-    def _admission(self, *, stream: bool = False) -> Admission:
-        return SlotAdmission(self) if self._default_admission else super()._admission(stream=stream)
+    def _acquire_admission(self, admission: Admission) -> None:
+        if self._default_admission:
+            # Set first: releasing a lease that was never admitted does no harm.
+            admission.ticket, admission.entered = Lease(), True
+            if not self._slots.try_acquire(admission.ticket):
+                self._enter(admission.ticket)
+        else:
+            super()._acquire_admission(admission)
+
+    async def _aacquire_admission(self, admission: Admission) -> None:
+        if self._default_admission:
+            # Set first: releasing a lease that was never admitted does no harm.
+            admission.ticket, admission.entered = Lease(), True
+            if not self._slots.try_acquire(admission.ticket):
+                await self._aenter(admission.ticket)
+        else:
+            await super()._aacquire_admission(admission)
+
+    def _end_admission(self, ticket: Any, error: BaseException | None) -> None:
+        if self._default_admission:
+            self._slots.release(ticket)  # at once: Ctrl-C in a call before it would lose the slot
+        else:
+            super()._end_admission(ticket, error)
+
+    def _enter(self, lease: Lease) -> None:
+        """Wait for a slot, blocking this thread; or raise `BulkheadFull`."""
+        seconds = wait_limit(self.wait)
+        if not seconds:
+            self._acquire_now(lease, "and it does not wait")
+        elif in_event_loop():
+            self._acquire_now(lease, "and a blocking call cannot wait on the thread of an event loop")
+        else:
+            waker = ThreadWaker()
+            try:
+                self._join_queue(lease, waker.wake)
+                clock = virtual()
+                if clock is None or seconds == inf:
+                    waker.wait(seconds)
+                elif waker.pending:
+                    clock._move_to(clock.now() + seconds)
+            finally:
+                admitted = self._slots.stop_waiting(lease)
+            if not admitted:
+                self._reject(f"and no slot came free within {format_seconds(seconds)}")
+
+    async def _aenter(self, lease: Lease) -> None:
+        """Wait for a slot in async code; or raise `BulkheadFull`."""
+        seconds = wait_limit(self.wait)
+        if not seconds:
+            self._acquire_now(lease, "and it does not wait")
+        else:
+            wake, woken = backend().waker()
+            try:
+                self._join_queue(lease, wake)
+                with cancel_after(seconds):
+                    await woken()
+            finally:
+                admitted = self._slots.stop_waiting(lease)
+            if not admitted:
+                self._reject(f"and no slot came free within {format_seconds(seconds)}")
+
+    def _acquire_now(self, lease: Lease, why: str) -> None:
+        """Acquire a slot without waiting, behind all waiters; or raise `BulkheadFull`.
+
+        `try_acquire()` may have failed only because another failing call had added its lease just then.
+        """
+        try:
+            if not self._slots.enqueue(lease, object, 0):
+                self._reject(why)
+        finally:
+            self._slots.stop_waiting(lease)
+
+    def _join_queue(self, lease: Lease, wake: Wake) -> None:
+        most = self.queue
+        if not self._slots.enqueue(lease, wake, inf if most is None else most):
+            self._reject(f"and {most} are waiting already" if most else "and no call may wait")
+
+    def _reject(self, why: str) -> NoReturn:
+        calls = "1 call is" if self.limit == 1 else f"{self.limit} calls are"
+        message = f"{gate_title('bulkhead', self.name)} is full: {calls} in flight, {why}"
+        # No variable for the error: its traceback refers to this frame, and a cycle would keep the bulkhead.
+        raise emit_rejected(BulkheadFull(message, limit=self.limit, wait=self.wait), "bulkhead", self.name)
 
     def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
         """Return True: all settings can change."""
@@ -147,12 +229,11 @@ class Bulkhead(SharedByIdentity, Gate):
 
     def reconfigure(self, other: Self, /) -> None:
         """Apply the limits of another bulkhead; admitted calls and waiters stay."""
-        self.settings = settings = replace(other.settings, name=self.name)
-        self._slots.reconfigure(settings.limit, settings.wait, settings.queue)
+        self.settings = replace(other.settings, name=self.name)
+        self._slots.resize(self.limit)
 
     def describe(self) -> str:
-        waits = "wait" if self.wait is None else f"wait up to {format_seconds(self.wait)}"
-        return f"{self.limit} at once, others " + (waits if self.wait != 0 else "are refused")
+        return f"{self.limit} at once, {describe_others(self.wait)}"
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
         return inner.after(inf if self.wait is None else self.wait)
@@ -166,41 +247,5 @@ class Bulkhead(SharedByIdentity, Gate):
             )
 
     def __repr__(self) -> str:
-        more = "" if self.queue is None else f", queue={self.queue}"
-        more += "" if self.name is None else f", name={self.name!r}"
+        more = format_options(queue=self.queue, name=self.name)
         return f"Bulkhead({self.limit}, wait={self.wait}{more})"
-
-
-class SlotAdmission(Admission):
-    """The slot of one ``with`` block or generator."""
-
-    __slots__ = ()
-
-    gate: Bulkhead
-
-    def enter(self) -> None:
-        self.ticket, self.entered = Lease(), True  # releasing a lease that was never admitted does no harm
-        admitted = False
-        try:
-            if not self.gate._slots.try_acquire(self.ticket):
-                self.gate._slots.enter(self.ticket)
-            admitted = True
-        finally:
-            if not admitted:
-                self.gate._slots.release(self.ticket)
-
-    async def aenter(self) -> None:
-        self.ticket, self.entered = Lease(), True  # releasing a lease that was never admitted does no harm
-        admitted = False
-        try:
-            if not self.gate._slots.try_acquire(self.ticket):
-                await self.gate._slots.aenter(self.ticket)
-            admitted = True
-        finally:
-            if not admitted:
-                self.gate._slots.release(self.ticket)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.gate._slots.release(self.ticket)

@@ -15,9 +15,6 @@ from math import cbrt, floor
 from redouble._layers.limits.pacing import CLOCK_JUMP, CLOCK_TOLERANCE
 from redouble._layers.limits.sampled_counter import SampledCounter
 
-__all__ = ["AdaptiveTokenBucket", "CubicCurve", "RateMeter"]
-
-
 BETA = 0.7  # the share of the rate that is left after throttling
 SCALE = 0.4  # how steep the curve is
 SMOOTHING = 0.8  # the weight of the latest slice
@@ -28,11 +25,9 @@ LEAST_CAPACITY = 1.0
 class CubicCurve:
     """The CUBIC curve: it returns to ``top``, the last throttled rate, ``plateau`` seconds after the cut."""
 
-    __slots__ = ("beta", "plateau", "scale", "since", "top")
-
     def __init__(self, top: float, since: float, beta: float = BETA, scale: float = SCALE) -> None:
         self.beta, self.scale = beta, scale
-        self._restart(top, since)
+        self.cut(top, since)
 
     def rate_at(self, t: float) -> float:
         """Return the rate at time ``t``, if there was no throttling since the last `cut()`."""
@@ -40,18 +35,16 @@ class CubicCurve:
 
     def cut(self, rate: float, t: float) -> float:
         """Restart the curve at a rate that was throttled, and return the reduced rate."""
-        self._restart(rate, t)
+        self.top, self.since = rate, t
+        self.plateau = cbrt(rate * (1 - self.beta) / self.scale)
         return rate * self.beta
-
-    def _restart(self, top: float, since: float) -> None:
-        self.top, self.since = top, since
-        self.plateau = cbrt(top * (1 - self.beta) / self.scale)
 
 
 class RateMeter(SampledCounter):
-    """A meter of results per second. ``count``: the results that are not included in ``rate`` yet."""
+    """A meter of results per second. ``count``: the results that are not included in ``rate`` yet.
 
-    __slots__ = ("_measured_to", "rate")
+    limiting: True since the first throttling.
+    """
 
     def __init__(self, now: float) -> None:
         super().__init__()
@@ -73,13 +66,10 @@ class RateMeter(SampledCounter):
 
 
 class AdaptiveTokenBucket:
-    """A token bucket whose fill rate adapts to throttling; ``limiting``: True since the first throttling."""
-
-    __slots__ = ("_curve", "_least", "_tokens", "_updated_at", "capacity", "limiting", "meter", "rate")
+    """A token bucket whose fill rate adapts to throttling."""
 
     def __init__(self, now: float, least: float = 0.5) -> None:
         self.meter = RateMeter(now)
-        self.limiting = False
         self.rate, self.capacity = 0.0, LEAST_CAPACITY
         self._curve = CubicCurve(0.0, now)
         self._least, self._tokens, self._updated_at = least, 0.0, now
@@ -91,9 +81,9 @@ class AdaptiveTokenBucket:
         self.meter.advance(now)
         measured = self.meter.rate
         if throttled:
-            new = self._curve.cut(min(measured, self.rate) if self.limiting else measured, now)
-            if not self.limiting:
-                self.limiting, self._tokens, self._updated_at = True, 0.0, now
+            new = self._curve.cut(min(measured, self.rate) if self.meter.limiting else measured, now)
+            if not self.meter.limiting:
+                self.meter.limiting, self._tokens, self._updated_at = True, 0.0, now
         else:
             new = self._curve.rate_at(now)
         self.set_rate(min(new, 2 * measured), now)
@@ -107,14 +97,14 @@ class AdaptiveTokenBucket:
 
     def due(self, now: float, ahead: int = 0) -> float:
         """Return the seconds until a token is available, after ``ahead`` other calls."""
-        if not self.limiting:
+        if not self.meter.limiting:
             return 0.0
         wait = (1 + ahead - self._tokens_at(now)) / self.rate
         return 0.0 if wait <= CLOCK_TOLERANCE else wait
 
     def take(self, now: float) -> None:
         """Take a token."""
-        if self.limiting:
+        if self.meter.limiting:
             self._tokens, self._updated_at = self._tokens_at(now) - 1, now
 
     def close_fast_path(self) -> None:

@@ -10,23 +10,19 @@ Rule 2: a dropped call lowers the limit at once, however few calls were in fligh
 from __future__ import annotations
 
 from math import ceil, floor, inf, log10, sqrt
-from typing import Protocol
-
-__all__ = ["Aimd", "Gradient", "LimitAlgorithm", "Sample", "Vegas"]
-
+from typing import NamedTuple, Protocol
 
 BUFFER = 0.25  # of the shortest latency: the queue that a gradient allows for
 DECREASE = 0.9  # the share of the limit that is left after a dropped call
 NOISE = 0.001  # second: shorter times are noise of the scheduler and of coarse clocks
 
 
-class Sample:
+class Sample(NamedTuple):
     """A sample of a few calls: their latency, the most in flight, and whether one was dropped."""
 
-    __slots__ = ("dropped", "in_flight", "rtt")
-
-    def __init__(self, rtt: float, in_flight: int, *, dropped: bool = False) -> None:
-        self.rtt, self.in_flight, self.dropped = rtt, in_flight, dropped
+    rtt: float
+    in_flight: int
+    dropped: bool = False
 
 
 class LimitAlgorithm(Protocol):
@@ -38,17 +34,23 @@ class LimitAlgorithm(Protocol):
 
     def forget(self) -> None:
         """Forget the latency without a queue, which may have changed."""
-        ...
 
 
-class Gradient:
+class LatencyAlgorithm:
+    """The base of algorithms that compare latencies with the shortest one."""
+
+    shortest = inf
+
+    def forget(self) -> None:
+        """Forget the shortest latency."""
+        self.shortest = inf
+
+
+class Gradient(LatencyAlgorithm):
     """An algorithm that follows the ratio of the shortest latency to the latest, as Envoy does.
 
     It allows for a short queue.
     """
-
-    def __init__(self) -> None:
-        self.shortest = inf
 
     def next(self, limit: float, sample: Sample, /) -> float:
         """Return the next limit."""
@@ -61,35 +63,26 @@ class Gradient:
         gradient = min(2.0, max(0.5, self.shortest * (1 + BUFFER) / rtt))
         return floor(limit * gradient + sqrt(limit * gradient))
 
-    def forget(self) -> None:
-        """Forget the shortest latency."""
-        self.shortest = inf
 
-
-class Vegas:
+class Vegas(LatencyAlgorithm):
     """An algorithm that keeps the estimated number of queued calls between two bounds, as Netflix does."""
-
-    def __init__(self) -> None:
-        self.shortest = inf
 
     def next(self, limit: float, sample: Sample, /) -> float:
         """Return the next limit."""
         step = max(1, int(log10(limit)))
         few, many = 3 * step, 6 * step  # queued calls: raise the limit below, lower it above
+        if sample.dropped:
+            return limit - step
         rtt = max(sample.rtt, NOISE)
-        if rtt < self.shortest and not sample.dropped:
+        if rtt < self.shortest:
             self.shortest = rtt
             return limit
-        waiting = 0 if sample.dropped else ceil(limit * (1 - self.shortest / rtt))
-        if sample.dropped or (waiting > many and sample.in_flight * 2 >= limit):
-            return limit - step
-        if sample.in_flight * 2 < limit or waiting >= few:
+        waiting = ceil(limit * (1 - self.shortest / rtt))
+        if sample.in_flight * 2 < limit or few <= waiting <= many:
             return limit
+        if waiting > many:
+            return limit - step
         return limit + (many if waiting <= step else step)
-
-    def forget(self) -> None:
-        """Forget the shortest latency."""
-        self.shortest = inf
 
 
 class Aimd:

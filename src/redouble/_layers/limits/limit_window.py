@@ -8,14 +8,14 @@ Rule 2: the latency without a queue is relearned from time to time; otherwise a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from statistics import median_low
+from typing import Literal
 
+from redouble._failures.verdict import On
 from redouble._layers.limits.limit_algorithms import LimitAlgorithm, Sample
 from redouble._layers.limits.pacing import CLOCK_JUMP
-
-__all__ = ["WindowedLimit"]
-
+from redouble._runtime.clock import Chance
 
 MIN_SAMPLES = 10  # calls: fewer are not significant
 MAX_SAMPLES = 128  # calls of a window whose latency is recorded
@@ -23,50 +23,44 @@ FIRST_RELEARN = 5  # windows until the first relearning: the first ones may have
 JITTER = 0.15  # of the time until relearning, because otherwise all clients would relearn at once
 
 
+By = Literal["gradient", "vegas", "aimd"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptiveConcurrencySettings:
+    """The validated options of an `AdaptiveConcurrency`."""
+
+    initial: int
+    least: int
+    most: int
+    by: By
+    window: float
+    on: On
+    slow: float
+    relearn: float
+    name: str | None
+    random: Chance
+
+
 class WindowedLimit:
     """A limit from ``least`` to ``most``, and the samples of the current window."""
 
-    __slots__ = (
-        "_algorithm",
-        "_calls",
-        "_dropped",
-        "_least",
-        "_limit",
-        "_limit_to_restore",
-        "_max_in_flight",
-        "_most",
-        "_random",
-        "_relearn",
-        "_relearn_at",
-        "_rtts",
-        "_window",
-        "end",
-        "since",
-    )
-
-    def __init__(
-        self,
-        algorithm: LimitAlgorithm,
-        initial: int,
-        least: int,
-        most: int,
-        window: float,
-        relearn: float,
-        now: float,
-        random: Callable[[], float],
-    ) -> None:
-        self._algorithm, self._least, self._most = algorithm, least, most
-        self._window, self._relearn, self._random = window, relearn, random
-        self._limit = float(initial)
+    def __init__(self, settings: AdaptiveConcurrencySettings, algorithm: LimitAlgorithm, now: float) -> None:
+        self._settings, self._algorithm = settings, algorithm
+        self._limit = float(settings.initial)
         self._limit_to_restore: float = 0.0  # the limit before it was halved for relearning
-        self._dropped, self._max_in_flight, self._calls = False, 0, 0
         self._open_window(now)
-        self._relearn_at = now + min(relearn, FIRST_RELEARN * window)
+        self._relearn_at = now + min(settings.relearn, FIRST_RELEARN * settings.window)
+
+    def _open_window(self, now: float) -> None:
+        self.since, self.end = now, now + self._settings.window
+        self._max_in_flight, self._dropped, self._calls = 0, False, 0
+        self._rtts: list[float] = []
 
     @property
     def limit(self) -> int:
         """The number of calls that may be in flight."""
-        return max(self._least, min(self._most, int(self._limit)))
+        return int(self._limit)
 
     def record(self, seconds: float | None, in_flight: int, now: float, *, dropped: bool = False) -> int:
         """Record a call by its latency, or as dropped.
@@ -104,18 +98,17 @@ class WindowedLimit:
         new = self._algorithm.next(self._limit, sample)
         if limit_to_restore and not sample.dropped:
             new = limit_to_restore
-        self._limit = max(float(self._least), min(float(self._most), new))
+        self._limit = self._bounded(new)
         if now >= self._relearn_at and not sample.dropped:
             self._algorithm.forget()
             self._schedule_relearning(now)
             if self._max_in_flight * 2 >= self._limit:
-                self._limit_to_restore, self._limit = self._limit, max(float(self._least), self._limit / 2)
+                self._limit_to_restore, self._limit = self._limit, self._bounded(self._limit / 2)
         self._open_window(now)
 
-    def _open_window(self, now: float) -> None:
-        self.since, self.end = now, now + self._window
-        self._max_in_flight, self._dropped, self._calls = 0, False, 0
-        self._rtts: list[float] = []
+    def _bounded(self, limit: float) -> float:
+        return max(float(self._settings.least), min(float(self._settings.most), limit))
 
     def _schedule_relearning(self, now: float) -> None:
-        self._relearn_at = now + self._relearn * (1 + JITTER * (2 * self._random() - 1))
+        jitter = JITTER * (2 * self._settings.random.random() - 1)
+        self._relearn_at = now + self._settings.relearn * (1 + jitter)

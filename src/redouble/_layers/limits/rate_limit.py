@@ -12,52 +12,45 @@ from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, instance, integer, number
 from redouble._internal.validation import seconds as checked
+from redouble._layers.gate import describe_others, format_options, gate_title
 from redouble._layers.limits.pacing import GcraPacer
 from redouble._layers.limits.wait_queue import WaitingGate, WaitQueue
 from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK
 from redouble._telemetry.emit import emit_rejected
 from redouble.errors import RateLimited
 
-__all__ = ["RateLimit"]
-
-
 MAX_PAUSE = 3600.0  # seconds: a server that asks for more is mistaken, or hostile
 MAX_CALLS = 10**9  # the largest rate, and the largest burst
 
 # Between reading and writing `fast_arrival_time` there is no call: see rule 2 of the pacing module.
-TAKE_PERMIT = """\
-    redouble_moment = redouble_system() if redouble_ambient else redouble_now()
-    redouble_arrival = redouble_pacer.fast_arrival_time
-    if redouble_arrival <= redouble_moment:
-        redouble_moment -= redouble_pacer.slack
-        if redouble_arrival < redouble_moment:
-            redouble_arrival = redouble_moment
-        redouble_pacer.fast_arrival_time = redouble_arrival + redouble_pacer.interval
-    else:
-        {await_}redouble_wait()
-"""
 PACED = Template(
     "rate limit",
-    "{async_}def paced({parameters}):\n"
-    + TAKE_PERMIT
-    + """\
+    """\
+{async_}def paced({parameters}):
+    redouble_moment = redouble_system() if redouble_ambient else redouble_now()
+    if redouble_pacer.fast_arrival_time <= redouble_moment:
+        redouble_pacer.fast_arrival_time = redouble_moment + redouble_pacer.interval
+    elif redouble_pacer.fast_arrival_time - redouble_pacer.slack <= redouble_moment:
+        redouble_pacer.fast_arrival_time += redouble_pacer.interval
+    else:
+        {await_}redouble_wait()
     redouble_result = {await_}redouble_fn({arguments})
 {check}    return redouble_result
 """,
 )
-FOLLOWING = Template(
+FOLLOWING = PACED.derive(
     "rate limit",
-    "{async_}def paced({parameters}):\n"
-    + TAKE_PERMIT
-    + """\
+    (
+        "    redouble_result = {await_}redouble_fn({arguments})\n",
+        """\
     try:
         redouble_result = {await_}redouble_fn({arguments})
     except redouble_Exception as redouble_error:
         redouble_follow(redouble_error)
         raise
     redouble_follow(redouble_result)
-{check}    return redouble_result
 """,
+    ),
 )
 
 
@@ -71,6 +64,11 @@ class RateLimitSettings:
     wait: float | None
     following: bool
     name: str | None
+
+    @property
+    def pace(self) -> str:
+        """The rate, for messages."""
+        return f"{self.rate:g} " + ("a second" if self.per == 1 else f"in {format_seconds(self.per)}")
 
 
 @public("redouble")
@@ -114,7 +112,6 @@ class RateLimit(WaitingGate):
             )
         wait = None if wait is None else checked(wait, "RateLimit wait")
         instance(following, "RateLimit following", bool, "True or False")
-        instance(name, "RateLimit name", str | None, "a text, or None")
         self.settings = RateLimitSettings(
             rate=rate, per=per, burst=burst, wait=wait, following=following, name=name
         )
@@ -173,9 +170,11 @@ class RateLimit(WaitingGate):
 
         ``retry_after``: the seconds that another call would have to wait.
         """
-        wait = self._wait_queue.query_pacer(lambda now: self._pacer.due(now, len(self._wait_queue)))
-        available = self._wait_queue.query_pacer(self._pacer.available)
-        return {"available": available, "queued": len(self._wait_queue), "retry_after": wait}
+        return self._wait_queue.query_pacer(self._snapshot)
+
+    def _snapshot(self, now: float) -> Mapping[str, float]:
+        available, queued = self._pacer.available(now), len(self._wait_queue)
+        return {"available": available, "queued": queued, "retry_after": self._pacer.due(now, queued)}
 
     def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
         return compile_wrapper(
@@ -207,25 +206,17 @@ class RateLimit(WaitingGate):
             self._follow(error)
 
     def _rejection(self, why: str, wait: float) -> RateLimited:
-        limit = "the rate limit" if self.name is None else f"the rate limit {self.name}"
-        each = "a second" if self.per == 1 else f"in {format_seconds(self.per)}"
-        error = RateLimited(f"{limit} is used up: {self.rate:g} {each}, {why}", retry_after=wait)
+        message = f"{gate_title('rate limit', self.name)} is used up: {self.settings.pace}, {why}"
+        error = RateLimited(message, retry_after=wait)
         return emit_rejected(error, "rate_limit", self.name)
 
     def describe(self) -> str:
-        settings = self.settings
-        waits = "wait" if settings.wait is None else f"wait up to {format_seconds(settings.wait)}"
-        each = "a second" if settings.per == 1 else f"in {format_seconds(settings.per)}"
-        return f"{settings.rate:g} {each}, others " + (waits if settings.wait != 0 else "are refused")
+        return f"{self.settings.pace}, {describe_others(self.wait)}"
 
     def __repr__(self) -> str:
-        settings = self.settings
-        more = ", following=True" if settings.following else ""
-        more += "" if self.name is None else f", name={self.name!r}"
-        options = (
-            f"{settings.rate:.12g}, per={settings.per:.12g}, burst={settings.burst}, wait={settings.wait}"
-        )
-        return f"RateLimit({options}{more})"
+        pace = f"{self.rate:.12g}, per={self.per:.12g}, burst={self.burst}"
+        more = format_options(following=self.settings.following or None, name=self.name)
+        return f"RateLimit({pace}, wait={self.wait}{more})"
 
 
 def _headers_and_status(answer: Any) -> tuple[object, object]:

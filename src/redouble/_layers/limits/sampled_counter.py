@@ -9,27 +9,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable
 from math import inf
-from typing import Any, Protocol
+from typing import Any
 
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.locks import gil
 from redouble._internal.reentrancy import ReentrancySafe
-from redouble._layers.gate import Gate, task_error
+from redouble._layers.gate import Gate, task_error, without_gil
 from redouble._runtime.clock import WRAPPER_CLOCK
-
-__all__ = ["SampledCounter", "compile_counting_wrapper"]
-
 
 CHECKS_PER_SLICE = 16  # reads of the clock in a slice of time
 MAX_STEP = 256  # the most calls from one read of the clock to the next
 
 
 class SampledCounter:
-    """A counter of successful calls; the clock is read when ``count`` reaches ``next_check``."""
+    """A counter of successful calls; the clock is read when ``count`` reaches ``next_check``.
 
-    __slots__ = ("count", "next_check", "slice_end", "slice_start", "step")
+    limiting: True if every call has to be admitted, and its end recorded.
+    """
 
     def __init__(self) -> None:
+        self.limiting = False
         self.count, self.next_check = 0, 1
         self.step = 1
         self.slice_start = self.slice_end = -inf  # the current slice of time; none at first
@@ -55,14 +54,14 @@ COUNTING_WRAPPER = Template(
     "gate",
     """\
 {async_}def counted({parameters}):
-    if redouble_state.limiting:
+    if redouble_counter.limiting:
         {await_}redouble_enter()
     redouble_good = False
     try:
         redouble_result = {await_}redouble_fn({arguments})
         redouble_good = True
     finally:
-        if redouble_good and not redouble_state.limiting:
+        if redouble_good and not redouble_counter.limiting:
             redouble_counter.count += 1
             if redouble_counter.count >= redouble_counter.next_check:
                 redouble_moment = redouble_system() if redouble_ambient else redouble_now()
@@ -75,32 +74,16 @@ COUNTING_WRAPPER = Template(
 {check}    return redouble_result
 """,
 )
-
-
-# Without a GIL.
-LOCKED_COUNTING_WRAPPER = COUNTING_WRAPPER.derive(
-    "gate",
-    (
-        "            redouble_counter.count += 1\n",
-        "            with redouble_owner._lock:\n                redouble_counter.count += 1\n",
-    ),
-)
-
-
-class CounterState(Protocol):
-    """A state with the flag ``limiting``: True if every call has to be admitted."""
-
-    limiting: bool
+LOCKED_COUNTING_WRAPPER = without_gil(COUNTING_WRAPPER, "            redouble_counter.count += 1\n")
 
 
 def compile_counting_wrapper(
-    gate: Gate,
-    advance_window: Callable[[], None],
-    owner: ReentrancySafe,
-    state: CounterState,
-    counter: SampledCounter,
     fn: Callable[..., Any],
+    gate: Gate,
+    counter: SampledCounter,
+    owner: ReentrancySafe,
     enter: Callable[[], object] | Callable[[], Awaitable[object]],
+    advance_window: Callable[[], None],
     *,
     is_async: bool,
 ) -> Callable[..., Any]:
@@ -110,7 +93,6 @@ def compile_counting_wrapper(
         COUNTING_WRAPPER if gil.enabled else LOCKED_COUNTING_WRAPPER,
         is_async=is_async,
         owner=owner,
-        state=state,
         counter=counter,
         enter=enter,
         advance_window=advance_window,

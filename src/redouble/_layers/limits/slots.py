@@ -21,21 +21,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from math import inf
-from typing import NoReturn, TypeAlias
+from typing import TypeAlias
 
 from redouble._internal.locks import gil
 from redouble._internal.reentrancy import ReentrancySafe
-from redouble._internal.validation import format_seconds
-from redouble._runtime.backend import backend, cancel_after, in_event_loop
-from redouble._runtime.clock import virtual
-from redouble._runtime.deadline import wait_limit
-from redouble._runtime.thread_waker import ThreadWaker
-from redouble._telemetry.emit import emit_rejected
-from redouble.errors import BulkheadFull
-
-__all__ = ["Lease", "Slots", "WaitableSlots", "Wake"]
-
 
 Wake: TypeAlias = Callable[[], object]  # wakes a waiter; returns False if the waiter no longer exists
 
@@ -114,6 +103,11 @@ class Slots(ReentrancySafe):
         self._run_exclusively(self.queue.pop, lease, None)
         return lease in self.leases
 
+    def resize(self, limit: int) -> None:
+        """Change the limit; admitted calls keep their slots, and waiters keep their position."""
+        self.limit = limit
+        self.admit_waiters()
+
     def admit_waiters(self) -> None:
         """Admit waiters in order while there are free slots, and wake them."""
         try:
@@ -179,78 +173,3 @@ class Slots(ReentrancySafe):
         self.leases.clear()  # those calls run in the parent
         self.queue.clear()
         self.to_wake.clear()
-
-
-class WaitableSlots(Slots):
-    """Slots that calls wait for, up to ``wait`` seconds; at most ``max_waiting`` calls wait at once."""
-
-    def __init__(self, limit: int, wait: float | None, max_waiting: int | None, name: str | None) -> None:
-        super().__init__(limit)
-        self._wait, self._max_waiting, self._name = wait, max_waiting, name
-
-    def reconfigure(self, limit: int, wait: float | None, max_waiting: int | None) -> None:
-        """Change the limits; admitted calls keep their slots, and waiters keep their position."""
-        self.limit, self._wait, self._max_waiting = limit, wait, max_waiting
-        self.admit_waiters()
-
-    def enter(self, lease: Lease) -> None:
-        """Wait for a slot, blocking this thread; or raise `BulkheadFull`."""
-        seconds = wait_limit(self._wait)
-        if not seconds:
-            self.try_acquire_now(lease, "and it does not wait")
-        elif in_event_loop():
-            self.try_acquire_now(lease, "and a blocking call cannot wait on the thread of an event loop")
-        else:
-            waker = ThreadWaker()
-            try:
-                self._join_queue(lease, waker.wake)
-                clock = virtual()
-                if clock is None or seconds == inf:
-                    waker.wait(seconds)
-                elif waker.pending:
-                    clock._move_to(clock.now() + seconds)
-            finally:
-                admitted = self.stop_waiting(lease)
-            if not admitted:
-                self._reject(f"and no slot came free within {format_seconds(seconds)}")
-
-    async def aenter(self, lease: Lease) -> None:
-        """Wait for a slot in async code; or raise `BulkheadFull`."""
-        seconds = wait_limit(self._wait)
-        if not seconds:
-            self.try_acquire_now(lease, "and it does not wait")
-        else:
-            wake, woken = backend().waker()
-            try:
-                self._join_queue(lease, wake)
-                with cancel_after(seconds):
-                    await woken()
-            finally:
-                admitted = self.stop_waiting(lease)
-            if not admitted:
-                self._reject(f"and no slot came free within {format_seconds(seconds)}")
-
-    def try_acquire_now(self, lease: Lease, why: str) -> None:
-        """Acquire a slot without waiting, behind all waiters; or raise `BulkheadFull`.
-
-        `try_acquire()` may have failed only because another failing call had added its lease just then.
-        """
-        try:
-            if not self.enqueue(lease, object, 0):
-                self._reject(why)
-        finally:
-            self.stop_waiting(lease)
-
-    def _join_queue(self, lease: Lease, wake: Callable[[], object]) -> None:
-        if not self.enqueue(lease, wake, inf if self._max_waiting is None else self._max_waiting):
-            self._reject(
-                f"and {self._max_waiting} are waiting already"
-                if self._max_waiting
-                else "and no call may wait"
-            )
-
-    def _reject(self, why: str) -> NoReturn:
-        bulkhead = "the bulkhead" if self._name is None else f"the bulkhead {self._name}"
-        calls = "1 call is" if self.limit == 1 else f"{self.limit} calls are"
-        message = f"{bulkhead} is full: {calls} in flight, {why}"
-        raise emit_rejected(BulkheadFull(message, limit=self.limit, wait=self._wait), "bulkhead", self._name)

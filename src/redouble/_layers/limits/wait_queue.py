@@ -14,16 +14,14 @@ Rule 4: no waiting and no waking under the lock.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redouble._internal.locks import SharedByIdentity
 from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.validation import format_seconds
-from redouble._layers.gate import Admission, Gate, problem_outside_retry
-from redouble._layers.layer import Layer
+from redouble._layers.gate import Admission, Gate
 from redouble._layers.limits.pacing import CLOCK_TOLERANCE, Pacer
 from redouble._runtime.backend import backend, cancel_after, in_event_loop
 from redouble._runtime.clock import SYSTEM, virtual
@@ -32,9 +30,6 @@ from redouble._runtime.thread_waker import ThreadWaker
 
 if TYPE_CHECKING:
     from redouble._layers.analysis import WorstCase
-
-__all__ = ["WaitQueue", "WaitingGate"]
-
 
 T = TypeVar("T")
 
@@ -58,10 +53,7 @@ class WaitQueue(ReentrancySafe):
         self._pacer, self._rejection = pacer, rejection
         self.wait = wait
         self._queue: OrderedDict[Waiter, Callable[[], object]] = OrderedDict()
-        self._slow_head: tuple[Waiter | None, float] = (
-            None,
-            0.0,
-        )  # the head that does not react, and since when
+        self._slow_head: tuple[Waiter | None, float] = (None, 0.0)  # it does not react, and since when
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -117,26 +109,22 @@ class WaitQueue(ReentrancySafe):
 
     def update_pacer(self, change: Callable[..., Any], *args: Any) -> None:
         """Call ``change`` under the lock, and wake the head, whose turn may come earlier now."""
-        self._run_exclusively(self._update, change, *args)
+        self._run_exclusively(self._with_pacer, change, *args)
         self._wake_head()
 
-    def _update(self, change: Callable[..., Any], *args: Any) -> None:
-        change(*args)
-        self._reopen_if_empty()
-
     def query_pacer(self, query: Callable[[float], T]) -> T:
-        """Return the result of ``query`` at the current time, called under the lock."""
-        reentrant = self._owned_by_this_thread()
-        return self._run_now(partial(self._query, query, reentrant=reentrant))
-
-    def _query(self, query: Callable[[float], T], *, reentrant: bool) -> T:
-        self._pacer.close_fast_path()
-        result = query(SYSTEM.now())
-        if not reentrant:  # else the outer operation opens it again
-            self._reopen_if_empty()
-        return result
+        """Return the result of ``query`` at the current time, called under the lock; it changes nothing."""
+        return self._run_now(lambda: query(SYSTEM.now()))
 
     # ------------------------------------------------------------------------ under the lock
+
+    def _with_pacer(self, operation: Callable[..., T], *args: Any) -> T:
+        """Run an operation while the fast path is closed; it stays closed while there are waiters."""
+        self._pacer.close_fast_path()
+        result = operation(*args)
+        if not self._queue:
+            self._pacer.open_fast_path()
+        return result
 
     def _try_acquire(self, now: float | None = None) -> float:
         """Take a permit that no waiter needs and return 0; else return the seconds until there is one."""
@@ -144,22 +132,22 @@ class WaitQueue(ReentrancySafe):
             raise self._rejection(
                 "and a signal handler cannot use it while this thread is inside it", HEAD_GRACE
             )
-        return self._run_exclusively(self._take_or_due, now) or 0.0
+        wait: float = self._run_now(self._with_pacer, self._take_or_due, now)
+        return wait
 
     def _take_or_due(self, now: float | None) -> float:
         now = SYSTEM.now() if now is None else now  # read under the lock, or it could be outdated
-        self._pacer.close_fast_path()
         if self._queue and not self._pacer.due(now):
             self._skip_unresponsive_head(now)
         wait = self._pacer.due(now, len(self._queue))
         if not wait:
             self._pacer.take(now)
-        self._reopen_if_empty()
         return wait
 
     def _try_acquire_in_turn(self, waiter: Waiter, wake: Callable[[], object], until: float) -> float | None:
         """Take a permit and return None, or return the seconds to wait for one; raise after ``until``."""
-        result = self._run_exclusively(self._take_in_turn, waiter, wake)
+        result: tuple[float, float, bool] | None
+        result = self._run_now(self._with_pacer, self._take_in_turn, waiter, wake)
         if result is None:
             return None
         wait, now, late = result
@@ -172,7 +160,6 @@ class WaitQueue(ReentrancySafe):
     def _take_in_turn(self, waiter: Waiter, wake: Callable[[], object]) -> tuple[float, float, bool] | None:
         """Take a permit and return None; or the seconds to wait, the time, and True if the head is late."""
         now, pacer = SYSTEM.now(), self._pacer
-        pacer.close_fast_path()
         ahead = self._enqueue(waiter, wake)
         wait = pacer.due(now)
         if wait or not ahead:
@@ -210,10 +197,6 @@ class WaitQueue(ReentrancySafe):
         """Leave the queue and wake the new head."""
         self.update_pacer(self._queue.pop, waiter, None)
 
-    def _reopen_if_empty(self) -> None:
-        if not self._queue:
-            self._pacer.open_fast_path()
-
     def _after_deferred(self) -> None:
         self._wake_head()
 
@@ -250,12 +233,13 @@ class WaitQueue(ReentrancySafe):
             wake = self._queue.get(head)
             if wake is None or wake() is not False:
                 return
-            self._run_exclusively(self._update, self._queue.pop, head, None)
+            self._run_now(self._with_pacer, self._queue.pop, head, None)
 
 
 class WaitingGate(SharedByIdentity, Gate):
     """A gate whose calls wait for a permit in a `WaitQueue`."""
 
+    _problem_outside_retry = "retries pass without a permit"
     _wait_queue: WaitQueue
 
     @property
@@ -267,28 +251,13 @@ class WaitingGate(SharedByIdentity, Gate):
         """Take a permit without waiting, or raise `RateLimited`."""
         self._wait_queue.acquire_at(now)
 
-    def _admission(self, *, stream: bool = False) -> Admission:
-        return QueuedAdmission(self, stream=stream)
+    def _acquire_admission(self, admission: Admission) -> None:
+        self._wait_queue.enter()
+        admission.entered = True
 
-    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
-        del outer, worst
-        return problem_outside_retry(self, inner, "retries pass without a permit")
+    async def _aacquire_admission(self, admission: Admission) -> None:
+        await self._wait_queue.aenter()
+        admission.entered = True
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
         return inner.after(inf if self.wait is None else self.wait)
-
-
-class QueuedAdmission(Admission):
-    """The permit of one ``with`` block or generator."""
-
-    __slots__ = ()
-
-    gate: WaitingGate
-
-    def enter(self) -> None:
-        self.gate._wait_queue.enter()
-        self.entered = True
-
-    async def aenter(self) -> None:
-        await self.gate._wait_queue.aenter()
-        self.entered = True

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from heapq import nlargest
+from itertools import chain, islice
 from math import inf
 from typing import cast
 
@@ -14,11 +15,8 @@ from redouble._engine.backoff import Backoff
 from redouble._engine.budget_protocol import traits_of
 from redouble._engine.options import Options
 from redouble._internal.validation import format_seconds
-from redouble._layers.analysis import WorstCase
-from redouble._layers.layer import Layer
-
-__all__ = ["LARGEST_DRAW", "ConstantRandom", "describe", "lint", "worst_case"]
-
+from redouble._layers.analysis import WorstCase, combined_traits
+from redouble._layers.layer import Layers
 
 MAX_WITHOUT_BUDGET = 4  # attempts: more of them need a budget
 MAX_SUMMED_ATTEMPTS = 10_000  # a policy with more attempts is limited by time
@@ -35,9 +33,11 @@ class ConstantRandom:
         return self._draw
 
 
-def _recipes(policy: Options) -> list[Backoff]:
+def _draws(policy: Options, draw: float, most: int) -> list[list[float]]:
+    """Return the first delays of each backoff of the policy, all drawn with the same number."""
     recipe = policy._recipe
-    return [recipe] if isinstance(recipe, Backoff) else list(recipe.values())
+    recipes = [recipe] if isinstance(recipe, Backoff) else recipe.values()
+    return [list(islice(backoff.delays(ConstantRandom(draw)), most)) for backoff in recipes]
 
 
 def _longest_delays(policy: Options) -> list[float] | None:
@@ -46,24 +46,15 @@ def _longest_delays(policy: Options) -> list[float] | None:
         return None
     most = policy.attempts - 1
     # Each kind of failure has its own delays, and a call may fail with the kinds in any order.
-    drawn = [
-        delay
-        for recipe in _recipes(policy)
-        for delay in islice(recipe.delays(ConstantRandom(LARGEST_DRAW)), most)
-    ]
-    return sorted(drawn)[-most:] if most else []
+    drawn = chain.from_iterable(_draws(policy, LARGEST_DRAW, most))
+    return nlargest(most, drawn)
 
 
 def _jittered(policy: Options) -> bool:
     """Return True if every backoff of the policy draws at random."""
     few = 5 if policy.attempts is None else min(policy.attempts - 1, 5)
-
-    def drawn(recipe: Backoff, draw: float) -> list[float]:
-        return list(islice(recipe.delays(ConstantRandom(draw)), few))
-
-    return all(
-        drawn(recipe, 0.25) != drawn(recipe, 0.75) for recipe in _recipes(policy) if drawn(recipe, 0.5)
-    )
+    draws = zip(_draws(policy, 0.25, few), _draws(policy, 0.75, few), strict=True)
+    return all(low != high for low, high in draws if low)
 
 
 def _longest_wait(policy: Options, delay: float) -> float:
@@ -78,7 +69,7 @@ def _longest_wait(policy: Options, delay: float) -> float:
 
 def worst_case(policy: Options, inner: WorstCase) -> WorstCase:
     """Return the worst case with retries, if the server requests the longest waits that the hints allow."""
-    grace = 0.0 if policy.worker is None else cast("float", policy.worker.grace)
+    grace = 0.0 if policy.worker is None else policy.worker._grace
     each = inner.within(policy._attempt_limit + grace)
     # No attempt starts after `give_up_after`, but the last one may start just before.
     soft = inf if policy.give_up_after is None else cast("float", policy.give_up_after)
@@ -109,13 +100,11 @@ def describe(policy: Options) -> str:
     return attempts + each + waits + total + budget
 
 
-def lint(
-    policy: Options, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase
-) -> Iterator[str]:
+def lint(policy: Options, outer: Layers, inner: Layers, worst: WorstCase) -> Iterator[str]:
     """Yield the known problems of a policy, each with its reason."""
     if policy.attempts == 1:
         return
-    limit = min((layer.traits().time_limit for layer in outer), default=inf)
+    limit = combined_traits(outer).time_limit
     total = min(limit, policy._total)
     if total <= policy._attempt_limit < inf:
         yield (
@@ -146,5 +135,5 @@ def lint(
             f"Retry with {attempts} and no budget: when the service is down, every attempt adds to its load; "
             "pass budget=RetryBudget(), shared by all policies that call it"
         )
-    if any(layer.traits().retries for layer in inner):
+    if combined_traits(inner).retries:
         yield "Retry inside Retry: their attempts multiply; retry in one place"

@@ -6,17 +6,13 @@ The options are declared once, in `Options`; a ParamSpec passes them on with the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from inspect import iscoroutine
-from types import MethodType
+from types import CoroutineType, MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from redouble._failures.transient import Transient
-from redouble._layers.layer import Layer, Pipeline, decoration
+from redouble._internal.callables import display_name
+from redouble._layers.layer import Layer, Pipeline, policy_of
 from redouble._layers.retry.retry import Retry
-
-__all__ = ["retry", "variant"]
-
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -38,9 +34,8 @@ class _Decorate(Generic[P]):
             return self._make(*args, **options)
         fn: object = args[0]
         is_option = not hasattr(fn, "__get__") and not callable(fn)  # 3, (OSError,), "5s", ...
-        is_coroutine = iscoroutine(cast("Any", fn))
         is_rule = isinstance(fn, Transient) or (isinstance(fn, type) and issubclass(fn, BaseException))
-        if options or len(args) > 1 or (is_option and not is_coroutine) or is_rule:
+        if options or len(args) > 1 or (is_option and not isinstance(fn, CoroutineType)) or is_rule:
             raise TypeError("write @retry, or @retry(on=..., attempts=...): options are keywords")
         return self._default(cast("Callable[..., object]", fn))
 
@@ -57,11 +52,12 @@ class _Variant(Generic[P]):
     def __call__(self, fn: F, /, *args: P.args, **options: P.kwargs) -> F:
         if args:
             raise TypeError("write variant(fn, attempts=1): options are keywords")
-        layer, original = decoration(fn)
-        changed: Any = _with_options(layer, options)(original)
-        if isinstance(fn, MethodType):
-            return cast("F", MethodType(changed, fn.__self__))
-        return cast("F", changed)
+        layer = policy_of(fn)
+        if layer is None:
+            raise TypeError(f"{display_name(fn)} is not decorated by a policy")
+        decorated: Any = getattr(fn, "__func__", fn)
+        changed: Any = _with_options(layer, options)(decorated.__wrapped__)
+        return cast("F", MethodType(changed, fn.__self__) if isinstance(fn, MethodType) else changed)
 
     def __repr__(self) -> str:
         return "redouble.variant"
@@ -69,6 +65,8 @@ class _Variant(Generic[P]):
 
 def _with_options(layer: Layer, options: dict[str, Any]) -> Layer:
     if isinstance(layer, Retry):
+        from dataclasses import replace  # noqa: PLC0415  takes long to import
+
         return replace(layer, **options)
     if isinstance(layer, Pipeline) and sum(isinstance(part, Retry) for part in layer.layers) == 1:
         return Pipeline(

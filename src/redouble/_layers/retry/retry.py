@@ -6,9 +6,8 @@ drivers of streams and context managers are imported on first use.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Coroutine, Generator, Iterable
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Generator, Iterable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import FrozenInstanceError
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, overload
 
@@ -26,15 +25,12 @@ from redouble._internal.callables import (
 )
 from redouble._internal.codegen import compile_wrapper
 from redouble._internal.public import public
-from redouble._layers.layer import Layer
+from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers
 
 if TYPE_CHECKING:
     from redouble._drivers.context_managers import Entrance
     from redouble._drivers.streams import Stream
     from redouble._layers.analysis import Traits, WorstCase
-
-__all__ = ["Retry"]
-
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -83,9 +79,7 @@ class Retry(Options, Layer):
     clock, random: the clock and the random source, for tests.
     """
 
-    @property
-    def _kept_by_wrapper(self) -> bool:
-        return True
+    _kept_by_wrapper = True
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` retried."""
@@ -105,9 +99,7 @@ class Retry(Options, Layer):
         name = self.name or display_name(fn)
         return compile_wrapper(fn, STREAM, is_async=False, Streaming=open_stream, policy=self, name=name)
 
-    def around_async_stream(
-        self, fn: Callable[P, AsyncGenerator[T, S]], /
-    ) -> Callable[P, AsyncGenerator[T, S]]:
+    def around_async_stream(self, fn: AsyncGeneratorFunction[P, T, S], /) -> AsyncGeneratorFunction[P, T, S]:
         """Return ``fn`` retried until its first item, for an async generator function."""
         from redouble._drivers.stream_function import wrap_stream  # noqa: PLC0415
         from redouble._drivers.streams import Opener  # noqa: PLC0415
@@ -213,7 +205,7 @@ class Retry(Options, Layer):
             shared=() if self.budget is None else (self.budget,),
         )
 
-    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterable[str]:
+    def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterable[str]:
         from redouble._layers.retry import analysis  # noqa: PLC0415
 
         return analysis.lint(self, outer, inner, worst)
@@ -224,9 +216,12 @@ class Retry(Options, Layer):
     __iter__ = attempts
 
     def __setattr__(self, name: str, value: object) -> None:
+        from dataclasses import FrozenInstanceError  # noqa: PLC0415  takes long to import
+
         raise FrozenInstanceError(f"a policy never changes: write dataclasses.replace(policy, {name}=...)")
 
 
-def _reject_awaitable_value(fn: object, report: Outcome[T]) -> Outcome[T]:
-    reject_awaitable(fn, report.value)
-    return report
+def _reject_awaitable_value(fn: object, ended: Outcome[T]) -> Outcome[T]:
+    # Not in `run`, whose frame belongs to the traceback of the outcome's error: a local there makes a cycle.
+    reject_awaitable(fn, ended.value)
+    return ended

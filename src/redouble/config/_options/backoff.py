@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, cast
 
 from redouble._engine.backoff import Backoff
 from redouble._failures.verdict import Kind
-from redouble.config._document_path import DocPath, nearest, short_repr
-from redouble.config._options.option_table import Nested, Option, Table, Tagged
+from redouble._internal.validation import nearest
+from redouble.config._document_path import DocPath, short_repr
+from redouble.config._options.option_table import Option, Table, Tagged
 from redouble.config._options.values import DurationValue, Listed, Number, TableOf, Value, Whole, plain
-
-__all__ = ["BACKOFFS", "BY_KIND", "DELAYS", "KINDS", "SHORT", "BackoffValue", "written"]
-
 
 OTHERS = "others"  # all kinds that the table does not name; the key None in Python
 KINDS: dict[str, Kind | None] = {**Kind.__members__, OTHERS: None}
@@ -40,17 +37,17 @@ class Jitter(Number):
 
 
 STAGES: dict[str, Value] = {"minimum": SPAN, "maximum": SPAN, "jitter": SHARE, "take": Whole()}
-JITTERS = {"full_jitter": "full", "equal_jitter": "equal"}
+JITTERS = ("full_jitter", "equal_jitter")
 
 
 class StageValue(Value):
-    """One stage of a chain, as a tuple of its name and its value."""
+    """One stage of a chain, as a tuple of its name and its arguments."""
 
-    def parse(self, value: object, place: DocPath) -> tuple[str, object]:
+    def parse(self, value: object, place: DocPath) -> tuple[object, ...]:
         if isinstance(value, str):
             if value not in JITTERS:
                 raise place.error(f"{short_repr(value)} is no stage; {nearest(value, JITTERS)}")
-            return "jitter", JITTERS[value]
+            return (value,)
         table = place.table(value, "'full_jitter', 'equal_jitter', or a table with one key")
         if len(table) != 1:
             raise place.error(f"{short_repr(table)}: write a table with one key for each stage")
@@ -78,47 +75,39 @@ SHORT = {
 THEN = Option(CHAIN, "Any chain of stages, in order, instead of minimum, maximum, jitter and take.")
 
 
-@dataclass(frozen=True)
-class DelaySeries:
+class BackoffTable(Table):
     """A constructor of `Backoff`, followed by stages."""
 
-    make: Callable[..., Backoff]
-
-    def __call__(self, then: tuple[tuple[str, Any], ...] | None = None, **options: Any) -> Backoff:
+    def build(self, then: tuple[tuple[Any, ...], ...] | None = None, **options: Any) -> Backoff:
+        """Call the constructor, and chain the stages."""
         short = [(key, options.pop(key)) for key in SHORT if key in options]
         if then is not None and short:
             key, value = short[0]
             raise ValueError(f"{key}={value}: write it into the list `then`, which replaces this key")
-        backoff = self.make(**options)
-        for stage, value in short if then is None else then:
-            if value in ("full", "equal"):
-                backoff = backoff.full_jitter() if value == "full" else backoff.equal_jitter()
-            else:
-                backoff = getattr(backoff, stage)(value)
+        chain = [(f"{value}_jitter",) if isinstance(value, str) else (key, value) for key, value in short]
+        backoff: Backoff = self.make(**options)
+        for stage, *arguments in chain if then is None else then:
+            backoff = getattr(backoff, stage)(*arguments)
         return backoff
 
 
 def _table(make: Callable[..., Backoff], about: str, **options: Option) -> Table:
-    return Table(DelaySeries(make), about, **options, **SHORT, then=THEN)
+    return BackoffTable(make, about, **options, **SHORT, then=THEN)
 
 
-def _span(about: str) -> Option:
-    return Option(SPAN, about, needed=True)
-
-
-LEAST, MOST, INITIAL = _span("The shortest delay."), _span("The longest delay."), _span("The first delay.")
-FACTOR = Option(Number(low=1), "The factor; 2 unless given.")
 DELAYS = Listed(SPAN, "a list of durations")
-LISTED = Option(DELAYS, "The delays.", needed=True)
+LEAST, MOST = Option(SPAN, "The shortest delay."), Option(SPAN, "The longest delay.")
+INITIAL, STEP = Option(SPAN, "The first delay."), Option(SPAN, "The step.")
+FACTOR = Option(Number(low=1), "The factor; 2 unless given.")
 BACKOFFS = Tagged(
-    constant=_table(Backoff.constant, "The same delay every time.", delay=_span("The delay.")),
+    constant=_table(Backoff.constant, "The same delay every time.", delay=Option(SPAN, "The delay.")),
     decorrelated=_table(Backoff.decorrelated, "A random walk between two bounds.", base=LEAST, cap=MOST),
     exponential=_table(
         Backoff.exponential, "Multiply by a factor each time.", initial=INITIAL, factor=FACTOR
     ),
     fibonacci=_table(Backoff.fibonacci, "Add the two delays before.", initial=INITIAL),
-    linear=_table(Backoff.linear, "Add a step each time.", initial=INITIAL, increment=_span("The step.")),
-    of=_table(Backoff.of, "The delays of a list.", delays=LISTED),
+    linear=_table(Backoff.linear, "Add a step each time.", initial=INITIAL, increment=STEP),
+    of=_table(Backoff.of, "The delays of a list.", delays=Option(DELAYS, "The delays.")),
     random=_table(Backoff.random, "Random delays between two bounds.", low=LEAST, high=MOST),
 )
 EXAMPLE = "one such as { type = 'exponential', initial = '200ms', maximum = '2s' }, or a list of durations"
@@ -135,7 +124,7 @@ class BackoffValue(Value):
             return DELAYS.parse(cast("object", value), place)
         table = place.table(value, EXAMPLE)
         if not self.by_kind or "type" in table or not any(key in KINDS for key in table):
-            return Nested(BACKOFFS).parse(table, place)
+            return BACKOFFS.parse(table, place)
         backoffs = BY_KIND.parse(table, place)
         if None not in backoffs and len(backoffs) < len(Kind):
             raise place.under(OTHERS).error("missing: write it too, for the kinds that are not named")
@@ -161,16 +150,18 @@ BY_KIND = TableOf(BackoffValue(by_kind=False), keys=KINDS)
 def written(backoff: Backoff, place: DocPath) -> dict[str, object]:
     """Return a backoff as the table that a document holds."""
     name, args = backoff._series
-    keys = [key for key in BACKOFFS.tables[name].options if key not in SHORT and key != "then"]
-    options: dict[str, object] = {key: plain(arg) for key, arg in zip(keys, args, strict=False)}
+    defaults = BACKOFFS.tables[name].defaults.items()
+    written = ((key, plain(arg), default) for (key, default), arg in zip(defaults, args, strict=False))
+    options: dict[str, object] = {key: value for key, value, default in written if value != default}
     if name == "of":
         options["delays"] = DELAYS.write(backoff._source, place)
-    elif options.get("factor") == 2:
-        del options["factor"]
     chain = [(stage, plain(bound)) for stage, (bound, _) in backoff._stages]
-    short = [("jitter", JITTERS[stage]) if stage in JITTERS else (stage, bound) for stage, bound in chain]
-    order = [list(SHORT).index(key) for key, _ in short]
-    if all(before < after for before, after in pairwise(order)):
+    short = [
+        ("jitter", stage.removesuffix("_jitter")) if stage in JITTERS else (stage, bound)
+        for stage, bound in chain
+    ]
+    keys = [key for key, _ in short]
+    if keys == [key for key in SHORT if key in keys]:  # each once, in the order in which they apply
         return {"type": name, **options, **dict(short)}
     then = [stage if stage in JITTERS else {stage: bound} for stage, bound in chain]
     return {"type": name, **options, "then": then}

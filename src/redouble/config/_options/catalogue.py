@@ -25,7 +25,7 @@ from redouble._layers.timeout import Timeout
 from redouble.config._document_path import DocPath, short_repr
 from redouble.config._options.backoff import KINDS, BackoffValue
 from redouble.config._options.error_names import ErrorNames
-from redouble.config._options.option_table import Blueprint, Nested, Option, Reference, Table, Tagged, refer
+from redouble.config._options.option_table import Blueprint, Option, Reference, Table, Tagged, refer
 from redouble.config._options.values import (
     Choice,
     DurationValue,
@@ -39,14 +39,10 @@ from redouble.config._options.values import (
     Whole,
 )
 
-__all__ = ["BUDGETS", "DEFAULTS", "GATES", "LAYERS", "NAMED", "PIPELINE", "RETRY"]
-
-
 SPAN, LIMIT = DurationValue(), Unlimited(DurationValue(zero=False))
 WAIT = Unlimited(SPAN)
 SHARE, TOKENS, RATE, LOAD = Number(high=1), Number(high=1e15), Number(1e-9, 1e9), Unlimited(Number(1e-6))
 ERRORS = ErrorNames()
-NAMED = Option(Text(), "Its name in errors, events and metrics; by default the key of its table.")
 COSTS = TableOf(TOKENS, "a table such as { throttled = 10, others = 5 }", KINDS)
 LABELS = TableOf(Text(), 'a table of texts, such as { team = "payments" }')
 
@@ -61,7 +57,6 @@ BUDGETS = Tagged(
         per_second=Option(Number(high=1e9), "How many retries per second are granted in any case."),
         window=Option(SPAN, "How long credits and grants count."),
         credit=Option(Choice("success", "request"), "What adds a credit: each success, or each request."),
-        name=NAMED,
     ),
     token_bucket=Table(
         TokenBucket,
@@ -71,7 +66,6 @@ BUDGETS = Tagged(
         success_increment=Option(TOKENS, "The tokens that a success without retries adds."),
         refill_per_second=Option(TOKENS, "The tokens that each second adds."),
         when_empty=Option(Choice("refuse", "wait"), "What to do with a retry when too few tokens are left."),
-        name=NAMED,
     ),
 )
 
@@ -80,7 +74,7 @@ class BudgetValue(Value):
     """A budget: the name of a shared budget in the document, or the table of a budget used only here."""
 
     def parse(self, value: object, place: DocPath) -> object:
-        return refer(value, "budgets", place) if isinstance(value, str) else BUDGETS.read(value, place)
+        return refer(value, "budgets", place) if isinstance(value, str) else BUDGETS.blueprint(value, place)
 
     def write(self, value: object, place: DocPath) -> object:
         return place.names.get(id(value)) or BUDGETS.write(value, place)
@@ -108,14 +102,13 @@ WORKER = Table(
     overlap=Option(Flag(), "True if another attempt may begin beside a thread that did not stop."),
     start=Option(Choice("spawn", "forkserver"), "How processes are started."),
 )
-WORKER_OPTION = Option(Unlimited(Nested(WORKER)), WORKER.about)
+WORKER_OPTION = Option(Unlimited(WORKER), WORKER.about)
 ATTEMPTS = Unlimited(Whole(1, "write a whole number, 1 for no retries (the first attempt counts)"))
 NESTED = Choice("warn", "stop", "allow")
 RETRY = Table(
     Retry,
     "A retry policy.",
-    *("until", "clock", "random"),
-    *("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up"),
+    "defaults",
     on=Option(ERRORS, "What is retried: names of exceptions and rules; the first with an opinion decides."),
     attempts=Option(ATTEMPTS, "How many attempts in total, the first included."),
     backoff=Option(BackoffValue(), "How long to wait before each retry."),
@@ -123,12 +116,11 @@ RETRY = Table(
     timeout=Option(LIMIT, "The limit of the whole call."),
     attempt_timeout=Option(LIMIT, "The limit of each attempt."),
     work_timeout=Option(LIMIT, "The limit of the time spent inside attempts."),
-    hints=Option(Nested(HINTS), HINTS.about),
+    hints=Option(HINTS, HINTS.about),
     budget=Option(Unlimited(BudgetValue()), "An allowance for retries: a name in [budgets], or a table."),
     worker=WORKER_OPTION,
     nested=Option(NESTED, "What to do when an inner policy already gave up on an error."),
     wrap=Option(Flag(), "Raise a RetryError instead of the error itself."),
-    name=NAMED,
     labels=Option(LABELS, "Texts for events, reports and metrics."),
 )
 DEFAULTS = RETRY.without("name")
@@ -140,15 +132,13 @@ GATES = Tagged(
     bulkhead=Table(
         Bulkhead,
         "A limit on concurrent calls.",
-        limit=Option(Whole(1), "How many calls may be in flight at once.", needed=True),
+        limit=Option(Whole(1), "How many calls may be in flight at once."),
         wait=Option(WAIT, "How long other calls wait for a slot; 0: not at all."),
         queue=Option(Unlimited(Whole()), "How many calls may wait at once."),
-        name=NAMED,
     ),
     circuit_breaker=Table(
         CircuitBreaker,
         "Reject calls to a service that fails, until it has recovered.",
-        *("on_change", "clock", "random"),
         on=Option(ERRORS, "What counts as a failure."),
         failures=Option(Whole(1), "Open after this many failures in a row."),
         ratio=Option(Unlimited(SHARE), "Open when this share of the calls in the window failed."),
@@ -160,17 +150,15 @@ GATES = Tagged(
         reopening=Option(
             SHARES, "Rising shares of the calls to admit after the probes, one after the other."
         ),
-        name=NAMED,
     ),
     rate_limit=Table(
         RateLimit,
         "A limit on the calls that begin in a period.",
-        rate=Option(RATE, "How many calls may begin in the period.", needed=True),
+        rate=Option(RATE, "How many calls may begin in the period."),
         per=Option(SPAN, "The period of the rate."),
         burst=Option(Whole(1), "How many calls may begin at once after a pause."),
         wait=Option(WAIT, "How long other calls wait for a permit; 0: not at all."),
         following=Option(Flag(), "Apply the server's own limits, as responses and errors state them."),
-        name=NAMED,
     ),
     adaptive_rate=Table(
         AdaptiveRate,
@@ -178,12 +166,10 @@ GATES = Tagged(
         on=Option(ERRORS, "What counts as throttling."),
         wait=Option(WAIT, "How long calls wait for a permit; 0: not at all."),
         least=Option(RATE, "The lowest rate, in calls a second."),
-        name=NAMED,
     ),
     adaptive_concurrency=Table(
         AdaptiveConcurrency,
         "A limit on concurrent calls that adapts to their latency.",
-        "random",
         initial=Option(Whole(1), "The first limit."),
         least=Option(Whole(1), "The lowest limit."),
         most=Option(Whole(1), "The highest limit."),
@@ -192,18 +178,15 @@ GATES = Tagged(
         on=Option(ERRORS, "Which errors are signs of overload."),
         slow=Option(SPAN, "For aimd: calls that take longer lower the limit too."),
         relearn=Option(SPAN, "The time between measurements of the latency with few calls in flight."),
-        name=NAMED,
     ),
     throttle=Table(
         Throttle,
         "Reject as many calls as the service would reject.",
-        "random",
         k=Option(Number(1, 1e9), "How many calls to send for each accepted one."),
         window=Option(SPAN, "How long a call counts."),
         most=Option(SHARE, "The largest share of calls to reject."),
         minimum=Option(Whole(), "Reject nothing while there are fewer calls in the window."),
         on=Option(ERRORS, "Which errors mean that the service did not accept a call."),
-        name=NAMED,
     ),
 )
 
@@ -214,19 +197,17 @@ LAYERS = Tagged(
     timeout=Table(
         Timeout,
         "A time limit for each call of the layers inside it.",
-        seconds=Option(SPAN, "How long a call may take.", needed=True),
+        seconds=Option(SPAN, "How long a call may take."),
         worker=WORKER_OPTION,
     ),
     hedge=Table(
         Hedge,
         "Repeat a slow call beside the first; the first acceptable outcome wins.",
-        *("until", "different"),
         delay=Option(WAIT, "How long a call may take before an extra call starts; measured unless given."),
         max_extra_load=Option(LOAD, "How many extra calls there may be, as a share of all."),
         hedges=Option(Whole(1), "How many extra calls one call may lead to."),
         on=Option(ERRORS, "Errors that do not end the race."),
         budget=Option(Unlimited(BudgetValue()), "The budget from which each extra call takes."),
-        name=NAMED,
     ),
     retry=RETRY,
 )
@@ -237,8 +218,7 @@ class LayerValue(Value):
 
     def parse(self, value: object, place: DocPath) -> Blueprint | Reference:
         if not isinstance(value, str):
-            policy = place.table(value).get("type") == "retry"
-            return LAYERS.read(value, place, place.sections.get("defaults", {}) if policy else {})
+            return LAYERS.blueprint(value, place)
         section, _, name = value.partition(".")
         if section == "pipelines":
             raise place.error(f"{short_repr(value)}: a pipeline holds no other one; write its layers here")
@@ -279,5 +259,13 @@ def _pipeline(layers: tuple[Layer, ...]) -> Pipeline:
 PIPELINE = Table(
     _pipeline,
     "Layers in order, outermost first.",
-    layers=Option(PIPELINE_LAYERS, "The layers, outermost first.", needed=True),
+    layers=Option(PIPELINE_LAYERS, "The layers, outermost first."),
 )
+
+TABLES: dict[str, Table | Tagged] = {
+    "budgets": BUDGETS,
+    "gates": GATES,
+    "policies": RETRY,
+    "pipelines": PIPELINE,
+}
+"""The tables of each section, in the order in which the objects are built."""

@@ -17,12 +17,10 @@ from redouble._failures.transient import transient
 from redouble._failures.verdict import On, as_rules
 from redouble._internal.locks import ForkSafeLock
 from redouble._internal.public import public
-from redouble.config._document_path import DocPath, nearest, short_repr
+from redouble._internal.validation import nearest
+from redouble.config._document_path import DocPath, short_repr
 from redouble.config._options.values import Value
 from redouble.errors import ConfigError
-
-__all__ = ["BUILT_IN", "ErrorNames", "register"]
-
 
 OURS = ("AttemptTimeout", "BulkheadFull", "CircuitOpen", "RateLimited", "Rejected")
 EXCEPTIONS = {
@@ -41,7 +39,7 @@ BUILT_IN: Mapping[str, object] = MappingProxyType(
 NEVER = {"CancelledError", "Cancelled", *(EXCEPTIONS.keys() - BUILT_IN.keys())}
 
 _lock = ForkSafeLock()
-_registered: Mapping[str, object] = MappingProxyType({})
+_known = BUILT_IN  # and the registered names
 
 
 @public("redouble.config")
@@ -52,7 +50,7 @@ def register(name: str, on: On) -> None:
     >>> class Busy(Exception): ...
     >>> register("billing.Busy", Busy)
     """
-    global _registered  # noqa: PLW0603  the mapping is replaced, never changed: readers need no lock
+    global _known  # noqa: PLW0603  the mapping is replaced, never changed: readers need no lock
     if not isinstance(cast("object", name), str) or not all(map(str.isidentifier, name.split("."))):
         raise ConfigError(f"register({short_repr(name)}, ...): write a name such as 'Busy' or 'billing.Busy'")
     if name in BUILT_IN or name in NEVER:
@@ -61,13 +59,13 @@ def register(name: str, on: On) -> None:
     rule: object = on
     given: object = tuple(cast("list[object]", rule)) if isinstance(rule, list) else rule
     with _lock:
-        registered = _registered.get(name, given)
-        if not _same(registered, given):
+        known = _known.get(name, given)
+        if not _same(known, given):
             raise ConfigError(
-                f"register({name!r}, {short_repr(on)}): it is the name of {short_repr(registered)} already; "
+                f"register({name!r}, {short_repr(on)}): it is the name of {short_repr(known)} already; "
                 "choose another name"
             )
-        _registered = MappingProxyType({**_registered, name: given})
+        _known = MappingProxyType({**_known, name: given})
 
 
 @dataclass(frozen=True)
@@ -96,18 +94,15 @@ class ErrorNames(Value):
 
 
 def _found(name: object, place: DocPath) -> object:
-    if not isinstance(name, str):
-        raise place.error(f"{short_repr(name)}: write a name in quotes, such as 'transient'")
-    if name in BUILT_IN:
-        return BUILT_IN[name]
-    if name in _registered:
-        return _registered[name]
+    name = place.expect(name, str, "a name in quotes, such as 'transient'")
+    if name in _known:
+        return _known[name]
     if name.rpartition(".")[2] in NEVER:
         raise place.error(
             f"{name!r} is never retried: cancellation, Ctrl-C and exits belong to your caller; "
             "write Exception or something narrower"
         )
-    hint = nearest(name, [*BUILT_IN, *_registered])
+    hint = nearest(name, _known)
     advice = hint if hint.startswith("did") else "write a built-in exception or 'transient',"
     raise place.error(
         f"{short_repr(name)} is not known; {advice} or name your own with redouble.config.register()"
@@ -115,14 +110,7 @@ def _found(name: object, place: DocPath) -> object:
 
 
 def _name_of(value: object) -> str | None:
-    if value is transient:
-        return "transient"
-    if isinstance(value, type) and BUILT_IN.get(value.__name__) is value:
-        return value.__name__
-    for name, known in _registered.items():
-        if _same(known, value):
-            return name
-    return None
+    return next((name for name, known in _known.items() if _same(known, value)), None)
 
 
 def _same(one: object, other: object) -> bool:

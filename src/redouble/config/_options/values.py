@@ -15,32 +15,15 @@ from datetime import timedelta
 from math import inf, isfinite
 from typing import Any, Final, cast
 
-from redouble.config._document_path import DocPath, nearest, rewrite, short_repr
+from redouble._internal.validation import nearest
+from redouble.config._document_path import DocPath, rewrite, short_repr
 from redouble.errors import ConfigError
-
-__all__ = [
-    "UNLIMITED",
-    "Choice",
-    "DurationValue",
-    "Flag",
-    "Listed",
-    "Number",
-    "TableOf",
-    "Text",
-    "Unlimited",
-    "Value",
-    "VariableText",
-    "Whole",
-    "number_of",
-    "plain",
-]
-
 
 UNLIMITED: Final = "unlimited"
 
 
 class VariableText(str):
-    """The text of an environment variable as a value of a document: the type of the option converts it."""
+    """The stripped text of a variable as a value of a document: the type of the option converts it."""
 
     __slots__ = ()
 
@@ -58,7 +41,7 @@ class Value(ABC):
 
     def text(self, text: str) -> object:
         """Convert the text of an environment variable to the value that a document would hold."""
-        return text.strip()
+        return str(text)
 
     def write(self, value: Any, place: DocPath) -> object:  # noqa: ARG002  for overrides that raise
         """Convert an attribute of an object to the value that a document would hold."""
@@ -74,13 +57,10 @@ class Flag(Value):
     """A boolean."""
 
     def parse(self, value: object, place: DocPath) -> bool:
-        if not isinstance(value, bool):
-            raise place.error(f"{short_repr(value)}: write true or false")
-        return value
+        return place.expect(value, bool, "true or false")
 
     def text(self, text: str) -> object:
-        word = text.strip().lower()
-        return word == "true" if word in ("true", "false") else word
+        return {"true": True, "false": False}.get(text.lower(), text)
 
     def schema(self) -> dict[str, object]:
         return {"type": "boolean"}
@@ -91,9 +71,7 @@ class Text(Value):
     """Any text."""
 
     def parse(self, value: object, place: DocPath) -> str:
-        if not isinstance(value, str):
-            raise place.error(f"{short_repr(value)}: write a text, in quotes")
-        return value
+        return place.expect(value, str, "a text, in quotes")
 
     def schema(self) -> dict[str, object]:
         return {"type": "string"}
@@ -106,11 +84,10 @@ class Choice(Value):
         self.words = words
 
     def parse(self, value: object, place: DocPath) -> str:
-        if not isinstance(value, str):
-            raise place.error(f"{short_repr(value)}: write one of {', '.join(self.words)}, in quotes")
-        if value not in self.words:
-            raise place.error(f"{short_repr(value)} is not one of the choices; {nearest(value, self.words)}")
-        return value
+        word = place.expect(value, str, f"one of {', '.join(self.words)}, in quotes")
+        if word not in self.words:
+            raise place.error(f"{short_repr(word)} is not one of the choices; {nearest(word, self.words)}")
+        return word
 
     def schema(self) -> dict[str, object]:
         return {"enum": list(self.words)}
@@ -133,7 +110,7 @@ class Unlimited(Value):
             raise
 
     def text(self, text: str) -> object:
-        return UNLIMITED if text.strip() == UNLIMITED else self.of.text(text)
+        return text  # the other type converts it
 
     def write(self, value: object, place: DocPath) -> object:
         return UNLIMITED if value is None else self.of.write(value, place)
@@ -157,7 +134,7 @@ class Listed(Value):
         return tuple(self.of.read(item, place.under(str(index))) for index, item in enumerate(items))
 
     def text(self, text: str) -> object:
-        return [self.of.text(item) for item in text.split(",")]
+        return [VariableText(item) for item in re.split(r"\s*,\s*", text)]
 
     def write(self, value: object, place: DocPath) -> object:
         if not isinstance(value, tuple):
@@ -210,8 +187,7 @@ class TableOf(Value):
 EXACT = 2**53  # up to here a float represents every integer exactly
 POWERS = {"us": "e-6", "ms": "e-3", "s": ""}  # an exponent in the text is exact, multiplying by 0.001 is not
 LONGER = {"m": 60.0, "h": 3600.0, "d": 86400.0}
-PATTERN = r"^\s*[0-9]+(\.[0-9]+)?\s*(us|ms|s|m|h|d)\s*$"
-SPAN = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(us|ms|s|m|h|d)\s*")
+SPAN = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*(us|ms|s|m|h|d)\s*$")
 
 
 def plain(number: float) -> float:
@@ -219,16 +195,45 @@ def plain(number: float) -> float:
     return int(number) if number == int(number) and abs(number) <= EXACT else number
 
 
-def number_of(text: str) -> object:
-    """Return the number that a text holds; else the stripped text, so that errors can quote it."""
-    with suppress(ValueError):
-        number = float(text)
-        return plain(number) if isfinite(number) else text.strip()
-    return text.strip()
+def finite(value: object) -> float | None:
+    """Return a number as a float; None if the value is no number, or not finite as a float."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        with suppress(OverflowError):
+            number = float(value)
+            return number if isfinite(number) else None
+    return None
 
 
 @dataclass(frozen=True)
-class DurationValue(Value):
+class Number(Value):
+    """A number from ``low`` to ``high``."""
+
+    low: float = 0
+    high: float = inf
+
+    def parse(self, value: object, place: DocPath) -> float:
+        number = finite(value)
+        if number is None or not self.low <= number <= self.high:
+            wanted = f"{self.low:g} or more" if self.high == inf else f"from {self.low:g} to {self.high:g}"
+            raise place.error(f"{short_repr(value)}: write a number, {wanted}")
+        return number
+
+    def text(self, text: str) -> object:
+        with suppress(ValueError):
+            number = float(text)
+            return plain(number) if isfinite(number) else text
+        return text
+
+    def write(self, value: float, place: DocPath) -> object:  # noqa: ARG002
+        return plain(value)
+
+    def schema(self) -> dict[str, object]:
+        most = {} if self.high == inf else {"maximum": self.high}
+        return {"type": "number", "minimum": self.low, **most}
+
+
+@dataclass(frozen=True)
+class DurationValue(Number):
     """A duration: seconds as a number, or a text with a unit.
 
     zero: accept a bare 0. If False, 0 is rejected as a likely mistake for "no limit"; ``"0s"`` is always
@@ -238,8 +243,8 @@ class DurationValue(Value):
     zero: bool = True
 
     def parse(self, value: object, place: DocPath) -> float:
-        seconds = self._seconds(value)
-        if seconds is None or not isfinite(seconds) or seconds < 0:
+        seconds = finite(_seconds(value))
+        if seconds is None or seconds < 0:
             raise place.error(
                 f"{short_repr(value)} is no duration: write seconds as a number, 0 or more, or a text with "
                 "one unit of us, ms, s, m, h, d, such as '250ms', '30s' or '1.5h'"
@@ -251,26 +256,19 @@ class DurationValue(Value):
             )
         return seconds
 
-    def _seconds(self, value: object) -> float | None:
-        if isinstance(value, str) and (match := SPAN.fullmatch(value)):
-            number, unit = match.groups()
-            return float(number) * LONGER[unit] if unit in LONGER else float(number + POWERS[unit])
-        if isinstance(value, timedelta):
-            return value.total_seconds()
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            with suppress(OverflowError):
-                return float(value)
-        return None
-
-    def text(self, text: str) -> object:
-        return number_of(text)
-
     def write(self, value: float, place: DocPath) -> object:  # noqa: ARG002
         return "0s" if not value and not self.zero else plain(value)
 
     def schema(self) -> dict[str, object]:
         low = "minimum" if self.zero else "exclusiveMinimum"
-        return {"anyOf": [{"type": "number", low: 0}, {"type": "string", "pattern": PATTERN}]}
+        return {"anyOf": [{"type": "number", low: 0}, {"type": "string", "pattern": SPAN.pattern}]}
+
+
+def _seconds(value: object) -> object:
+    if isinstance(value, str) and (match := SPAN.match(value)):
+        number, unit = match.groups()
+        return float(number) * LONGER[unit] if unit in LONGER else float(number + POWERS[unit])
+    return value.total_seconds() if isinstance(value, timedelta) else value
 
 
 @dataclass(frozen=True)
@@ -281,41 +279,14 @@ class Whole(Value):
     fix: str = ""
     high: float = 1e300  # Python refuses to convert integers of thousands of digits to text
 
-    def parse(self, value: object, place: DocPath) -> int:
+    def parse(self, value: object, place: DocPath) -> float:
         if isinstance(value, bool) or not isinstance(value, int) or not self.low <= value <= self.high:
             wanted = self.fix or f"write a whole number, {self.low} or more"
             raise place.error(f"{short_repr(value)}: {wanted}")
         return value
 
     def text(self, text: str) -> object:
-        return int(text) if re.fullmatch(r"\s*[+-]?[0-9]{1,300}\s*", text) else text.strip()
+        return int(text) if re.fullmatch(r"[+-]?[0-9]{1,300}", text) else text
 
     def schema(self) -> dict[str, object]:
         return {"type": "integer", "minimum": self.low}
-
-
-@dataclass(frozen=True)
-class Number(Value):
-    """A number from ``low`` to ``high``."""
-
-    low: float = 0
-    high: float = inf
-
-    def parse(self, value: object, place: DocPath) -> float:
-        if not isinstance(value, bool) and isinstance(value, int | float):
-            with suppress(OverflowError):
-                number = float(value)
-                if self.low <= number <= self.high and isfinite(number):
-                    return number
-        wanted = f"{self.low:g} or more" if self.high == inf else f"from {self.low:g} to {self.high:g}"
-        raise place.error(f"{short_repr(value)}: write a number, {wanted}")
-
-    def text(self, text: str) -> object:
-        return number_of(text)
-
-    def write(self, value: float, place: DocPath) -> object:  # noqa: ARG002
-        return plain(value)
-
-    def schema(self) -> dict[str, object]:
-        most = {} if self.high == inf else {"maximum": self.high}
-        return {"type": "number", "minimum": self.low, **most}

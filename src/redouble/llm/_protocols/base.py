@@ -14,8 +14,6 @@ from redouble._internal.public import public
 from redouble.llm._errors import ErrorEvent
 from redouble.llm._spend.usage import Usage
 
-__all__ = ["Protocol", "ProtocolFactory"]
-
 
 @public("redouble.llm")
 class Protocol(ABC):

@@ -16,6 +16,7 @@ from json import JSONDecoder
 from typing import cast
 
 from redouble._internal.callables import display_name, lazy_kind
+from redouble._internal.validation import nearest
 from redouble.llm._errors import ErrorEvent
 from redouble.llm._protocols.base import Protocol, ProtocolFactory
 from redouble.llm._protocols.fields import (
@@ -31,16 +32,16 @@ from redouble.llm._protocols.fields import (
 from redouble.llm._protocols.sse import DONE, EventStream
 from redouble.llm._spend.usage import Usage
 
-__all__ = ["DetectedProtocol", "protocol_factory"]
-
-
-TEXT, BUFFER = (str, bytes), (bytearray, memoryview)
+TEXTS = (str, bytes, bytearray, memoryview)
 SSE_FIELDS = ("event", "last_event_id", "origin")
 _decode_json = JSONDecoder().decode
 
 
 class ProviderEvents:
     """The events of one stream, of any provider that ends it with ``[DONE]``; known ones have a subclass."""
+
+    end_marker = "`data: [DONE]`"
+    ended_by_done = True  # False: a ``[DONE]`` means nothing, because gateways add it to anything
 
     usage: Usage | None = None
     pieces: int = 0
@@ -64,11 +65,11 @@ class ProviderEvents:
 
     def record_done(self) -> None:
         """Record a ``[DONE]``."""
-        self.ended = True
+        self.ended = self.ended or self.ended_by_done
 
     def missing_end(self) -> str:
-        """Return the name of the end marker that has not come."""
-        return "`data: [DONE]`"
+        """Return what has not come at the end of an incomplete stream."""
+        return self.end_marker
 
 
 OPENAI_CHUNKS = ("chat.completion.chunk", "text_completion")
@@ -90,7 +91,7 @@ class OpenAI(ProviderEvents):
     """A stream of chat completions, of completions, or of a response; many APIs are made like these."""
 
     def __init__(self) -> None:
-        self._sse = self._responses = False
+        self._sse = False
         self._open: set[int] = set()  # choices, by index
         self._finished: set[int] = set()
 
@@ -107,7 +108,7 @@ class OpenAI(ProviderEvents):
     def record(self, get: Fields, event_type: str, *, sse: bool) -> None:
         """Record the next event."""
         if event_type.startswith("response."):
-            self._responses = True
+            self.end_marker, self.ended_by_done = f"`{OPENAI_ENDS[0]}`", False
             self.ended = self.ended or event_type in OPENAI_ENDS
             self.pieces += event_type.endswith(".delta")
             self.record_usage(fields_of(get("response")))
@@ -137,14 +138,8 @@ class OpenAI(ProviderEvents):
                 return
         self.pieces += text_of(get("text")) != ""
 
-    def record_done(self) -> None:
-        """Record the end, except of a response, which has its own: gateways add ``[DONE]`` to anything."""
-        self.ended = self.ended or not self._responses
-
     def missing_end(self) -> str:
-        """Return the last event, or the choice that has not finished."""
-        if self._responses:
-            return "`response.completed`"
+        """Return the end marker, or the choice that has not finished."""
         if self._open and not self._sse:
             return f"the `finish_reason` of choice {', '.join(map(str, sorted(self._open)))}"
         return super().missing_end()
@@ -160,6 +155,8 @@ ANTHROPIC_PIECES = ("text", "thinking", "partial_json")
 class Anthropic(ProviderEvents):
     """A stream of one message. The SDK adds events derived from these, which are ignored."""
 
+    end_marker, ended_by_done = f"`{ANTHROPIC_END}`", False
+
     def recognises(self, get: Fields, event_type: str) -> bool:  # noqa: ARG002  the type is enough
         """Return True if the event type is one of Anthropic."""
         return event_type in ANTHROPIC_EVENTS
@@ -173,13 +170,6 @@ class Anthropic(ProviderEvents):
             self.record_usage(fields_of(get("message")))
             self.record_usage(get)
             self.ended = self.ended or event_type == ANTHROPIC_END
-
-    def record_done(self) -> None:
-        """Ignore it: Anthropic does not send it, but gateways add it to anything."""
-
-    def missing_end(self) -> str:
-        """Return the last event."""
-        return f"`{ANTHROPIC_END}`"
 
 
 PROVIDERS: dict[str, type[ProviderEvents]] = {"openai": OpenAI, "anthropic": Anthropic}
@@ -201,12 +191,9 @@ class DetectedProtocol(Protocol):
 
     def read(self, chunk: object, /) -> ErrorEvent | None:
         """Inspect the next chunk."""
-        error = None
         try:
-            if isinstance(chunk, TEXT):
-                error = self._read_text(chunk)
-            elif isinstance(chunk, BUFFER):
-                error = self._read_text(bytes(cast("bytearray", chunk)))
+            if isinstance(chunk, TEXTS):
+                error = self._read_text(cast("str | bytes", chunk))
             else:
                 get = fields_of(chunk)
                 data = get("data")
@@ -233,20 +220,19 @@ class DetectedProtocol(Protocol):
         return first
 
     def _read_sse(self, name: str, data: str | None) -> ErrorEvent | None:
-        event: object = None
-        if data is not None:
-            if data.startswith(DONE):
-                self._events.record_done()
-                return None
-            try:
-                event = _decode_json(data)
-            except (ValueError, RecursionError):
-                event = None
-        if name == "error":
-            event = event if isinstance(event, DICT) else {"message": data}
-            return self._read_event(event, fields_of(event), name, sse=True)
+        if data is not None and data.startswith(DONE):
+            self._events.record_done()
+            return None
+        try:
+            event: object = None if data is None else _decode_json(data)
+        except (ValueError, RecursionError):
+            event = None
+        is_error = name == "error"
+        if is_error and not isinstance(event, DICT):
+            event = {"message": data}
         get = fields_of(event)
-        return self._read_event(event, get, text_of(get("type")) or name, sse=True)
+        event_type = name if is_error else text_of(get("type")) or name
+        return self._read_event(event, get, event_type, sse=True)
 
     def _read_event(self, event: object, get: Fields, event_type: str, *, sse: bool) -> ErrorEvent | None:
         if not self._recognised:
@@ -259,11 +245,8 @@ class DetectedProtocol(Protocol):
         return error
 
     def _recognise(self, get: Fields, event_type: str) -> None:
-        if self.name != "auto":
-            self._recognised = self._events.recognises(get, event_type)
-            return
-        for provider in PROVIDERS.values():
-            events = provider()
+        candidates = [self._events] if self.name != "auto" else [make() for make in PROVIDERS.values()]
+        for events in candidates:
             if events.recognises(get, event_type):
                 self._recognised = self.known = True
                 self._events = events
@@ -283,19 +266,20 @@ NAMES = ("auto", "openai", "anthropic", "sse")
 CHOICES = "'auto', 'openai', 'anthropic' or 'sse', a class derived from Protocol, or None to inspect nothing"
 
 
-def protocol_factory(protocol: str | ProtocolFactory | None) -> ProtocolFactory | None:
+def protocol_factory(protocol: object) -> ProtocolFactory | None:
     """Return the function that creates a protocol for each attempt, or None to inspect nothing."""
-    candidate: object = protocol
     if protocol is None:
         return None
     if isinstance(protocol, str):
         if protocol in NAMES:
             return partial(DetectedProtocol, protocol)
-        raise ValueError(f"protocol={protocol!r}: write {CHOICES}{_nearest(protocol)}")
+        close = nearest(protocol.lower(), NAMES)
+        advice = f" ({close})" if close.startswith("did you mean") else ""
+        raise ValueError(f"protocol={protocol!r}: write {CHOICES}{advice}")
     if isinstance(protocol, Protocol):
         name = type(protocol).__name__
         raise TypeError(f"protocol={name}(...): write {name}, the class: each attempt needs a new one")
-    if not callable(candidate) or (isinstance(candidate, type) and not issubclass(candidate, Protocol)):
+    if not callable(protocol) or (isinstance(protocol, type) and not issubclass(protocol, Protocol)):
         raise TypeError(f"protocol={protocol!r}: write {CHOICES}")
     name = display_name(protocol)
     if (kind := lazy_kind(protocol)) is not None:
@@ -303,11 +287,4 @@ def protocol_factory(protocol: str | ProtocolFactory | None) -> ProtocolFactory 
     if isabstract(protocol):
         missing = " and ".join(sorted(cast("type[Protocol]", protocol).__abstractmethods__))
         raise TypeError(f"protocol={name} is not complete: write {missing} in it")
-    return protocol
-
-
-def _nearest(name: str) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415  only needed for a misspelt name
-
-    close = get_close_matches(name.lower(), NAMES, 1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    return cast("ProtocolFactory", protocol)

@@ -14,19 +14,6 @@ from redouble._failures.codes import LLM, LLM_STATUSES, QUOTA
 from redouble.llm._errors import ErrorEvent
 from redouble.llm._spend.usage import Usage
 
-__all__ = [
-    "DICT",
-    "Fields",
-    "error_in",
-    "fields_of",
-    "has_field",
-    "list_of",
-    "text_of",
-    "usage_in",
-    "usage_of",
-]
-
-
 MAX_MESSAGE = 500  # characters of a message; ErrorEvent.said has all of it
 MAX_TOKENS = 1 << 53  # more is a mistake
 
@@ -47,10 +34,9 @@ def fields_of(thing: Any) -> Fields:
 
 def _attribute(thing: object, name: str) -> object:
     try:
-        value: object = getattr(thing, name, None)
+        return getattr(thing, name, None)
     except Exception:  # the attribute cannot be read
         return None
-    return value
 
 
 def has_field(thing: object, name: str) -> bool:

@@ -9,9 +9,6 @@ from __future__ import annotations
 from codecs import getincrementaldecoder
 from typing import NamedTuple
 
-__all__ = ["DONE", "MAX_DATA", "EventStream", "SseEvent"]
-
-
 DONE = "[DONE]"  # the data of the last event: a convention of OpenAI that others have adopted
 MAX_DATA = 1 << 20  # characters of data in one event
 MAX_LINE = MAX_DATA + 16  # characters of a line: data with its field name, colon and space
@@ -38,27 +35,25 @@ class EventStream:
     def __init__(self) -> None:
         self.is_sse: bool | None = None
         self._decode = _decoder("replace").decode
-        self._bom_checked = False
-        self._after_cr = False
+        self._skipped = "\ufeff"  # before the next text: a byte order mark at first, "\n" after "\r"
         self._line: list[str] = []  # the pieces of the unfinished line; `_length` is their sum
         self._length = 0
         self._name = ""
         self._data: list[str] = []
         self._data_size = 0  # characters of data, plus one for each line
-        self._last_value = ""
 
     @property
     def done_received(self) -> bool:
         """True if an unfinished event is ``[DONE]``: some servers never send the blank line after it."""
         if not self._line:
-            return self._data_size > 0 and self._last_value == DONE
+            return self._data[-1:] == [DONE]
         last = self._line[-1]
         if "]" not in last:
             return False
         candidates = (last,) if self._length > MAX_DONE else (last, "".join(self._line))
         return any(line.startswith("data:") and line[5:].strip() == DONE for line in candidates)
 
-    def feed(self, piece: bytes | str, /) -> list[SseEvent]:
+    def feed(self, piece: str | bytes, /) -> list[SseEvent]:
         """Parse another piece; return the events that it completes."""
         if self.is_sse is False:
             return []
@@ -75,7 +70,6 @@ class EventStream:
                     self._data = []
                 else:
                     self._data.append(value)
-                self._last_value = value if len(value) < MAX_DONE else ""
             elif name == "event" and len(line) <= MAX_LINE:
                 self._name = value
             elif not line:  # a blank line finishes the event; without data it is no event
@@ -94,18 +88,16 @@ class EventStream:
         if self.is_sse is False:
             self._line = []
 
-    def _split_lines(self, piece: bytes | str) -> list[str]:
+    def _split_lines(self, piece: str | bytes) -> list[str]:
         """Return the lines that this piece completes, and store the unfinished one."""
         if not piece:  # each stored piece is a line, and the empty one is a blank line
             lines, self._line, self._length = [*self._line, ""], [], 0
             return lines
         text = piece if isinstance(piece, str) else self._decode(piece)
-        if not self._bom_checked and text:
-            text, self._bom_checked = text.removeprefix("\ufeff"), True
-        if self._after_cr and text:
-            text, self._after_cr = text.removeprefix("\n"), False
+        if text:
+            text = text.removeprefix(self._skipped)
+            self._skipped = "\n" if text[-1:] == "\r" else ""
         if "\r" in text:
-            self._after_cr = text[-1] == "\r"
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.split("\n")
         unfinished = lines.pop()

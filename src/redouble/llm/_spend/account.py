@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from redouble._internal.logger import log
-from redouble._internal.validation import integer
+from redouble._internal.validation import instance, integer
 from redouble.llm._errors import SpendExceeded
 from redouble.llm._spend.spend import Reservation, Spend
 from redouble.llm._spend.usage import Price, Usage
-
-__all__ = ["Account", "Reserve", "TokenAmount", "check_token_amount", "total_tokens"]
-
 
 TokenAmount: TypeAlias = int | Usage
 Reserve: TypeAlias = TokenAmount | Callable[..., TokenAmount]
@@ -38,28 +35,20 @@ class Account(Reservation):
         self, spend: Spend, price: Price | None, reserved: TokenAmount, usage: Callable[[Any], object]
     ) -> None:
         self._usage, self._rates = usage, (0, 0) if price is None else price._rates
-        self._per_attempt = total_tokens(reserved), self._cost_of(reserved)  # at most
-        self._tokens, self._cost = self._per_attempt  # reserved so far
+        self._per_attempt = self._reserved = self._amounts_of(reserved)  # at most, and so far
         self._answers = 0, 0  # the tokens and the cost of all answers
-        super().__init__(spend, *self._per_attempt, 1)
+        super().__init__(spend, *self._reserved, 1)
         # If it is garbage-collected without a commit, all of it counts as taken: the real amount is unknown.
         self._hold.if_abandoned = None
 
     def _ensure_reserved(self, tokens: int, cost: int, message: str) -> None:
         """Reserve up to these totals, or raise `SpendExceeded`."""
-        tokens, cost = max(tokens, self._tokens), max(cost, self._cost)
-        if (tokens, cost) != (self._tokens, self._cost):
-            more = tokens - self._tokens, cost - self._cost
+        more = max(0, tokens - self._reserved[0]), max(0, cost - self._reserved[1])
+        if any(more):
             shortage = self._spend._add(self._hold, *more)
             if shortage is not None:
                 raise SpendExceeded(message.format(shortage.resource), what=shortage.resource)
-            self._tokens, self._cost = tokens, cost
-
-    def _commit(self, tokens: int | None, cost: int | None) -> None:
-        """Commit what was taken; no-op if the garbage collector has found the reservation before."""
-        self._spend._settle(self._hold, tokens, cost)
-
-    # -------------------------------------------------------------------- whole answers
+            self._reserved = self._reserved[0] + more[0], self._reserved[1] + more[1]
 
     def start_attempt(self) -> None:
         """Reserve for another attempt if an earlier one was answered and its answer refused."""
@@ -68,63 +57,41 @@ class Account(Reservation):
     def record_answer(self, result: object) -> None:
         """Record the usage of an answer: it has been paid for, whether or not it is accepted.
 
-        An answer without a usage counts as the most it could take.
+        An answer without a usage counts as the most it could take. An error of the caller's function is
+        logged and not raised, because the answer has been paid for.
         """
-        usage = reported_usage(self._usage, result)
-        taken = self._per_attempt if usage is None else (usage.total, self._cost_of(usage))
+        taken = self._per_attempt
+        try:
+            usage = self._usage(result)
+            instance(usage, "usage", Usage | None, "Usage(input=..., output=...), or None")
+            if usage is not None:
+                taken = self._amounts_of(check_token_amount(usage, "usage"))
+        except Exception:
+            log("the tokens of an answer could not be read: the whole reservation counts as used", error=True)
         self._answers = self._with_answer(taken)
 
     def _with_answer(self, taken: tuple[int, int]) -> tuple[int, int]:
         return self._answers[0] + taken[0], self._answers[1] + taken[1]
 
     def close(self) -> None:
-        """Commit what the answers took; without any answer, the request alone."""
-        self._commit(*self._answers)
-
-    # -------------------------------------------------------------------------- streams
+        """Commit what the answers took; without any answer, as of a stream that never began, the request."""
+        self._spend._settle(self._hold, *self._answers)
 
     def record_progress(self, usage: Usage | None, pieces: int) -> None:
         """Record what a stream has taken so far; raise `SpendExceeded` if no more can be reserved."""
         input_, output = usage or (0, 0)
-        taken = Usage(input_, max(output, pieces))
-        self._ensure_reserved(taken.total, self._cost_of(taken), STREAM_STOPPED)
+        self._ensure_reserved(*self._amounts_of(Usage(input_, max(output, pieces))), STREAM_STOPPED)
 
-    def settle(self, usage: Usage | None, *, complete: bool, pieces: int = 0) -> None:
+    def settle(self, usage: Usage | None, pieces: int, *, complete: bool) -> None:
         """Commit what a stream took. If that is not known, it counts as all that was reserved."""
         if usage is None or (not complete and not usage.input):
-            self._commit(None, None)
-            return
-        taken = usage if complete else Usage(usage.input, max(usage.output, pieces))
-        self._commit(taken.total, self._cost_of(taken))
+            self._spend._settle(self._hold, None, None)
+        else:
+            taken = usage if complete else Usage(usage.input, max(usage.output, pieces))
+            self._spend._settle(self._hold, *self._amounts_of(taken))
 
-    def fail(self) -> None:
-        """Commit the request alone: the stream never delivered anything."""
-        self._commit(0, 0)
-
-    def _cost_of(self, taken: TokenAmount) -> int:
-        """Return the cost of an amount; a number of tokens is charged at the higher price."""
+    def _amounts_of(self, taken: TokenAmount) -> tuple[int, int]:
+        """Return the tokens and the cost of an amount; a number of tokens is charged at the higher price."""
         if isinstance(taken, Usage):
-            return taken.input * self._rates[0] + taken.output * self._rates[1]
-        return taken * max(self._rates)
-
-
-def total_tokens(value: TokenAmount) -> int:
-    """Return the number of tokens of an amount."""
-    return value.total if isinstance(value, Usage) else value
-
-
-def reported_usage(usage: Callable[[Any], object], result: object) -> Usage | None:
-    """Return the result of ``usage`` for an answer; None, with a log entry, if it fails.
-
-    An error is not raised, because the answer has been paid for.
-    """
-    try:
-        value = usage(result)
-        if value is None:
-            return None
-        if not isinstance(value, Usage):
-            raise TypeError(f"usage answered {value!r}: write Usage(input=..., output=...), or None")
-        return cast("Usage", check_token_amount(value, "usage"))
-    except Exception:
-        log("the tokens of an answer could not be read: the whole reservation counts as used", error=True)
-        return None
+            return taken.total, taken.input * self._rates[0] + taken.output * self._rates[1]
+        return taken, taken * max(self._rates)

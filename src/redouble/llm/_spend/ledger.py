@@ -21,9 +21,6 @@ from typing import NamedTuple, cast
 from redouble._internal.sliding_counter import SLICES
 from redouble.llm._spend.usage import UNITS, multiply
 
-__all__ = ["LimitLedger", "Shortage"]
-
-
 WINDOW_SLICES = SLICES + 1  # the current slice is not complete
 
 

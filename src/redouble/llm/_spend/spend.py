@@ -37,9 +37,6 @@ from redouble.llm._errors import SpendRefused
 from redouble.llm._spend.ledger import LimitLedger, Shortage
 from redouble.llm._spend.usage import UNITS, Money, multiply
 
-__all__ = ["Reservation", "Spend"]
-
-
 MAX_MONEY = 10**15  # in any currency: more is a mistake
 LEAST = 1  # that must be left for a call that reserves no tokens or no cost: it takes something too
 AMOUNT = "0 or more: release() returns what was reserved"

@@ -16,9 +16,6 @@ from typing import NamedTuple
 from redouble._internal.public import public
 from redouble._internal.validation import number
 
-__all__ = ["UNITS", "Money", "Price", "Usage", "multiply"]
-
-
 Money = float | Decimal | Fraction
 UNITS = 10**40 * lcm(*range(1, 101))  # of one dollar, or of one of any other currency
 MILLION = 1_000_000

@@ -282,3 +282,37 @@ def test_an_error_releases_the_slot_and_is_raised_unchanged(colour: str, raised:
 
     in_colour(colour, blocking, waiting)
     assert gate.snapshot()["in_use"] == 0
+
+
+class CountingBulkhead(Bulkhead):
+    """A bulkhead with its own admission, which never waits."""
+
+    def __init__(self) -> None:
+        super().__init__(1, wait=None)
+        self.admitted = 0
+
+    def admit(self, now: float, /) -> Any:
+        ticket = super().admit(now)
+        self.admitted += 1
+        return ticket
+
+
+def test_a_subclass_that_overrides_admit_is_asked_for_every_use(colour: str) -> None:
+    gate = CountingBulkhead()
+
+    async def nothing() -> None:
+        with pytest.raises(errors.BulkheadFull, match="it does not wait"):
+            await gate.call(nothing)
+
+    def blocking() -> None:
+        with gate, pytest.raises(errors.BulkheadFull, match="it does not wait"):
+            gate.call(print)
+        assert gate.call(int) == 0
+
+    async def waiting() -> None:
+        async with gate:
+            await nothing()
+        await gate.call(nothing)
+
+    in_colour(colour, blocking, waiting)
+    assert (gate.admitted, gate.snapshot()["in_use"]) == (2, 0)

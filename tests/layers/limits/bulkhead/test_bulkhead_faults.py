@@ -7,7 +7,7 @@ import gc
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -15,10 +15,10 @@ import pytest
 import trio
 import trio.testing
 
-from redouble import Bulkhead
+from redouble import Bulkhead, Clock
 from redouble.testing import virtual_time
 from tests.support.bulkhead_callers import callers, until
-from tests.support.fakes import ASYNC, COLOURS, Boom, in_colour
+from tests.support.fakes import ASYNC, COLOURS, Boom, Panic, in_colour
 from tests.support.runtime.tasks import Task, loop_of, settled
 
 FREE = {"limit": 1, "in_use": 0, "queued": 0}
@@ -248,3 +248,26 @@ def test_a_forked_child_begins_with_all_slots_free() -> None:
     command = [sys.executable, "-W", "ignore", "-c", SCRIPT]
     ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)  # noqa: S603
     assert ran.stdout.split() == ["7", "True", "1"], ran.stderr
+
+
+class Interrupting(Clock):
+    """A clock whose reading is interrupted, as by Ctrl-C."""
+
+    def now(self) -> float:
+        raise Panic
+
+
+def test_the_end_of_a_block_or_generator_reads_no_clock_before_it_releases_the_slot() -> None:
+    """Every call before the release is a place where Ctrl-C loses the slot."""
+    gate = Bulkhead(1, wait=0)
+    gate.clock = Interrupting()
+
+    @gate
+    def numbers() -> Iterator[int]:
+        yield 1
+
+    with gate:
+        assert gate.snapshot()["in_use"] == 1
+    assert gate.snapshot() == FREE
+    assert list(numbers()) == [1]
+    assert gate.snapshot() == FREE

@@ -21,7 +21,7 @@ from tests.support.interruption import SignalHandler, ctrl_c
 
 A_LITTLE = 0.001
 
-FILES = {module.__file__ for module in (_bulkhead, _gate, slots, reentrancy)} | {"<redouble bulkhead>"}
+FILES = {module.__file__ for module in (_bulkhead, _gate, slots, reentrancy)} | {"<redouble> bulkhead"}
 
 
 def interrupted(number: int, work: Callable[[], object]) -> bool:
@@ -87,7 +87,7 @@ def test_ctrl_c_in_a_rejected_call_admits_the_waiter() -> None:
 
 def acquire_and_release(gate: Bulkhead, me: slots.Lease) -> None:
     try:
-        gate._slots.try_acquire_now(me, "full")
+        gate._acquire_now(me, "full")
     finally:
         gate._slots.release(me)
 

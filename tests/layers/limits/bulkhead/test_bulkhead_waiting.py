@@ -174,11 +174,11 @@ def test_a_slot_that_is_free_when_joining_the_queue_is_acquired_at_once(colour: 
     gate, ticket = Bulkhead(1, 5), Lease()
 
     def blocking(clock: VirtualClock) -> float:
-        gate._slots.enter(ticket)
+        gate._enter(ticket)
         return clock.now()
 
     async def waiting(clock: VirtualClock) -> float:
-        await gate._slots.aenter(ticket)
+        await gate._aenter(ticket)
         return clock.now()
 
     assert in_virtual_colour(colour, blocking, waiting) == 0
@@ -266,5 +266,5 @@ def test_a_slot_released_after_the_first_check_is_acquired() -> None:
     holder = gate.admit(0.0)
     assert not gate._slots.try_acquire(late)
     gate.ended(holder, None, 0.0)
-    gate._slots.try_acquire_now(late, "and it does not wait")
+    gate._acquire_now(late, "and it does not wait")
     assert gate.snapshot() == {"limit": 1, "in_use": 1, "queued": 0}

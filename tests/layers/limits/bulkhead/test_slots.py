@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from redouble._layers.limits.slots import Lease, Slots, WaitableSlots, Wake
+from redouble._layers.limits.slots import Lease, Slots, Wake
 from tests.support.layers.limits.interleavings import NamedLease, Program, Steps, Wait, World, explore
 
 # ----------------------------------------------------------------------------- programs
@@ -237,15 +237,3 @@ def test_a_waiter_that_another_thread_wakes_meanwhile_is_woken_once() -> None:
     slots.release(first)
     assert woken == ["woken"]
     assert slots.counts() == (1, 0)
-
-
-def test_a_slot_released_between_two_checks_is_acquired() -> None:
-    """A slot that was released after `try_acquire()` failed is acquired without waiting."""
-    slots = WaitableSlots(1, 0, None, None)
-    first, second = Lease(), Lease()
-    assert slots.try_acquire(first)
-    assert not slots.try_acquire(second)
-    slots.release(first)
-    slots.try_acquire_now(second, "and it does not wait")
-    assert slots.counts() == (1, 0)
-    assert slots.leases == {second}

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble._layers.limits.limit_algorithms import Aimd, Gradient, LimitAlgorithm, Vegas
-from redouble._layers.limits.limit_window import MAX_SAMPLES, MIN_SAMPLES, WindowedLimit
-from tests.support.layers.limits.limit_windows import RecordingAlgorithm, calls, windowed
+from redouble._layers.limits.limit_window import MAX_SAMPLES, MIN_SAMPLES
+from tests.support.layers.limits.limit_windows import RecordingAlgorithm, calls, new_limit, windowed
 
 # ------------------------------------------------------------------------------ windows
 
@@ -141,7 +141,7 @@ def test_it_never_leaves_its_bounds_nor_changes_twice_in_a_window(
     least: int,
     seen: list[tuple[float, float | None, int, bool]],
 ) -> None:
-    limit = WindowedLimit(make(), 20, least, 50, 1.0, 5.0, 0.0, lambda: 0.5)
+    limit = new_limit(make(), least=least, most=50, relearn=5)
     now = begun = 0.0
     for passed, seconds, in_flight, dropped in seen:
         now, before = now + passed, limit.limit

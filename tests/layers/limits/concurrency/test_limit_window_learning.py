@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from redouble._layers.limits.limit_algorithms import Gradient
-from redouble._layers.limits.limit_window import MIN_SAMPLES, WindowedLimit
-from tests.support.layers.limits.limit_windows import RecordingAlgorithm, calls, windowed
+from redouble._layers.limits.limit_window import MIN_SAMPLES
+from tests.support.layers.limits.limit_windows import RecordingAlgorithm, calls, new_limit, windowed
 
 # --------------------------------------------------------------------------- relearning
 
@@ -30,7 +30,7 @@ def test_relearning_halves_the_limit_for_one_window() -> None:
 def test_the_first_relearning_is_early(relearn: float, at: int) -> None:
     """After five windows, because the first ones may have been measured under load."""
     algorithm = RecordingAlgorithm()
-    limit = WindowedLimit(algorithm, 20, 1, 1000, 1.0, relearn, 10.0, lambda: 0.5)
+    limit = new_limit(algorithm, 10.0, relearn=relearn)
     for second in range(11, at):
         calls(limit, float(second), MIN_SAMPLES)
     assert algorithm.resets == 0
@@ -82,7 +82,7 @@ def test_a_call_dropped_while_relearning_lowers_the_limit() -> None:
 def test_calls_that_began_before_relearning_are_ignored() -> None:
     """With many calls in flight, the first ones to end began before the limit was halved."""
     algorithm = Gradient()
-    limit = windowed(algorithm, 200, relearn=3.0)
+    limit = windowed(algorithm, initial=200, relearn=3.0)
     calls(limit, 3.0, 200, seconds=0.4, in_flight=200)
     assert limit.limit == 132
     calls(limit, 3.1, 200, seconds=0.4, in_flight=200)
@@ -108,7 +108,7 @@ def test_the_time_of_relearning_is_jittered(random: float, at: int) -> None:
 
 def test_a_clock_that_goes_back_far_begins_a_new_window() -> None:
     algorithm = RecordingAlgorithm(30)
-    limit = WindowedLimit(algorithm, 20, 1, 1000, 1.0, 60.0, 5000.0, lambda: 0.5)
+    limit = new_limit(algorithm, 5000.0)
     calls(limit, 5000.9, MIN_SAMPLES)
     calls(limit, 7.0, MIN_SAMPLES)
     assert (limit.limit, algorithm.samples) == (20, [])
@@ -123,6 +123,6 @@ def test_a_clock_that_goes_back_far_begins_a_new_window() -> None:
 
 
 def test_a_clock_that_goes_back_a_little_keeps_the_window() -> None:
-    limit = WindowedLimit(RecordingAlgorithm(30), 20, 1, 1000, 1.0, 60.0, 5000.0, lambda: 0.5)
+    limit = new_limit(RecordingAlgorithm(30), 5000.0)
     calls(limit, 4999.5, MIN_SAMPLES)
     assert calls(limit, 5001.0, 1) == [MIN_SAMPLES + 1]

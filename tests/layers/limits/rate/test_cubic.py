@@ -99,7 +99,7 @@ def test_a_busy_meter_is_checked_less_often() -> None:
 def limited(rate: float, now: float = 0.0) -> AdaptiveTokenBucket:
     """Return a bucket that limits calls to this rate, without tokens."""
     bucket = AdaptiveTokenBucket(now)
-    bucket.limiting = True
+    bucket.meter.limiting = True
     bucket.set_rate(rate, now)
     return bucket
 
@@ -110,10 +110,10 @@ def test_the_bucket_does_not_limit_until_the_first_throttling() -> None:
         assert bucket.due(now / 10) == 0.0
         bucket.take(now / 10)
         bucket.record(throttled=False, now=now / 10)
-        assert not bucket.limiting
+        assert not bucket.meter.limiting
     measured = bucket.meter.rate
     bucket.record(throttled=True, now=9.95)
-    assert bucket.limiting
+    assert bucket.meter.limiting
     assert bucket.rate == pytest.approx(0.7 * measured)
     taken = 0
     while not bucket.due(9.95):

@@ -79,6 +79,7 @@ def test_pauses_and_spread_quotas_delay_calls(steps: list[tuple[Any, ...]], mome
 def test_no_burst_while_a_quota_is_spread() -> None:
     pacer = GcraPacer(1.0, 5)
     assert pacer.available(100.0) == 5
+    pacer.close_fast_path()
     pacer.spread(2, 20.0, 100.0)
     assert pacer.available(100.0) == pacer.available(119.0) == 1
     assert pacer.available(120.0 + 4) == 5
@@ -102,13 +103,21 @@ def test_closing_and_opening_the_fast_path_keeps_the_arrival_time() -> None:
 
 
 def test_the_fast_path_stays_closed_while_a_quota_is_spread() -> None:
-    pacer = GcraPacer(1.0, 1)
+    pacer = closed(1.0, 1)
     pacer.spread(2, 20.0, 0.0)
     pacer.open_fast_path()
     assert pacer.fast_arrival_time == inf
     assert pacer.due(20.0) == 0.0
     pacer.open_fast_path()
     assert pacer.fast_arrival_time == pacer.arrival_time
+
+
+def test_the_open_fast_path_can_be_queried() -> None:
+    pacer = GcraPacer(1.0, 3)
+    pacer.fast_arrival_time = 12.0  # two calls have passed at 10
+    assert (pacer.available(10.0), pacer.due(10.0), pacer.due(10.0, ahead=1)) == (1, 0.0, 1.0)
+    assert (pacer.available(5.0), pacer.due(5.0)) == (3, 0.0)  # another clock
+    assert pacer.fast_arrival_time == 12.0
 
 
 # ------------------------------------------------------------------ clocks that go back

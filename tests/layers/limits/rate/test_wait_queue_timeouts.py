@@ -64,7 +64,7 @@ def test_a_waiter_whose_permit_is_delayed_is_rejected_when_its_time_runs_out(col
         while pauses:
             pauses.pop()()
 
-    queue._reopen_if_empty = pause_once  # type: ignore[method-assign]  # the pause follows the first check
+    pacer.open_fast_path = pause_once  # type: ignore[method-assign]  # the pause follows the first check
     with pytest.raises(RateLimited, match="no permit came free in time") as caught:
         in_virtual_colour(colour, lambda clock: queue.enter(), lambda clock: queue.aenter())
     assert caught.value.retry_after == 57

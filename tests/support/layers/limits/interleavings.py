@@ -39,6 +39,8 @@ class StepTransformer(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
         fn = ast.unparse(node.func)
+        if fn == "lock.acquire":
+            return cast("ast.YieldFrom", ast.parse("(yield from lock.take())", mode="eval").body)
         if fn == "self._owned_by_this_thread":
             return node  # no other thread can change the answer
         if fn == "operation":  # one of the methods, or a function
@@ -81,8 +83,9 @@ class StepTransformer(ast.NodeTransformer):
     def visit_With(self, node: ast.With) -> list[ast.stmt]:
         self.generic_visit(node)
         lock = ast.unparse(node.items[0].context_expr)
-        taken, released = ast.parse(f"yield from {lock}.take()\n{lock}.release()").body
-        return [taken, ast.Try(body=node.body, handlers=[], orelse=[], finalbody=[released])]
+        # By a local name: when an abandoned generator ends, the attribute may hold another lock.
+        held, taken, released = ast.parse(f"held = {lock}\nyield from held.take()\nheld.release()").body
+        return [held, taken, ast.Try(body=node.body, handlers=[], orelse=[], finalbody=[released])]
 
 
 def class_of(module: ModuleType, name: str) -> ast.ClassDef:
@@ -157,6 +160,7 @@ class Lock:
         me = self.world.running
         yield LockWait(lambda: self.owner in ("", me))
         self.owner, self.depth = me, self.depth + 1
+        return True
 
     def _is_owned(self) -> bool:
         return self.owner == self.world.running

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from redouble import AdaptiveConcurrency
 from redouble._layers.limits.limit_algorithms import LimitAlgorithm, Sample
 from redouble._layers.limits.limit_window import WindowedLimit
+from tests.support.scripted import Draws
 
 LONG = 1e9  # seconds until relearning: longer than these tests
 
@@ -26,14 +28,17 @@ class RecordingAlgorithm:
         self.resets += 1
 
 
-def windowed(
-    algorithm: LimitAlgorithm, initial: int = 20, least: int = 1, most: int = 1000, **options: Any
+def new_limit(
+    algorithm: LimitAlgorithm, now: float = 0.0, *, random: float = 0.5, **options: Any
 ) -> WindowedLimit:
+    """Return a limit with windows of one second."""
+    settings = AdaptiveConcurrency(window=1, random=Draws(random), **options).settings
+    return WindowedLimit(settings, algorithm, now)
+
+
+def windowed(algorithm: LimitAlgorithm, relearn: float = LONG, **options: Any) -> WindowedLimit:
     """Return a limit at time 0, with windows of one second and without the early first relearning."""
-    chance = options.get("random", 0.5)
-    made = WindowedLimit(
-        algorithm, initial, least, most, 1.0, options.get("relearn", LONG), 0.0, lambda: chance
-    )
+    made = new_limit(algorithm, relearn=relearn, **options)
     made._schedule_relearning(0.0)
     return made
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from redouble._layers.breaker.circuit import State, StateChange
-from redouble._layers.breaker.notifications import RejectionMessage, dispatch
+from redouble import CircuitBreaker
+from redouble._layers.breaker.circuit import Rejection, State, StateChange
 from redouble.errors import CircuitOpen
 from redouble.types import Event
 
@@ -26,7 +26,7 @@ from redouble.types import Event
 )
 def test_the_event_of_a_change(state_change: StateChange, what: str) -> None:
     events: list[Event] = []
-    dispatch(state_change, "payments", "says", events.append)
+    CircuitBreaker(name="payments", on_change=events.append)._dispatch(state_change)
     [event] = events
     assert (event.what, event.name, event.attempt, event.labels) == (what, "payments", 0, {})
     assert (event.elapsed, event.rejected, event.hint) == (
@@ -50,7 +50,7 @@ def test_the_event_of_a_change(state_change: StateChange, what: str) -> None:
 def test_the_text_of_a_rejection_is_made_when_it_is_read(
     state: State, retry_after: float | None, text: str
 ) -> None:
-    message: Any = RejectionMessage("payments", state, retry_after, "OSError")
+    message: Any = Rejection("payments", state, retry_after, "OSError")
     error = CircuitOpen(message, retry_after=retry_after)
     assert (str(error), repr(error)) == (text, f"CircuitOpen({text!r})")
     assert str(copy.copy(error)) == text
