@@ -16,6 +16,7 @@ import gc
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from multiprocessing import get_context
@@ -30,7 +31,7 @@ import httpx2
 import redouble.aiohttp
 import redouble.httpx2
 from benchmarks import http_server
-from benchmarks.http_clients import BARE, CLIENTS, Client, Get, Variants, read
+from benchmarks.http_clients import BARE, CLIENTS, Client, Get, read
 from benchmarks.http_fake_connections import sockets
 from benchmarks.server_process import server_process
 from benchmarks.table_row import Row
@@ -50,46 +51,81 @@ DELAYS = [
 ]  # seconds, as in `presets.http()` without its jitter; no request fails as often
 
 
+@dataclass(frozen=True)
+class Pair:
+    """The ratios of one variant to the bare client beside it, from one process."""
+
+    bare: float  # nanoseconds of a request over the network
+    network: float
+    added_in_memory: float
+    in_cycles: float  # objects of a request that only the garbage collector frees
+    bare_in_cycles: float
+
+
 def http(effort: Effort) -> Iterator[Row]:
-    """Measure and yield the rows: each client in its own process, because others would fill the caches."""
+    """Measure and yield the rows: each variant beside its bare client, in a process without the others.
+
+    Others would fill the caches of the interpreter and of the processor.
+    """
     with server_process(http_server.__file__) as address:
         url = f"http://{address}"
         for client in CLIENTS:
-            with ProcessPoolExecutor(1, get_context("spawn")) as process:
-                yield from process.submit(succeeding, client.name, f"{url}/fine", effort).result()
+            pairs: dict[str, Pair] = {}
+            for variant in client.made(False, AsyncExitStack()):
+                if variant != BARE:
+                    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+                        measured = process.submit(succeeding, client.name, variant, f"{url}/fine", effort)
+                        pairs[variant] = measured.result()
+            yield from rows(client, pairs)
         with asyncio.Runner() as runner, frozen():
             yield from failing(runner, url, effort)
 
 
-def succeeding(name: str, url: str, effort: Effort) -> list[Row]:
-    """Measure a successful request, and the cost added to it over connections in memory."""
-    (client,) = (client for client in CLIENTS if client.name == name)
-    with asyncio.Runner() as runner, frozen():
-        return list(succeeding_rows(client, runner, url, effort))
+def rows(client: Client, pairs: Mapping[str, Pair]) -> Iterator[Row]:
+    """Make the rows of a successful request, and of the cost added to it over connections in memory."""
+    ours = pairs["redouble"]
 
+    def timings(ratios: Mapping[str, float]) -> dict[str, Timing]:
+        return {name: Timing(ours.bare * ratio, ours.bare * ratio) for name, ratio in ratios.items()}
 
-def succeeding_rows(client: Client, runner: asyncio.Runner, url: str, effort: Effort) -> Iterator[Row]:
-    """Measure both rows of one client."""
-    with opened(partial(client.made, False), runner) as variants:
-        taken = paired(samples(client, runner, variants, url), 5 * effort.rounds)
+    taken = timings({BARE: 1.0, **{name: pair.network for name, pair in pairs.items()}})
     rivals = {name: 1.0 for name in taken if name in RIVALS}
     yield Row(f"{client.name}: a successful GET", taken, 1.05, BARE, faster_than=rivals, about="http")
-    with sockets(), opened(partial(client.made, True), runner) as variants:
-        nowhere = samples(client, runner, variants, url)
-        inside = paired(nowhere, 5 * effort.rounds)
-        left = {name: in_cycles(nowhere[name]) for name in (BARE, "redouble")}
-    bare = inside.pop(BARE)
-    added = {name: Timing(t.best - bare.best, t.median - bare.median) for name, t in inside.items()}
-    added[BARE] = taken[BARE]
-    ours = f"{left['redouble']:.0f} objects of a request left in cycles"
+    left = f"{ours.in_cycles:.0f} objects of a request left in cycles"
     yield Row(
         f"{client.name}: what is added to it, in memory",
-        added,
+        timings({BARE: 1.0, **{name: pair.added_in_memory for name, pair in pairs.items()}}),
         0.02 if client.aio else 0.03,
         BARE,
-        problems=(ours,) if left["redouble"] >= 1 > left[BARE] else (),  # bare httpx leaves some too
+        problems=(left,) if ours.in_cycles >= 1 > ours.bare_in_cycles else (),  # bare httpx leaves some too
         about="http",
     )
+
+
+def succeeding(name: str, variant: str, url: str, effort: Effort) -> Pair:
+    """Measure a successful request of one variant and of the bare client."""
+    (client,) = (client for client in CLIENTS if client.name == name)
+    with asyncio.Runner() as runner, frozen():
+        with opened(partial(pair, client, variant, False), runner) as gets:
+            network = paired(samples(client, runner, gets, url), 5 * effort.rounds)
+        with sockets(), opened(partial(pair, client, variant, True), runner) as gets:
+            nowhere = samples(client, runner, gets, url)
+            memory = paired(nowhere, 5 * effort.rounds)
+            left = {name: in_cycles(sample) for name, sample in nowhere.items()}
+    bare = network[BARE].best
+    return Pair(
+        bare=bare,
+        network=network[variant].best / bare,
+        added_in_memory=(memory[variant].best - memory[BARE].best) / bare,
+        in_cycles=left[variant],
+        bare_in_cycles=left[BARE],
+    )
+
+
+def pair(client: Client, variant: str, in_memory: bool, stack: AsyncExitStack) -> dict[str, Get]:
+    """Open the bare client and one variant."""
+    variants = client.made(in_memory, stack)
+    return {name: variants[name]() for name in (BARE, variant)}
 
 
 def paired(samples: Mapping[str, Sample], rounds: int, base: str = BARE) -> dict[str, Timing]:
@@ -128,11 +164,13 @@ def in_cycles(sample: Sample) -> float:
 
 
 @contextmanager
-def opened(made: Callable[[AsyncExitStack], Variants], runner: asyncio.Runner) -> Generator[Variants]:
-    """Open a client in all its variants, and close them on exit."""
+def opened(
+    made: Callable[[AsyncExitStack], dict[str, Get]], runner: asyncio.Runner
+) -> Generator[dict[str, Get]]:
+    """Open a client in some variants, and close them on exit."""
     stack = AsyncExitStack()
 
-    async def on_loop() -> Variants:  # aiohttp needs a running loop
+    async def on_loop() -> dict[str, Get]:  # aiohttp needs a running loop
         return made(stack)
 
     try:
@@ -184,7 +222,7 @@ def failing(runner: asyncio.Runner, url: str, effort: Effort) -> Iterator[Row]:
         yield Row(f"{name}: {AT_ONCE} GETs at once, 30 % failures", taken, 1.03, about="http")
 
 
-def many_httpx2(stack: AsyncExitStack) -> Variants:
+def many_httpx2(stack: AsyncExitStack) -> dict[str, Get]:
     """Retry by hand and by Redouble, with httpx2."""
     limits = httpx2.Limits(max_connections=AT_ONCE, max_keepalive_connections=AT_ONCE)
 
@@ -198,7 +236,7 @@ def many_httpx2(stack: AsyncExitStack) -> Variants:
     return {"by hand": looped(client().get), "redouble": client(retrying).get}
 
 
-def many_aiohttp(stack: AsyncExitStack) -> Variants:
+def many_aiohttp(stack: AsyncExitStack) -> dict[str, Get]:
     """Retry by hand and by Redouble, with aiohttp."""
 
     def session(*middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:

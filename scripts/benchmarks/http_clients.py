@@ -30,7 +30,7 @@ import redouble.requests
 from benchmarks.http_fake_connections import AsyncBackend, Backend, Connector
 
 Get: TypeAlias = Callable[[str], Any]  # URL -> response, or an awaitable of an async client
-Variants: TypeAlias = dict[str, Get]
+Variants: TypeAlias = dict[str, Callable[[], Get]]  # each opens one variant
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ Make: TypeAlias = Callable[[bool, AsyncExitStack], Variants]
 
 @dataclass(frozen=True)
 class Client:
-    """An HTTP client; ``made`` opens all its variants, with connections in memory or not."""
+    """An HTTP client; ``made`` returns its variants, with connections in memory or not."""
 
     name: str
     made: Make
@@ -59,13 +59,14 @@ def httpx2_blocking(in_memory: bool, stack: AsyncExitStack) -> Variants:
     def client(transport: httpx2.BaseTransport) -> httpx2.Client:
         return stack.enter_context(httpx2.Client(transport=transport))
 
-    bare = client(transport())
-    retrying = httpware.Client(httpx2_client=client(transport()), middleware=[resilience.Retry()])
+    def retrying() -> httpware.Client:
+        return httpware.Client(httpx2_client=client(transport()), middleware=[resilience.Retry()])
+
     return {
-        BARE: bare.get,
-        "redouble": client(redouble.httpx2.Transport(wrapped=transport())).get,
-        "httpware": retrying.get,
-        "stamina": stamina.retry(on=httpx2.HTTPError, attempts=3)(checked(bare.get)),
+        BARE: lambda: client(transport()).get,
+        "redouble": lambda: client(redouble.httpx2.Transport(wrapped=transport())).get,
+        "httpware": lambda: retrying().get,
+        "stamina": lambda: around(httpx2.HTTPError, checked(client(transport()).get)),
     }
 
 
@@ -81,13 +82,14 @@ def httpx2_async(in_memory: bool, stack: AsyncExitStack) -> Variants:
         stack.push_async_callback(made.aclose)
         return made
 
-    bare = client(transport())
-    retrying = httpware.AsyncClient(httpx2_client=client(transport()), middleware=[resilience.AsyncRetry()])
+    def retrying() -> httpware.AsyncClient:
+        return httpware.AsyncClient(httpx2_client=client(transport()), middleware=[resilience.AsyncRetry()])
+
     return {
-        BARE: bare.get,
-        "redouble": client(redouble.httpx2.AsyncTransport(wrapped=transport())).get,
-        "httpware": retrying.get,
-        "stamina": stamina.retry(on=httpx2.HTTPError, attempts=3)(achecked(bare.get)),
+        BARE: lambda: client(transport()).get,
+        "redouble": lambda: client(redouble.httpx2.AsyncTransport(wrapped=transport())).get,
+        "httpware": lambda: retrying().get,
+        "stamina": lambda: around(httpx2.HTTPError, achecked(client(transport()).get)),
     }
 
 
@@ -101,13 +103,12 @@ def httpx_blocking(in_memory: bool, stack: AsyncExitStack) -> Variants:
     def client(transport: httpx.BaseTransport) -> httpx.Client:
         return stack.enter_context(httpx.Client(transport=transport))
 
-    bare = client(transport())
     retry = httpx_retries.Retry(total=2, backoff_factor=0.1)
     return {
-        BARE: bare.get,
-        "redouble": client(redouble.httpx.Transport(wrapped=transport())).get,
-        "httpx-retries": client(httpx_retries.RetryTransport(transport(), retry)).get,
-        "stamina": stamina.retry(on=httpx.HTTPError, attempts=3)(checked(bare.get)),
+        BARE: lambda: client(transport()).get,
+        "redouble": lambda: client(redouble.httpx.Transport(wrapped=transport())).get,
+        "httpx-retries": lambda: client(httpx_retries.RetryTransport(transport(), retry)).get,
+        "stamina": lambda: around(httpx.HTTPError, checked(client(transport()).get)),
     }
 
 
@@ -123,13 +124,12 @@ def httpx_async(in_memory: bool, stack: AsyncExitStack) -> Variants:
         stack.push_async_callback(made.aclose)
         return made
 
-    bare = client(transport())
     retry = httpx_retries.Retry(total=2, backoff_factor=0.1)
     return {
-        BARE: bare.get,
-        "redouble": client(redouble.httpx.AsyncTransport(wrapped=transport())).get,
-        "httpx-retries": client(httpx_retries.RetryTransport(transport(), retry)).get,
-        "stamina": stamina.retry(on=httpx.HTTPError, attempts=3)(achecked(bare.get)),
+        BARE: lambda: client(transport()).get,
+        "redouble": lambda: client(redouble.httpx.AsyncTransport(wrapped=transport())).get,
+        "httpx-retries": lambda: client(httpx_retries.RetryTransport(transport(), retry)).get,
+        "stamina": lambda: around(httpx.HTTPError, achecked(client(transport()).get)),
     }
 
 
@@ -141,13 +141,12 @@ def requests_blocking(in_memory: bool, stack: AsyncExitStack) -> Variants:  # no
         made.mount("http://", adapter)
         return made
 
-    bare = session(HTTPAdapter())
     retry = urllib3.Retry(total=2, backoff_factor=0.1, status_forcelist=BUSY)
     return {
-        BARE: bare.get,
-        "redouble": session(redouble.requests.Adapter()).get,
-        "urllib3 Retry": session(HTTPAdapter(max_retries=retry)).get,
-        "stamina": stamina.retry(on=requests.RequestException, attempts=3)(checked(bare.get)),
+        BARE: lambda: session(HTTPAdapter()).get,
+        "redouble": lambda: session(redouble.requests.Adapter()).get,
+        "urllib3 Retry": lambda: session(HTTPAdapter(max_retries=retry)).get,
+        "stamina": lambda: around(requests.RequestException, checked(session(HTTPAdapter()).get)),
     }
 
 
@@ -159,14 +158,15 @@ def aiohttp_async(in_memory: bool, stack: AsyncExitStack) -> Variants:
         stack.push_async_callback(made.close)
         return made
 
-    bare = session()
-    options = aiohttp_retry.ExponentialRetry(attempts=3, start_timeout=0.1, max_timeout=5)
-    retrying = aiohttp_retry.RetryClient(client_session=session(), retry_options=options)
+    def retrying() -> aiohttp_retry.RetryClient:
+        options = aiohttp_retry.ExponentialRetry(attempts=3, start_timeout=0.1, max_timeout=5)
+        return aiohttp_retry.RetryClient(client_session=session(), retry_options=options)
+
     return {
-        BARE: read(bare),
-        "redouble": read(session(redouble.aiohttp.middleware())),
-        "aiohttp-retry": read(retrying),
-        "stamina": stamina.retry(on=aiohttp.ClientError, attempts=3)(achecked(read(bare))),
+        BARE: lambda: read(session()),
+        "redouble": lambda: read(session(redouble.aiohttp.middleware())),
+        "aiohttp-retry": lambda: read(retrying()),
+        "stamina": lambda: around(aiohttp.ClientError, achecked(read(session()))),
     }
 
 
@@ -195,6 +195,11 @@ def read(session: Any) -> Get:
             return response
 
     return get
+
+
+def around(errors: type[Exception], get: Get) -> Get:
+    """Retry by stamina, which wraps a function."""
+    return stamina.retry(on=errors, attempts=3)(get)
 
 
 def checked(get: Get) -> Get:

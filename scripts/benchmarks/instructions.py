@@ -43,18 +43,23 @@ def instructions(modules: Mapping[str, str]) -> Iterator[Row]:
 
 def _total(module: str, shape: str, count: int) -> int:
     """Return the instructions of a process that makes this many calls."""
-    process = subprocess.run(
-        [*CALLGRIND, sys.executable, "-m", "benchmarks.instructions", module, shape, str(count)],
+    _run(module, shape, 1)  # else the first process under callgrind compiles the modules that have no cache
+    process = _run(module, shape, count, *CALLGRIND)
+    collected = re.search(r"Collected : (\d+)", process.stderr)
+    if collected is None:
+        raise RuntimeError(f"callgrind printed no count: {process.stderr}")
+    return int(collected[1])
+
+
+def _run(module: str, shape: str, count: int, *tool: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*tool, sys.executable, "-m", "benchmarks.instructions", module, shape, str(count)],
         cwd=sys.path[0],
         env={"PYTHONHASHSEED": "0", "PYTHONPATH": ":".join(sys.path)},
         capture_output=True,
         text=True,
         check=True,
     )
-    collected = re.search(r"Collected : (\d+)", process.stderr)
-    if collected is None:
-        raise RuntimeError(f"callgrind printed no count: {process.stderr}")
-    return int(collected[1])
 
 
 def main() -> None:

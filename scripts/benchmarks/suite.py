@@ -79,7 +79,7 @@ def measure(effort: Effort) -> Iterator[Row]:
     yield from grpc_calls(effort)
     yield from http(effort)
     loaded = tuple(f"loads {name}" for name in unwanted())
-    for work, decorate, most in (("`import`", False, 0.8), ("`import`, one function decorated", True, 1.2)):
+    for work, decorate, most in (("`import`", False, 0.8), ("`import`, one function decorated", True, 0.8)):
         taken = race_imports(effort.imports, decorate=decorate)
         yield Row(work, taken, most, base="tenacity", problems=loaded)
     names = list(competitors)
