@@ -132,3 +132,16 @@ def test_every_option_has_a_description() -> None:
     for table in tables:
         assert all("description" in option for key, option in table.items() if key != "type")
     assert len(tables) > len(abouts)
+
+
+def test_the_caller_owns_the_schema() -> None:
+    """A caller may change the schema, such as to add its own names: the next one is not affected."""
+
+    def containers(part: object) -> Iterator[int]:
+        if is_table(part) or is_list(part):
+            yield id(part)
+            for inner in part.values() if is_table(part) else part:
+                yield from containers(inner)
+
+    one, other = schema(), schema()
+    assert set(containers(one)).isdisjoint(containers(other))

@@ -8,14 +8,14 @@ from redouble.config._options.catalogue import BUDGETS, DEFAULTS, GATES, LAYERS,
 from redouble.config._options.error_names import BUILT_IN
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# The built-in names are only suggestions, because a program may register any other name.
-NAME = {"anyOf": [{"enum": sorted(BUILT_IN)}, {"type": "string"}]}
-REPLACED = {"then": {"properties": dict.fromkeys(SHORT, False)}}
 
 
 @public("redouble.config")
 def schema() -> dict[str, object]:
     """Return the JSON Schema (2020-12) of a whole document, for editors and validators."""
+    # The built-in names are only suggestions, because a program may register any other name.
+    name = {"anyOf": [{"enum": sorted(BUILT_IN)}, {"type": "string"}]}
+    replaced = {"then": {"properties": dict.fromkeys(SHORT, False)}}
     by_kind = {"description": "A backoff for each kind of failure.", **BY_KIND.schema(), "minProperties": 1}
     return {
         "$schema": DIALECT,
@@ -37,8 +37,8 @@ def schema() -> dict[str, object]:
             "budget": BUDGETS.schema(),
             "gate": GATES.schema(),
             "layer": LAYERS.schema(),
-            "on": {"anyOf": [NAME, {"type": "array", "items": NAME, "minItems": 1}]},
-            "delays": {"anyOf": [DELAYS.schema(), {**BACKOFFS.schema(), "dependentSchemas": REPLACED}]},
+            "on": {"anyOf": [name, {"type": "array", "items": name, "minItems": 1}]},
+            "delays": {"anyOf": [DELAYS.schema(), {**BACKOFFS.schema(), "dependentSchemas": replaced}]},
             "backoff": {"anyOf": [{"$ref": "#/$defs/delays"}, by_kind]},
         },
     }
