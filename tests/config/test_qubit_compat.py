@@ -102,6 +102,11 @@ def test_jitter_cannot_be_added_to_a_backoff_by_kind() -> None:
             "random_max_delay_millis",
             "123456788 is below random_min_delay_millis, which is 123456789",
         ),
+        (
+            {"random_min_delay_millis": 2**53 + 3, "random_max_delay_millis": 2**53 + 2},
+            "random_max_delay_millis",
+            "9007199254740994 is below random_min_delay_millis, which is 9007199254740995",
+        ),
         ({"fixed_delay_millis": 0}, "fixed_delay_millis", "0: write milliseconds"),
         ({"exponential_multiplier": 0.5}, "exponential_multiplier", "write a number, 1 or more"),
         ({"jitter_factor": 1.1}, "jitter_factor", "write a number, from 0 to 1"),

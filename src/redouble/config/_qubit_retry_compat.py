@@ -23,17 +23,9 @@ from redouble.config._options.catalogue import RETRY
 from redouble.config._options.values import Flag, Number, Text, Value, Whole
 from redouble.errors import AttemptTimeout, ConfigError
 
-
-class Millis(Whole):
-    """A duration in whole milliseconds; in Python, in seconds."""
-
-    def parse(self, value: object, place: DocPath) -> float:
-        return super().parse(value, place) / 1000
-
-
 MOST = 2**64 - 1  # the largest u64 of Rust
-MILLIS = Millis(0, "write milliseconds, as a whole number, 0 or more", MOST)
-POSITIVE = Millis(1, "write milliseconds, as a whole number, 1 or more", MOST)
+MILLIS = Whole(0, "write milliseconds, as a whole number, 0 or more", MOST)
+POSITIVE = Whole(1, "write milliseconds, as a whole number, 1 or more", MOST)
 
 
 class Setting(NamedTuple):
@@ -58,11 +50,11 @@ KEYS = {
     "worker_cancel_grace_millis": Setting(MILLIS),
     "delay": Setting(Text()),
     "delay_strategy": Setting(Text()),
-    "fixed_delay_millis": Setting(POSITIVE, "delay", 1),
-    "random_min_delay_millis": Setting(POSITIVE, "low", 1),
-    "random_max_delay_millis": Setting(POSITIVE, "high", 10),
-    "exponential_initial_delay_millis": Setting(POSITIVE, "initial", 1),
-    "exponential_max_delay_millis": Setting(POSITIVE, "maximum", 60),
+    "fixed_delay_millis": Setting(POSITIVE, "delay", 1000),
+    "random_min_delay_millis": Setting(POSITIVE, "low", 1000),
+    "random_max_delay_millis": Setting(POSITIVE, "high", 10_000),
+    "exponential_initial_delay_millis": Setting(POSITIVE, "initial", 1000),
+    "exponential_max_delay_millis": Setting(POSITIVE, "maximum", 60_000),
     "exponential_multiplier": Setting(Number(low=1), "factor", 2),
     "jitter_factor": Setting(Number(high=1)),
 }
@@ -115,15 +107,21 @@ def _options(settings: Mapping[str, object], usual: Retry) -> dict[str, Any]:
         given[key] = KEYS[key].kind.read(value, DocPath((key,)))
     changed: dict[str, Any] = {}
     for key, setting in KEYS.items():
-        if setting.option in RETRY.options and given.get(key, False) is not False:
-            changed[setting.option] = None if given[key] is True else given[key]  # True: unlimited
+        if setting.option in RETRY.options and given.get(key, False) is not False:  # True: unlimited
+            changed[setting.option] = None if given[key] is True else _argument(key, given[key])
     if "attempt_timeout_policy" in given:
         changed["on"] = _on(given, usual)
     if "worker_cancel_grace_millis" in given:
-        changed["worker"] = replace(usual.worker or Worker(), grace=given["worker_cancel_grace_millis"])
+        grace = given["worker_cancel_grace_millis"] / 1000
+        changed["worker"] = replace(usual.worker or Worker(), grace=grace)
     if (backoff := _backoff(given, usual.backoff)) is not None:
         changed["backoff"] = backoff
     return changed
+
+
+def _argument(key: str, value: float) -> float:
+    """Return the argument for the option of a setting: durations in seconds."""
+    return value / 1000 if key.endswith("_millis") else value
 
 
 def _word(given: Mapping[str, Any], key: str, what: str, words: Iterable[str]) -> str:
@@ -174,13 +172,13 @@ def _base(given: Mapping[str, Any]) -> Backoff | None:
         for key in STRATEGIES[name]:
             if key not in given:
                 raise DocPath((key,)).error(f"missing: {named_by} = {name!r} needs it")
-    options = {KEYS[key].option: given.get(key, KEYS[key].usual) for key in STRATEGIES[name]}
+    values = {key: given.get(key, KEYS[key].usual) for key in STRATEGIES[name]}
+    options = {KEYS[key].option: _argument(key, value) for key, value in values.items()}
     if name == "fixed":
         return Backoff.constant(**options)
     low, high, *_ = STRATEGIES[name]
-    least, most = (round(options[KEYS[key].option] * 1000) for key in (low, high))
-    if least > most:
-        raise DocPath((high,)).error(f"{most} is below {low}, which is {least}")
+    if values[low] > values[high]:
+        raise DocPath((high,)).error(f"{values[high]} is below {low}, which is {values[low]}")
     backoff: Backoff = BACKOFFS.tables[name].build(**options)
     return backoff
 

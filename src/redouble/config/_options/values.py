@@ -279,7 +279,7 @@ class Whole(Value):
     fix: str = ""
     high: float = 1e300  # Python refuses to convert integers of thousands of digits to text
 
-    def parse(self, value: object, place: DocPath) -> float:
+    def parse(self, value: object, place: DocPath) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not self.low <= value <= self.high:
             wanted = self.fix or f"write a whole number, {self.low} or more"
             raise place.error(f"{short_repr(value)}: {wanted}")
