@@ -134,8 +134,7 @@ def observing(
 
 def _unsubscribe(entry: Subscription) -> None:
     with _lock:
-        index = next(i for i, other in enumerate(watch.entries) if other is entry)
-        watch.replace(watch.entries[:index] + watch.entries[index + 1 :])
+        watch.replace(tuple(other for other in watch.entries if other is not entry))
         if entry.wants_successes:
             ambient.count_observer(-1)
 

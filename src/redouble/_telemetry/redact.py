@@ -34,14 +34,9 @@ def _redact(url: str) -> str:
         return _without_userinfo(url)
     location, parameters = url[: start.start()], url[start.start() :]
     query, hash_, fragment = parameters.partition("#")
-    if not _is_anchor(fragment):
+    if any(sign in fragment for sign in "=?@"):  # else it only names a position in the page
         fragment = _PARAMETER.sub(_parameter, fragment)
     return _without_userinfo(location) + _PARAMETER.sub(_parameter, query) + hash_ + fragment
-
-
-def _is_anchor(fragment: str) -> bool:
-    """Return True if the fragment only names a position in the page."""
-    return not any(sign in fragment for sign in "=?@")
 
 
 def _parameter(match: re.Match[str]) -> str:

@@ -5,7 +5,7 @@ It holds weak references only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from redouble._internal.locks import ForkSafeLock, gil
@@ -14,17 +14,7 @@ LayerSection: TypeAlias = Literal["breakers", "bulkheads", "limits", "layers"]
 Section: TypeAlias = Literal["policies", "budgets"] | LayerSection
 LAYER_SECTIONS: tuple[LayerSection, ...] = ("breakers", "bulkheads", "limits", "layers")
 SECTIONS: tuple[Section, ...] = ("policies", "budgets", *LAYER_SECTIONS)
-
-
-if TYPE_CHECKING:
-
-    class NamedObject(Protocol):
-        """An object that may have a name."""
-
-        @property
-        def name(self) -> str | None:
-            """The name, or None."""
-            ...
+T = TypeVar("T")
 
 
 class Counts:
@@ -52,15 +42,13 @@ class LockedCounts(Counts):
             super().add(failures, retries, given_up)
 
 
-_lists: dict[Section, WeakValueDictionary[int, NamedObject]] = {
-    name: WeakValueDictionary() for name in SECTIONS
-}
+_lists: dict[Section, WeakValueDictionary[int, Any]] = {name: WeakValueDictionary() for name in SECTIONS}
 _counts: WeakValueDictionary[str, Counts] = WeakValueDictionary()
 _lock = ForkSafeLock()
 
 
-def register(thing: NamedObject, section: Section) -> None:
-    """Add an object that has a name; it is listed for as long as it lives."""
+def register(thing: Any, section: Section) -> None:
+    """Add an object, if its ``name`` is not None; it is listed for as long as it lives."""
     if thing.name is not None:
         _lists[section][id(thing)] = thing
 
@@ -71,10 +59,14 @@ def unregister(thing: object) -> None:
         named.pop(id(thing), None)
 
 
-def registered(section: Section) -> list[tuple[str, NamedObject]]:
+def registered(section: Section) -> list[tuple[str, Any]]:
     """Return the names and objects of a section, oldest first."""
-    alive = [thing for reference in _lists[section].valuerefs() if (thing := reference()) is not None]
-    return [(name, thing) for thing in alive if (name := thing.name) is not None]
+    return [(name, thing) for thing in referenced(_lists[section]) if (name := thing.name) is not None]
+
+
+def referenced(objects: WeakValueDictionary[Any, T]) -> list[T]:
+    """Return the objects that still exist; another thread or a signal handler may add one meanwhile."""
+    return [thing for reference in objects.valuerefs() if (thing := reference()) is not None]
 
 
 def counts_of(name: str) -> Counts:

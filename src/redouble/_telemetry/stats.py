@@ -54,7 +54,7 @@ def _policy(name: str, policy: Any) -> dict[str, Any]:
     }
 
 
-def _snapshot(thing: object, section: Section) -> dict[str, Any]:
+def _snapshot(thing: Any, section: Section) -> dict[str, Any]:
     kind = type(thing).__name__
     try:
         return {"type": kind, **snapshot_of(thing, section)}
@@ -62,8 +62,7 @@ def _snapshot(thing: object, section: Section) -> dict[str, Any]:
         return {"type": kind, "snapshot": "failed"}
 
 
-def snapshot_of(thing: object, section: Section) -> Mapping[str, Any]:
+def snapshot_of(thing: Any, section: Section) -> Mapping[str, Any]:
     """Return the snapshot of an object; that of a budget as of now, not as of its last use."""
-    owner: Any = thing
-    snapshot: Mapping[str, Any] = owner.snapshot(SYSTEM.now()) if section == "budgets" else owner.snapshot()
+    snapshot: Mapping[str, Any] = thing.snapshot(SYSTEM.now()) if section == "budgets" else thing.snapshot()
     return snapshot
