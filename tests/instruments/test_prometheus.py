@@ -153,6 +153,16 @@ def test_after_a_name_collision_nothing_is_registered(taken: str) -> None:
     instrument(registry).remove()
 
 
+def test_a_metric_that_the_program_has_unregistered_does_not_keep_the_others(
+    registry: CollectorRegistry,
+) -> None:
+    handle = instrument(registry)
+    registry.unregister(registry._names_to_collectors["redouble_delay_seconds"])
+    with pytest.raises(KeyError):
+        handle.remove()
+    assert exposed(registry) == {}
+
+
 def test_instrumentation_can_be_removed_and_added_again(registry: CollectorRegistry) -> None:
     """Metrics restart from zero; removing them twice does nothing."""
     for _ in range(2):

@@ -94,28 +94,24 @@ def _recorder(meter: Meter) -> Record:
 
 
 class Gauges:
-    """Gauges that the SDK reads by callback, while at least one handle has them open."""
+    """Gauges that the SDK reads by callback, while at least one of their ``handles`` is open."""
 
     def __init__(self, meter: Meter) -> None:
-        self._open = 0
+        self.handles = 0
         for metric in GAUGES:
             read, unit = partial(self._read, metric), f"{{{metric.unit}}}"
             meter.create_observable_gauge(exported_name(metric), [read], unit, metric.help)
 
     def _read(self, metric: Metric, _: CallbackOptions) -> Iterable[Observation]:
-        gauges = read_gauge(metric) if self._open else {}
+        gauges = read_gauge(metric) if self.handles else {}
         return [
             Observation(n, dict(zip(metric.labels, attributes, strict=True)))
             for attributes, n in gauges.items()
         ]
 
-    def open(self) -> None:
-        """Export the gauges, for one more handle."""
-        self._open += 1
-
     def close(self) -> None:
         """Export nothing once all handles are closed: the API cannot unregister a gauge."""
-        self._open -= 1
+        self.handles -= 1
 
 
 # The SDK creates a gauge of one name once, so a second `instrument()` reuses the first one's gauges.
@@ -130,7 +126,7 @@ def _gauges_of(provider: MeterProvider, meter: Meter) -> Gauges:
         gauges = _gauges[provider] = _early[0] if is_global and _early else Gauges(meter)
         if is_global and not _has_sdk():
             _early.append(gauges)
-    gauges.open()
+    gauges.handles += 1
     return gauges
 
 

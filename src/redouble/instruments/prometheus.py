@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
 from math import inf
@@ -55,19 +56,19 @@ def instrument(
     series, edges = Series(registry, _label_names(labels)), _bucket_edges(buckets)
     observer = metrics_observer(series.record)
     try:
-        series.register("counter", Counter)
-        series.register("histogram", partial(Histogram, buckets=edges))
-        if not MULTIPROCESS.isdisjoint(os.environ):
-            gauges = series.register("gauge", partial(Gauge, multiprocess_mode="livesum"))
-            observer = GaugeRefresher(observer, gauges)
+        series.create("counter", Counter)
+        series.create("histogram", partial(Histogram, buckets=edges))
+        if MULTIPROCESS.isdisjoint(os.environ):
+            series.register(GaugeCollector())
         else:
-            series.register_collector(GaugeCollector())
+            series.create("gauge", partial(Gauge, multiprocess_mode="livesum"))
+            observer = GaugeRefresher(observer, series.metrics)
     except Exception as error:
-        series.unregister()  # register all metrics or none
+        series.registered.close()  # register all metrics or none
         raise ValueError(
             "this registry has metrics of redouble already: instrument() once, and remove() it before another"
         ) from error
-    return Observation(observing(observer, METRIC_EVENTS).remove, series.unregister)
+    return Observation(observing(observer, METRIC_EVENTS).remove, series.registered.close)
 
 
 def exported_name(metric: Metric) -> str:
@@ -76,29 +77,30 @@ def exported_name(metric: Metric) -> str:
 
 
 class Series:
-    """The metrics of ``prometheus_client``, and a cache of their children by label values."""
+    """The metrics of ``prometheus_client``, and a cache of their children by label values.
+
+    registered: removes the metrics from the registry when it is closed.
+    """
 
     def __init__(self, registry: CollectorRegistry, extra_labels: tuple[str, ...]) -> None:
         self._registry, self._extra_labels = registry, extra_labels
-        self._metrics: dict[Metric, Any] = {}
-        self._registered: list[Collector] = []
+        self.metrics: dict[Metric, Any] = {}
         self._children: dict[tuple[str, tuple[str, ...]], Callable[[float], object]] = {}
+        self.registered = ExitStack()
 
-    def register(self, kind: str, make: Callable[..., Any]) -> dict[Metric, Any]:
-        """Create and register the metrics of one kind, and return them."""
-        labels = () if kind == "gauge" else self._extra_labels
-        metrics = [metric for metric in METRICS if metric.kind == kind]
-        for metric in metrics:
-            names = (*metric.labels, *labels)
-            collector = make(exported_name(metric), metric.help, names, registry=self._registry)
-            self._metrics[metric] = collector
-            self._registered.append(collector)
-        return {metric: self._metrics[metric] for metric in metrics}
+    def create(self, kind: str, make: Callable[..., Any]) -> None:
+        """Create and register the metrics of one kind: counters and histograms with the extra labels."""
+        for metric in METRICS:
+            if metric.kind == kind:
+                names = metric.labels if kind == "gauge" else (*metric.labels, *self._extra_labels)
+                collector = make(exported_name(metric), metric.help, names, registry=None)
+                self.register(collector)
+                self.metrics[metric] = collector
 
-    def register_collector(self, collector: Collector) -> None:
+    def register(self, collector: Collector) -> None:
         """Register a collector, which the client reads at each scrape."""
         self._registry.register(collector)
-        self._registered.append(collector)
+        self.registered.callback(self._registry.unregister, collector)
 
     def record(
         self, metric: Metric, amount: float, name: str, values: tuple[str, ...], labels: Mapping[str, str], /
@@ -107,16 +109,11 @@ class Series:
         label_values = (name, *values, *(labels.get(label, "") for label in self._extra_labels))
         add = self._children.get((metric.name, label_values))
         if add is None:
-            child = self._metrics[metric].labels(*label_values)
+            child = self.metrics[metric].labels(*label_values)
             add = self._children[metric.name, label_values] = (
                 child.inc if metric.kind == "counter" else child.observe
             )
         add(amount)
-
-    def unregister(self) -> None:
-        """Remove the metrics from the registry."""
-        while self._registered:
-            self._registry.unregister(self._registered.pop())
 
 
 class GaugeCollector(Collector):
@@ -134,21 +131,20 @@ class GaugeCollector(Collector):
 class GaugeRefresher:
     """An observer that also refreshes the gauges, because another process may expose them."""
 
-    def __init__(self, observer: Callable[[Event], None], gauges: Mapping[Metric, Gauge]) -> None:
-        self._observer, self._gauges = observer, gauges
+    def __init__(self, observer: Callable[[Event], None], metrics: Mapping[Metric, Any]) -> None:
+        self._observer, self._metrics = observer, metrics
         self._next = SYSTEM.now()
-        self._set: dict[Metric, set[tuple[str, ...]]] = {metric: set() for metric in gauges}
+        self._values = {metric: dict[tuple[str, ...], float]() for metric in GAUGES}
 
     def __call__(self, event: Event) -> None:
         self._observer(event)
         now = SYSTEM.now()
         if now >= self._next:
             self._next = now + REFRESH_INTERVAL
-            for metric, gauge in self._gauges.items():
-                shown = read_gauge(metric)
-                for label_values in self._set[metric].union(shown):
-                    gauge.labels(*label_values).set(shown.get(label_values, 0.0))  # 0 if no longer shown
-                self._set[metric].update(shown)
+            for metric, before in self._values.items():
+                self._values[metric] = {**dict.fromkeys(before, 0.0), **read_gauge(metric)}
+                for label_values, value in self._values[metric].items():
+                    self._metrics[metric].labels(*label_values).set(value)
 
 
 def _bucket_edges(buckets: object) -> tuple[float, ...]:
