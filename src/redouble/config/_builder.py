@@ -40,16 +40,13 @@ class Builder:
 
     config: the configuration.
     objects: all its objects, also those that are defined inline.
-    changed: the sorted paths that were added, changed or removed.
     """
 
     config: Config
-    changed: tuple[str, ...]
 
     def __init__(self, previous: Builder | None = None) -> None:
         self._previous: Mapping[Key, BuiltObject] = {} if previous is None else previous.objects
         self._named: dict[Reference, Any] = {}
-        self._changed: set[Key] = set()
         self.objects: dict[Key, BuiltObject] = {}
         self._reconfigured: list[tuple[Any, Any]] = []  # kept objects, each with one that has its settings
 
@@ -60,10 +57,14 @@ class Builder:
             thing = self.build_one(blueprint, reference)
             self._named[reference] = sections[reference.section][reference.name] = thing
         self.config = Config(**{section: MappingProxyType(named) for section, named in sections.items()})
-        changed = self._changed | (self._previous.keys() - self.objects.keys())
-        self.changed = tuple(sorted({DocPath((str(key[0]), str(key[1]))).path for key in changed}))
-        self._removed = _others(self._previous, self.objects)
         return self.config
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """The sorted paths that were added, changed or removed."""
+        new, old = self.objects, self._previous
+        keys = (key for key in (*new, *old) if new.get(key) is not old.get(key))
+        return tuple(sorted({DocPath((str(section), str(name))).path for section, name, *_ in keys}))
 
     def build_one(self, blueprint: Blueprint, owner: tuple[str, ...] = ()) -> Any:
         """Return the object for a blueprint: a kept one, or a new one."""
@@ -77,7 +78,6 @@ class Builder:
             self.objects[key] = old
             return old.thing
         thing = blueprint.build(arguments)
-        self._changed.add(key)
         self.objects[key] = BuiltObject(thing, blueprint, parts)
         if old is not None and old.thing.can_reconfigure(thing):
             unregister(thing)  # it only carries settings
@@ -98,7 +98,7 @@ class Builder:
 
     def update_kept(self) -> None:
         """Reconfigure the kept objects, and remove the others from the statistics. Is idempotent."""
-        for thing in self._removed:
+        for thing in _others(self._previous, self.objects):
             unregister(thing)
         for old, fresh in self._reconfigured:
             old.reconfigure(fresh)

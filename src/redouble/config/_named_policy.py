@@ -20,6 +20,7 @@ from redouble._internal.locks import SharedByIdentity
 from redouble._internal.public import public
 from redouble._layers.layer import Layer, LayerProxy, Pipeline
 from redouble._layers.retry.retry import Enterable, Openable, Retry
+from redouble._telemetry.registry import referenced
 from redouble.config._config import Config
 from redouble.config._document_path import DocPath, rewrite
 from redouble.errors import ConfigError
@@ -53,11 +54,6 @@ class BoundValue(Generic[T]):
     def __init__(self, make: Callable[[Layer], T], value: T, owner: str) -> None:
         self.make, self.value, self.owner = make, value, owner
         self.layer: Layer | None = None  # the layer from which `value` was made; None before the first load
-
-
-def referenced(objects: WeakValueDictionary[Any, T]) -> list[T]:
-    """Return the objects that still exist; a signal handler may add one meanwhile."""
-    return [thing for reference in objects.valuerefs() if (thing := reference()) is not None]
 
 
 @public("redouble.config")
@@ -126,13 +122,21 @@ class Named(LayerProxy, SharedByIdentity):
         return cell
 
     def _prepared(self, config: Config) -> Callable[[], None]:
-        """Make all values for another configuration, or raise; return the function that replaces them."""
+        """Make the values for another layer, or raise; return the function that replaces them."""
         try:
             layer = config.named(self._name)
         except ConfigError as error:
             rewrite(error, path=DocPath(("policies", self._name)).path, end=f" (code uses {self!r})")
             raise
-        values = {cell: self._make_value(cell, layer) for cell in referenced(self._cells)}
+        values: dict[BoundValue[Any], Any] = {}
+        for cell in referenced(self._cells):
+            if cell.layer is not layer:
+                try:
+                    values[cell] = cell.make(layer)
+                except Exception as error:
+                    section = "policies" if isinstance(layer, Retry) else "pipelines"
+                    message = f"cannot be applied to {cell.owner}, which uses it: {error}"
+                    raise ConfigError(message, path=DocPath((section, self._name)).path) from error
 
         def exchange() -> None:
             self._current = layer
@@ -140,19 +144,6 @@ class Named(LayerProxy, SharedByIdentity):
                 cell.layer, cell.value = layer, value
 
         return exchange
-
-    def _make_value(self, cell: BoundValue[T], layer: Retry | Pipeline) -> T:
-        """Make the value for another layer; return the present value if the layer is the same."""
-        if cell.layer is layer:
-            return cell.value
-        try:
-            return cell.make(layer)
-        except Exception as error:
-            section = "policies" if isinstance(layer, Retry) else "pipelines"
-            path = DocPath((section, self._name)).path
-            raise ConfigError(
-                f"cannot be applied to {cell.owner}, which uses it: {error}", path=path
-            ) from error
 
     def _cell(self, around: str, fn: Callable[..., Any]) -> BoundValue[Callable[..., Any]]:
         def absent(*_: object, **__: object) -> NoReturn:

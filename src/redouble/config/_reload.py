@@ -1,7 +1,7 @@
 """The active configuration: loading it, looking it up by name, and replacing it while calls run.
 
-Rule 1: every step that can fail runs first, in `_prepared`; `_exchange` then replaces the configuration and
-        cannot fail. So a configuration becomes active as a whole, or not at all.
+Rule 1: every step that can fail runs first, in `_prepared`, which returns the function that replaces the
+        configuration and cannot fail. So a configuration becomes active as a whole, or not at all.
 Rule 2: loads and reloads exclude each other. A reload waits for another one for a moment only, and is then
         deferred until that one has ended. Nothing is logged under the lock, because logging acquires locks
         that belong to other code.
@@ -21,16 +21,16 @@ from redouble._internal.logger import log
 from redouble._internal.public import public
 from redouble._internal.reentrancy import ReentrancySafe, SerialQueue
 from redouble._internal.validation import instance
+from redouble._telemetry.registry import referenced
 from redouble.config._builder import Builder
 from redouble.config._config import Config
 from redouble.config._document import in_file, parse, read_document
 from redouble.config._document_path import DocPath
-from redouble.config._named_policy import Named, referenced
+from redouble.config._named_policy import Named
 from redouble.errors import ConfigError
 
 Source: TypeAlias = Mapping[str, object] | str | os.PathLike[str] | None
 Environ: TypeAlias = Mapping[str, str] | None
-Exchange: TypeAlias = Callable[[], None]
 T = TypeVar("T")
 
 # Seconds. The wait is bounded, because a signal handler that reloads may have interrupted code that holds a
@@ -128,19 +128,22 @@ class ConfigStore(ReentrancySafe):
 
     def _put_in_force(self, source: Source, environ: Environ) -> Builder:
         additions = self._additions
-        prepared, exchanged = self._prepared(source, environ), False
+        (builder, exchange), exchanged = self._prepared(source, environ), False
         try:
-            self._exchange(*prepared)
+            exchange()
             exchanged = True
         finally:
             if not exchanged:  # a signal handler raised
-                self._exchange(*prepared)
+                exchange()
         if additions != self._additions:  # a signal handler has added an object, which this may have missed
             self._request(None, [])
-        return prepared[0]
+        return builder
 
-    def _prepared(self, source: Source, environ: Environ) -> tuple[Builder, Source, Environ, list[Exchange]]:
-        """Read, validate and build a configuration: every step that can fail."""
+    def _prepared(self, source: Source, environ: Environ) -> tuple[Builder, Callable[[], None]]:
+        """Read, validate and build a configuration: every step that can fail.
+
+        Return also the function that replaces the active one. It cannot fail, and is idempotent.
+        """
         wanted = "a mapping, or the path of a TOML file"
         instance(source, "source", Mapping | str | os.PathLike | None, wanted)
         if isinstance(source, Mapping):
@@ -154,16 +157,14 @@ class ConfigStore(ReentrancySafe):
             config = builder.build(parse(document, environ))
             exchanges = [named._prepared(config) for named in referenced(self._names)]
             undo.pop_all()
-        return builder, source, environ, exchanges
 
-    def _exchange(
-        self, builder: Builder, source: Source, environ: Environ, exchanges: list[Exchange]
-    ) -> None:
-        """Replace the active configuration. Cannot fail, and is idempotent."""
-        self._active, self._source = builder, (source, environ)
-        builder.update_kept()
-        for exchange in exchanges:
-            exchange()
+        def exchange() -> None:
+            self._active, self._source = builder, (source, environ)
+            builder.update_kept()
+            for exchange_named in exchanges:
+                exchange_named()
+
+        return builder, exchange
 
 
 def _log_result(result: Reload) -> None:
