@@ -151,17 +151,16 @@ def written(backoff: Backoff, place: DocPath) -> dict[str, object]:
     """Return a backoff as the table that a document holds."""
     name, args = backoff._series
     defaults = BACKOFFS.tables[name].defaults.items()
-    written = ((key, plain(arg), default) for (key, default), arg in zip(defaults, args, strict=False))
-    options: dict[str, object] = {key: value for key, value, default in written if value != default}
+    given = ((key, plain(arg), default) for (key, default), arg in zip(defaults, args, strict=False))
+    options: dict[str, object] = {key: value for key, value, default in given if value != default}
     if name == "of":
         options["delays"] = DELAYS.write(backoff._source, place)
-    chain = [(stage, plain(bound)) for stage, (bound, _) in backoff._stages]
-    short = [
-        ("jitter", stage.removesuffix("_jitter")) if stage in JITTERS else (stage, bound)
-        for stage, bound in chain
+    chain: list[tuple[str, object]] = [
+        ("jitter", stage.removesuffix("_jitter")) if stage in JITTERS else (stage, plain(bound))
+        for stage, (bound, _) in backoff._stages
     ]
-    keys = [key for key, _ in short]
+    keys = [key for key, _ in chain]
     if keys == [key for key in SHORT if key in keys]:  # each once, in the order in which they apply
-        return {"type": name, **options, **dict(short)}
-    then = [stage if stage in JITTERS else {stage: bound} for stage, bound in chain]
+        return {"type": name, **options, **dict(chain)}
+    then = [f"{value}_jitter" if isinstance(value, str) else {key: value} for key, value in chain]
     return {"type": name, **options, "then": then}

@@ -23,7 +23,7 @@ from redouble._layers.limits.throttle import Throttle
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
 from redouble.config._document_path import DocPath, short_repr
-from redouble.config._options.backoff import KINDS, BackoffValue
+from redouble.config._options.backoff import KINDS, SPAN, BackoffValue
 from redouble.config._options.error_names import ErrorNames
 from redouble.config._options.option_table import Blueprint, Option, Reference, Table, Tagged, refer
 from redouble.config._options.values import (
@@ -39,8 +39,7 @@ from redouble.config._options.values import (
     Whole,
 )
 
-SPAN, LIMIT = DurationValue(), Unlimited(DurationValue(zero=False))
-WAIT = Unlimited(SPAN)
+WAIT, LIMIT = Unlimited(SPAN), Unlimited(DurationValue(zero=False))
 SHARE, TOKENS, RATE, LOAD = Number(high=1), Number(high=1e15), Number(1e-9, 1e9), Unlimited(Number(1e-6))
 ERRORS = ErrorNames()
 COSTS = TableOf(TOKENS, "a table such as { throttled = 10, others = 5 }", KINDS)

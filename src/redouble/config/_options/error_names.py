@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import cast
 
@@ -68,7 +67,6 @@ def register(name: str, on: On) -> None:
         _known = MappingProxyType({**_known, name: given})
 
 
-@dataclass(frozen=True)
 class ErrorNames(Value):
     """One name, or a list of names, of the exceptions and rules to retry or to count."""
 

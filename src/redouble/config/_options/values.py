@@ -52,7 +52,6 @@ class Value(ABC):
         """Return the JSON Schema of the value."""
 
 
-@dataclass(frozen=True)
 class Flag(Value):
     """A boolean."""
 
@@ -66,7 +65,6 @@ class Flag(Value):
         return {"type": "boolean"}
 
 
-@dataclass(frozen=True)
 class Text(Value):
     """Any text."""
 
