@@ -13,7 +13,6 @@ With pytest, the fixtures ``redouble_time`` and ``redouble_events`` are availabl
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -109,23 +108,20 @@ def assert_retried(
     name: consider only calls of this name.
     """
     seen = [event for event in events if name is None or event.name == name]
-    by_what = defaultdict[str, list[Event]](list)
-    for event in seen:
-        by_what[event.what].append(event)
     wrong: list[str] = []
-    retries = len(by_what["retry"])
-    if retries != times if times is not None else (delays is None and not retries):
-        wrong.append(f"retries: {'some' if times is None else times}, and there were {retries}")
-    waited = [event.delay or 0.0 for event in by_what["retry"]]
+    waited = [event.delay or 0.0 for event in seen if event.what == "retry"]
+    if len(waited) != times if times is not None else (delays is None and not waited):
+        wrong.append(f"retries: {'some' if times is None else times}, and there were {len(waited)}")
     if delays is not None and not _close(waited, delays):
         wrong.append(f"delays of {list(delays)}, and they were {waited}")
-    kinds = [str(event.kind) for event in by_what["failure"]]
+    kinds = [str(event.kind) for event in seen if event.what == "failure"]
     if kind is not None and set(kinds) != {str(kind)}:
         wrong.append(f"failures of kind {kind}, and they were {', '.join(kinds) or 'none'}")
-    reasons = [str(event.reason) for event in by_what["give_up"]]
+    reasons = [str(event.reason) for event in seen if event.what == "give_up"]
     if reason is not None and set(reasons) != {str(reason)}:
         wrong.append(f"it to be given up because of {reason}, and it was {' and '.join(reasons) or 'not'}")
-    if ok is not None and (bool(reasons) is ok or bool(by_what["success"]) is not ok):
+    succeeded = any(event.what == "success" for event in seen)
+    if ok is not None and (bool(reasons) is ok or succeeded is not ok):
         wrong.append(f"it to {'succeed' if ok else 'fail'}, and it did not")
     if wrong:
         timeline = "\n".join(f"  {_described(event)}" for event in seen) or "  nothing"

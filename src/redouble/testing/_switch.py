@@ -44,14 +44,8 @@ class Switch(AbstractContextManager[T, None]):
         """Decorate a function: each of its calls runs in a block of its own."""
         if isinstance(fn, type):
             raise TypeError(f"cannot decorate the class {fn.__name__}: decorate its tests, or use a fixture")
-        if callable_kind(fn) == "coroutine":
-
-            async def arun_switched(*args: Any, **kwargs: Any) -> Any:
-                with self._make():
-                    return await fn(*args, **kwargs)
-
-            return cast("F", functools.update_wrapper(arun_switched, fn))
-        if callable_kind(fn) != "plain":
+        kind = callable_kind(fn)
+        if kind not in ("plain", "coroutine"):
             raise TypeError(
                 f"cannot decorate {display_name(fn)}, which is a generator: write `with` inside it"
             )
@@ -60,4 +54,8 @@ class Switch(AbstractContextManager[T, None]):
             with self._make():
                 return fn(*args, **kwargs)
 
-        return cast("F", functools.update_wrapper(run_switched, fn))
+        async def arun_switched(*args: Any, **kwargs: Any) -> Any:
+            with self._make():
+                return await fn(*args, **kwargs)
+
+        return cast("F", functools.update_wrapper(run_switched if kind == "plain" else arun_switched, fn))

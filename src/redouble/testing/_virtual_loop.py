@@ -39,17 +39,15 @@ class VirtualTimeLoop:
         self._select: Callable[[float | None], Any] = loop._selector.select
         self._run_in_executor: Callable[..., Any] = loop.run_in_executor
         self._workers = 0
-        patched = (
-            (loop, "time"),
-            (loop, "run_in_executor"),
-            (loop, "_clock_resolution"),
-            (loop._selector, "select"),
-        )
-        self._originals: list[tuple[Any, str, Any]] = [
-            (owner, name, owner.__dict__.get(name)) for owner, name in patched
+        patches: list[tuple[Any, str, Any]] = [
+            (loop, "time", self.time),
+            (loop, "run_in_executor", self.run_in_executor),
+            (loop, "_clock_resolution", loop._clock_resolution),  # `select` changes it
+            (loop._selector, "select", self.select),
         ]
-        loop.time, loop.run_in_executor = self.time, self.run_in_executor
-        loop._selector.select = self.select
+        self._originals = [(owner, name, owner.__dict__.get(name)) for owner, name, _ in patches]
+        for owner, name, patch in patches:
+            setattr(owner, name, patch)
         choose_timer_clock(loop)
 
     def time(self) -> float:
