@@ -41,7 +41,7 @@ class Metrics(ForkSafe, Handle):
 
     def __init__(self) -> None:
         super().__init__()
-        self._recorded: dict[Key, Any] = {}  # the value of a counter, or the summary of a histogram
+        self._recorded: dict[Key, Any] = {}  # the value of a counter, or the fields of a `Summary`
         self._observation = observing(metrics_observer(self._record), METRIC_EVENTS)
 
     def counter(self, metric: str, /, **labels: str) -> float:
@@ -83,7 +83,7 @@ class Metrics(ForkSafe, Handle):
         series: dict[str, dict[Labels, float | Summary]] = {}
         for (metric, name, values, policy_labels), value in recorded:
             labels = (*_labels(BY_NAME[metric], (name, *values)), *policy_labels)
-            series.setdefault(metric, {})[labels] = value
+            series.setdefault(metric, {})[labels] = Summary(*value) if isinstance(value, tuple) else value
         return series
 
     def remove(self) -> None:
@@ -100,7 +100,7 @@ class Metrics(ForkSafe, Handle):
                 self._recorded[key] = self._recorded.get(key, 0.0) + amount
             else:
                 many, total, least, most = self._recorded.get(key, (0, 0.0, amount, amount))
-                self._recorded[key] = Summary(many + 1, total + amount, min(least, amount), max(most, amount))
+                self._recorded[key] = (many + 1, total + amount, min(least, amount), max(most, amount))
 
 
 def instrument() -> Metrics:

@@ -106,7 +106,9 @@ class Series:
         self, metric: Metric, amount: float, name: str, values: tuple[str, ...], labels: Mapping[str, str], /
     ) -> None:
         """Add to a counter or observe a value in a histogram."""
-        label_values = (name, *values, *(labels.get(label, "") for label in self._extra_labels))
+        label_values = (name, *values)
+        if self._extra_labels:
+            label_values += tuple(labels.get(label, "") for label in self._extra_labels)
         add = self._children.get((metric.name, label_values))
         if add is None:
             child = self.metrics[metric].labels(*label_values)
