@@ -5,14 +5,14 @@ It holds weak references only.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 from weakref import WeakValueDictionary
 
 from redouble._internal.locks import ForkSafeLock, gil
 
 LayerSection: TypeAlias = Literal["breakers", "bulkheads", "limits", "layers"]
 Section: TypeAlias = Literal["policies", "budgets"] | LayerSection
-LAYER_SECTIONS: tuple[LayerSection, ...] = ("breakers", "bulkheads", "limits", "layers")
+LAYER_SECTIONS: tuple[LayerSection, ...] = get_args(LayerSection)
 SECTIONS: tuple[Section, ...] = ("policies", "budgets", *LAYER_SECTIONS)
 T = TypeVar("T")
 
