@@ -67,7 +67,7 @@ class EventStream:
             if name == "data":
                 self._data_size += len(value) + 1
                 if self._data_size > MAX_DATA + 1:
-                    self._data = []
+                    self._data = [DONE] if value == DONE else []
                 else:
                     self._data.append(value)
             elif name == "event" and len(line) <= MAX_LINE:
