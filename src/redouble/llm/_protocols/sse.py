@@ -93,7 +93,7 @@ class EventStream:
         if not piece:  # each stored piece is a line, and the empty one is a blank line
             lines, self._line, self._length = [*self._line, ""], [], 0
             return lines
-        text = piece if isinstance(piece, str) else self._decode(piece)
+        text = piece if isinstance(piece, str) else self._decode(bytes(piece))
         if text:
             text = text.removeprefix(self._skipped)
             self._skipped = "\n" if text[-1:] == "\r" else ""
