@@ -109,13 +109,8 @@ class Transient:
                 rules, entry = self._user_entries(kind)
             if entry is None:
                 table, complete = _table_for(kind)
-                for base in kind.__mro__:
-                    if base is Exception:
-                        break  # the tables have no entry for Exception or its bases
-                    name = f"{base.__module__}.{base.__qualname__}"
-                    if name in table:
-                        entry = table[name]
-                        break
+                names = (f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__)
+                entry = next((table[name] for name in names if name in table), None)
         except Exception:
             return None, (), None  # the name of the class cannot be read
         key, seen = id(kind), self._cache
