@@ -270,7 +270,7 @@ class BlockingStream(GuardedStream[T], Iterator[T]):
                     self._context.run(self._source.close)
 
     def __del__(self) -> None:
-        if self._source is not None and not self._closed:
+        if self._source is not None and self._source.is_open:
             self._context.run(close_failed, self._source)
 
 
