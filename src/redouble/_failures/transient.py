@@ -48,19 +48,25 @@ class Transient:
         # whether it is still the same class, and its callback removes the entry.
         self._cache: dict[int, _CachedClass] = {}
 
-    def __call__(self, error: Exception, /) -> Verdict | None:
+    def __call__(self, error: Exception, /, _depth: int = 0) -> Verdict | None:
         """Judge an error."""
         kind = type(error)
         known = self._cache.get(id(kind))
         if known is None or known[0]() is not kind:
             known = self._look_up(kind)
         _, rules, entry = known
-        if not rules and (entry is None or isinstance(entry, Verdict)):
+        for rule in rules:
+            answer = rule(error)
+            if answer is not None:
+                return verdict(answer, rule)
+        if entry is None or isinstance(entry, Verdict):
             return entry
         try:
-            return self._judge(0, error)
+            return entry(error, partial(self._ask, _depth + 1)) if _depth < _MAX_DEPTH else None
         except _RuleFailed as carrier:
             failure: Exception = carrier.args[0]
+        except Exception:
+            return None  # a malformed error is not known to be transient
         raise failure  # outside of the handler, so that its context is the judged error, not the carrier
 
     def with_(self, table: Table) -> Transient:
@@ -74,30 +80,12 @@ class Transient:
         """
         return Transient(table, *self._original_tables)
 
-    def _judge(self, depth: int, error: object) -> Verdict | None:
-        """Judge an error that may be inside another: its cause, or a member of an exception group."""
-        if not isinstance(error, Exception):
-            return None
-        kind = type(error)
-        known = self._cache.get(id(kind))
-        if known is None or known[0]() is not kind:
-            known = self._look_up(kind)
-        _, rules, entry = known
-        for rule in rules:
-            try:
-                answer = rule(error)
-                if answer is not None:
-                    return verdict(answer, rule)
-            except Exception as failed:
-                raise _RuleFailed(failed) from None
-        if entry is None or isinstance(entry, Verdict):
-            return entry
+    def _ask(self, depth: int, error: object) -> Verdict | None:
+        """Judge an error inside another: its cause, or a member of an exception group."""
         try:
-            return entry(error, partial(self._judge, depth + 1)) if depth < _MAX_DEPTH else None
-        except _RuleFailed:
-            raise
-        except Exception:
-            return None  # a malformed error is not known to be transient
+            return self(error, depth) if isinstance(error, Exception) else None
+        except Exception as failed:
+            raise _RuleFailed(failed) from None
 
     def _look_up(self, kind: type[Exception]) -> _CachedClass:
         """Look a class up in the tables and cache the result."""
