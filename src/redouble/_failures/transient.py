@@ -56,14 +56,21 @@ class Transient:
             known = self._look_up(kind)
         _, rules, entry = known
         for rule in rules:
-            answer = rule(error)
-            if answer is not None:
-                return verdict(answer, rule)
+            try:
+                answer = rule(error)
+                if answer is not None:
+                    return verdict(answer, rule)
+            except Exception as failed:
+                if _depth:
+                    raise _RuleFailed(failed) from None
+                raise
         if entry is None or isinstance(entry, Verdict):
             return entry
         try:
             return entry(error, partial(self._ask, _depth + 1)) if _depth < _MAX_DEPTH else None
         except _RuleFailed as carrier:
+            if _depth:
+                raise
             failure: Exception = carrier.args[0]
         except Exception:
             return None  # a malformed error is not known to be transient
@@ -82,10 +89,7 @@ class Transient:
 
     def _ask(self, depth: int, error: object) -> Verdict | None:
         """Judge an error inside another: its cause, or a member of an exception group."""
-        try:
-            return self(error, depth) if isinstance(error, Exception) else None
-        except Exception as failed:
-            raise _RuleFailed(failed) from None
+        return self(error, depth) if isinstance(error, Exception) else None
 
     def _look_up(self, kind: type[Exception]) -> _CachedClass:
         """Look a class up in the tables and cache the result."""
