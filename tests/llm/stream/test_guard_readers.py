@@ -12,8 +12,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from redouble import SYSTEM
-from redouble.llm import Spend
-from redouble.llm._stream import BlockingStream
+from redouble.llm import Spend, _stream
 from tests.support.interruption import SignalHandler, ctrl_c
 from tests.support.llm.chunk_sources import SHAPES, SILENT, Feed, Shape
 from tests.support.llm.guarded_streams import BLOCKING, PLACES, in_place, model, play
@@ -202,7 +201,7 @@ def test_ctrl_c_while_a_stream_is_closed_leaves_nothing_open() -> None:
         feed, spend = Feed(["a", "b", "end"], shape="close"), Spend(tokens=100)
         chunks = model("alone", spend=spend, reserve=50).stream(feed.open)
         next(chunks)
-        handler = SignalHandler({BlockingStream.close.__code__.co_filename}, ctrl_c, number, everywhere=True)
+        handler = SignalHandler({_stream.__file__}, ctrl_c, number, everywhere=True)
         reached = handler.interrupt(chunks.close, KeyboardInterrupt)
         del chunks, handler  # it refers to the frames
         gc.collect()
