@@ -93,16 +93,8 @@ class Transient:
 
     def _look_up(self, kind: type[Exception]) -> _CachedClass:
         """Look a class up in the tables and cache the result."""
-        rules: tuple[Rule, ...] = ()
-        entry: Entry = None
-        complete = True
         try:
-            if self._tables:
-                rules, entry = self._user_entries(kind)
-            if entry is None:
-                table, complete = _table_for(kind)
-                names = (f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__)
-                entry = next((table[name] for name in names if name in table), None)
+            rules, entry, complete = self._entries(kind)
         except Exception:
             return None, (), None  # the name of the class cannot be read
         key, seen = id(kind), self._cache
@@ -111,17 +103,22 @@ class Transient:
             seen[key] = known
         return known
 
-    def _user_entries(self, kind: type[Exception]) -> tuple[tuple[Rule, ...], Verdict | None]:
-        """Return the entries for a class in the user's tables: rules, up to the first fixed verdict."""
+    def _entries(self, kind: type[Exception]) -> tuple[tuple[Rule, ...], Entry, bool]:
+        """Return the user's rules for a class, the entry that follows them, and if all tables were at hand.
+
+        The tables of the user come first; a fixed verdict in them is the last entry.
+        """
         rules: list[Rule] = []
-        for table in self._tables:
+        for own in self._tables:
             for base in kind.__mro__:
-                for entry in (table.get(id(base)), table.get(f"{base.__module__}.{base.__qualname__}")):
-                    if isinstance(entry, Verdict):
-                        return tuple(rules), entry
-                    if entry is not None:
-                        rules.append(entry)
-        return tuple(rules), None
+                for found in (own.get(id(base)), own.get(_qualified_name(base))):
+                    if isinstance(found, Verdict):
+                        return tuple(rules), found, True
+                    if found is not None:
+                        rules.append(found)
+        table, complete = _table_for(kind)
+        names = map(_qualified_name, kind.__mro__)
+        return tuple(rules), next((table[name] for name in names if name in table), None), complete
 
     def __eq__(self, other: object) -> bool:
         return self._tables == other._tables if isinstance(other, Transient) else NotImplemented
@@ -179,6 +176,10 @@ def _table_repr(table: Mapping[Any, Any]) -> str:
         for k, v in table.items()
     )
     return "{" + ", ".join(items) + "}"
+
+
+def _qualified_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _table_for(kind: type[Exception]) -> tuple[Mapping[str, Entry], bool]:
