@@ -15,6 +15,7 @@ from functools import partial
 from math import nan
 from types import ModuleType
 from typing import Any
+from urllib.error import URLError
 
 import pytest
 
@@ -134,13 +135,16 @@ def raising(error: Exception) -> Callable[[], object]:
     return operation
 
 
-@pytest.mark.parametrize("nested", [False, True])
-def test_the_error_of_a_function_is_raised(nested: bool) -> None:
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_the_error_of_a_function_is_raised(depth: int) -> None:
+    """Also if the function judges an error inside an error inside another."""
+
     def broken(error: Exception) -> bool:
         raise LookupError("mine")
 
     rule = transient.with_({Busy: broken})
-    error: Exception = ExceptionGroup("one", [Busy()]) if nested else Busy()
+    caused = URLError(Busy())
+    error = [Busy(), ExceptionGroup("one", [Busy()]), ExceptionGroup("one", [caused])][depth]
     with pytest.raises(LookupError, match="mine") as caught:
         try:
             raise error

@@ -76,6 +76,20 @@ def test_an_invalid_retry_after_is_no_hint(drive: Drive, on: Any, odd: Any) -> N
     assert drive([Shut(odd), ok(3)], on=on, backoff=[1]) == Call(3, attempts=2, sleeps=[1])
 
 
+class Unreadable(errors.Rejected):
+    """A rejection whose ``retry_after`` cannot be read."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "retry_after":
+            raise ValueError(name)
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("on", [errors.Rejected, transient])
+def test_a_retry_after_that_cannot_be_read_is_no_hint(drive: Drive, on: Any) -> None:
+    assert drive([Unreadable("shut"), ok(3)], on=on, backoff=[1]) == Call(3, attempts=2, sleeps=[1])
+
+
 def test_an_infinite_retry_after_ends_the_call(drive: Drive) -> None:
     given_up = drive([Shut(inf), ok(3)], on=errors.Rejected, backoff=[1])
     assert given_up == Call(raises=Shut, reason="timeout", attempts=1, sleeps=[])

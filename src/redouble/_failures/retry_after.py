@@ -57,12 +57,9 @@ def quota(headers: object) -> tuple[int, float] | None:
 
 
 def _requested_wait(fields: dict[str, str], now: float | datetime | None, *, quota: bool) -> float | None:
-    text = fields.get("retry-after", "")
-    wait = _thousandth(decimal(fields.get("retry-after-ms", "")))
-    if wait is None:
-        wait = milliseconds(fields.get("x-amz-retry-after"))
-    if wait is None:
-        wait = decimal(text)
+    text, amazon = fields.get("retry-after", ""), fields.get("x-amz-retry-after")
+    waits = _thousandth(decimal(fields.get("retry-after-ms", ""))), milliseconds(amazon), decimal(text)
+    wait = next((wait for wait in waits if wait is not None), None)
     if wait is not None or not fields:
         return wait
     reference = _response_time(fields, _timestamp(now))

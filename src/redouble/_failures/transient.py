@@ -48,19 +48,32 @@ class Transient:
         # whether it is still the same class, and its callback removes the entry.
         self._cache: dict[int, _CachedClass] = {}
 
-    def __call__(self, error: Exception, /) -> Verdict | None:
+    def __call__(self, error: Exception, /, _depth: int = 0) -> Verdict | None:
         """Judge an error."""
         kind = type(error)
         known = self._cache.get(id(kind))
         if known is None or known[0]() is not kind:
             known = self._look_up(kind)
         _, rules, entry = known
-        if not rules and (entry is None or isinstance(entry, Verdict)):
+        for rule in rules:
+            try:
+                answer = rule(error)
+                if answer is not None:
+                    return verdict(answer, rule)
+            except Exception as failed:
+                if _depth:
+                    raise _RuleFailed(failed) from None
+                raise
+        if entry is None or isinstance(entry, Verdict):
             return entry
         try:
-            return self._judge(0, error)
+            return entry(error, partial(self._ask, _depth + 1)) if _depth < _MAX_DEPTH else None
         except _RuleFailed as carrier:
+            if _depth:
+                raise
             failure: Exception = carrier.args[0]
+        except Exception:
+            return None  # a malformed error is not known to be transient
         raise failure  # outside of the handler, so that its context is the judged error, not the carrier
 
     def with_(self, table: Table) -> Transient:
@@ -74,48 +87,14 @@ class Transient:
         """
         return Transient(table, *self._original_tables)
 
-    def _judge(self, depth: int, error: object) -> Verdict | None:
-        """Judge an error that may be inside another: its cause, or a member of an exception group."""
-        if not isinstance(error, Exception):
-            return None
-        kind = type(error)
-        known = self._cache.get(id(kind))
-        if known is None or known[0]() is not kind:
-            known = self._look_up(kind)
-        _, rules, entry = known
-        for rule in rules:
-            try:
-                answer = rule(error)
-                if answer is not None:
-                    return verdict(answer, rule)
-            except Exception as failed:
-                raise _RuleFailed(failed) from None
-        if entry is None or isinstance(entry, Verdict):
-            return entry
-        try:
-            return entry(error, partial(self._judge, depth + 1)) if depth < _MAX_DEPTH else None
-        except _RuleFailed:
-            raise
-        except Exception:
-            return None  # a malformed error is not known to be transient
+    def _ask(self, depth: int, error: object) -> Verdict | None:
+        """Judge an error inside another: its cause, or a member of an exception group."""
+        return self(error, depth) if isinstance(error, Exception) else None
 
     def _look_up(self, kind: type[Exception]) -> _CachedClass:
         """Look a class up in the tables and cache the result."""
-        rules: tuple[Rule, ...] = ()
-        entry: Entry = None
-        complete = True
         try:
-            if self._tables:
-                rules, entry = self._user_entries(kind)
-            if entry is None:
-                table, complete = _table_for(kind)
-                for base in kind.__mro__:
-                    if base is Exception:
-                        break  # the tables have no entry for Exception or its bases
-                    name = f"{base.__module__}.{base.__qualname__}"
-                    if name in table:
-                        entry = table[name]
-                        break
+            rules, entry, complete = self._entries(kind)
         except Exception:
             return None, (), None  # the name of the class cannot be read
         key, seen = id(kind), self._cache
@@ -124,17 +103,22 @@ class Transient:
             seen[key] = known
         return known
 
-    def _user_entries(self, kind: type[Exception]) -> tuple[tuple[Rule, ...], Verdict | None]:
-        """Return the entries for a class in the user's tables: rules, up to the first fixed verdict."""
+    def _entries(self, kind: type[Exception]) -> tuple[tuple[Rule, ...], Entry, bool]:
+        """Return the user's rules for a class, the entry that follows them, and if all tables were at hand.
+
+        The tables of the user come first; a fixed verdict in them is the last entry.
+        """
         rules: list[Rule] = []
-        for table in self._tables:
+        for own in self._tables:
             for base in kind.__mro__:
-                for entry in (table.get(id(base)), table.get(f"{base.__module__}.{base.__qualname__}")):
-                    if isinstance(entry, Verdict):
-                        return tuple(rules), entry
-                    if entry is not None:
-                        rules.append(entry)
-        return tuple(rules), None
+                for found in (own.get(id(base)), own.get(_qualified_name(base))):
+                    if isinstance(found, Verdict):
+                        return tuple(rules), found, True
+                    if found is not None:
+                        rules.append(found)
+        table, complete = _table_for(kind)
+        names = map(_qualified_name, kind.__mro__)
+        return tuple(rules), next((table[name] for name in names if name in table), None), complete
 
     def __eq__(self, other: object) -> bool:
         return self._tables == other._tables if isinstance(other, Transient) else NotImplemented
@@ -192,6 +176,10 @@ def _table_repr(table: Mapping[Any, Any]) -> str:
         for k, v in table.items()
     )
     return "{" + ", ".join(items) + "}"
+
+
+def _qualified_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _table_for(kind: type[Exception]) -> tuple[Mapping[str, Entry], bool]:

@@ -303,8 +303,8 @@ def with_retry_after(verdict: Verdict, error: object) -> Verdict:
 
     So the time that a gate asks for also counts where ``on`` names a plain type.
     """
-    after: Any = getattr(error, "retry_after", None)
     try:
+        after: Any = getattr(error, "retry_after", None)
         return changed(verdict, after=after) if verdict.action == "retry" and after is not None else verdict
-    except Exception:  # it is NaN, or no number
+    except Exception:  # it cannot be read, or it is NaN or no number
         return verdict

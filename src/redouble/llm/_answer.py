@@ -28,7 +28,6 @@ T = TypeVar("T")
 class StreamOpener(Opener[T]):
     """One logical stream in one colour: begins its call and opens it, with retries until the first chunk."""
 
-    stream: GuardedStream[T] | None = None  # of the attempt that delivered a chunk
     cancelled = False  # its reader was cancelled
 
     def __init__(
@@ -46,30 +45,30 @@ class StreamOpener(Opener[T]):
 
     def open(self) -> tuple[Source[T], T]:
         """Open a source, with retries, and return it with its first chunk."""
-        with self, self._opening(BlockingStream):
-            source, chunk = super().open()
-        self.stream = cast("GuardedStream[T]", source.items)
-        return source, chunk
+        with self._opening(BlockingStream):
+            return super().open()
 
     async def aopen(self) -> tuple[AsyncSource[T], T]:
         """Open a source, with retries, and return it with its first chunk."""
-        with self, self._opening(AsyncStream):
-            source, chunk = await super().aopen()
-        self.stream = cast("GuardedStream[T]", source.items)
-        return source, chunk
+        with self._opening(AsyncStream):
+            return await super().aopen()
 
     @contextmanager
     def _opening(self, kind: type[GuardedStream[T]]) -> Generator[None]:
         """Start the call and its time; if no first chunk arrives, only its request is committed."""
         call = self._begin_call()
         self._make = partial(kind, call, self._make, self._protocol, self._policy.worker)
-        opened = False
         try:
-            yield
-            opened = True
+            with self:
+                yield
         finally:
-            if not opened and call._account is not None:
+            if self.stream is None and call._account is not None:
                 call._account.close()
+
+    @property
+    def stream(self) -> GuardedStream[T] | None:
+        """The chunks of the attempt that delivered one, or came to its end."""
+        return None if self._source is None else cast("Any", self._source).items
 
     def failed(self, error: Exception, *, final: bool = False) -> bool:
         """Record that a source failed after its first chunk: the stream is over."""

@@ -54,8 +54,7 @@ class Call:
 
     def __post_init__(self) -> None:
         now = context_clock()
-        object.__setattr__(self, "_now", now)
-        object.__setattr__(self, "_ends_at", now() + limit_of(self.timeouts.total))
+        vars(self).update(_now=now, _ends_at=now() + limit_of(self.timeouts.total))
 
     @property
     def timeout(self) -> dict[str, float | None]:

@@ -97,6 +97,5 @@ class ModelRule:
             raise TypeError(f"retry_if answered {opinion!r}: write True, False, or None for no opinion")
         if opinion and verdict is not None and verdict.action == "retry":
             return verdict
-        kind = kind_of(type(error)) if verdict is None else verdict.kind
-        reason = None if verdict is None else verdict.reason
-        return Verdict("retry" if opinion else "stop", kind, reason=reason)
+        known = verdict or Verdict("stop", kind_of(type(error)))
+        return Verdict("retry" if opinion else "stop", known.kind, reason=known.reason)

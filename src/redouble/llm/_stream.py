@@ -270,7 +270,7 @@ class BlockingStream(GuardedStream[T], Iterator[T]):
                     self._context.run(self._source.close)
 
     def __del__(self) -> None:
-        if self._source is not None and not self._closed:
+        if self._source is not None and self._source.is_open:
             self._context.run(close_failed, self._source)
 
 
@@ -312,8 +312,8 @@ class AsyncStream(GuardedStream[T], AsyncIterator[T]):
     async def _open_and_read(self) -> Any:
         """Open the source and read its first chunk, within the limits of the policy."""
         self._cancel_after: Callable[[float], CancelScope] = backend().cancel_after
-        self._source = await asource_of(self._open, self._open())
         try:
+            self._source = await asource_of(self._open, self._open())
             return await self._source.afirst()
         except StopAsyncIteration:
             return END

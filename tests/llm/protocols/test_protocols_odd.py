@@ -152,6 +152,14 @@ def test_the_borders_of_the_pieces_make_no_difference(
     assert (whole.pieces, whole.cut_short()) == (cut.pieces, cut.cut_short())
 
 
+@pytest.mark.parametrize(
+    "view", [memoryview(b"data: [DONE]\n\n"), memoryview(b"d?a?t?a?:?[?D?O?N?E?]?\n?\n?")[::2]]
+)
+def test_a_chunk_may_be_a_view_of_bytes(view: memoryview) -> None:
+    """Also one that is not contiguous."""
+    assert read_without_errors([view], "sse").ended
+
+
 @pytest.mark.parametrize("number", range(len(ODD)))
 def test_usage_of_an_odd_result_is_none(number: int) -> None:
     assert usage_of(ODD[number]) is None

@@ -141,6 +141,17 @@ def test_the_data_of_a_longer_event_is_discarded() -> None:
     assert stream.feed(b"event: " + b"x" * (MAX_DATA + 17) + b"\ndata: z\n\n") == [SseEvent("", "z")]
 
 
+def test_done_is_found_at_the_end_of_an_event_that_is_too_long() -> None:
+    """A server that sends no blank lines sends one event, however long its stream is."""
+    stream = EventStream()
+    for _ in range(3):
+        stream.feed("data: " + "x" * (MAX_DATA // 2) + "\n")
+    assert not stream.done_received
+    stream.feed("data: [DONE]\n")
+    assert stream.done_received
+    assert stream.feed("\n") == [SseEvent("", None)]
+
+
 LINES = ["event: e", "data: x", "", ": comment", "", "data: y", "data: z", "", "data: [DONE]", ""]
 OF_LINES = [SseEvent("e", "x"), SseEvent("", "y\nz"), SseEvent("", "[DONE]")]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextvars import copy_context
 from types import coroutine
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 
 from redouble import Pipeline, Retry
 from redouble._drivers.opened_stream import END
-from redouble.llm import Call, ErrorEvent, Protocol, Timeouts, Usage, current
+from redouble.llm import Call, CutShort, ErrorEvent, Protocol, Timeouts, Usage, current
 from redouble.llm._call import in_context
 from redouble.llm._stream import AsyncStream, BlockingStream
 from tests.support.llm.chunk_sources import SILENT, Feed, Words
@@ -75,6 +75,27 @@ def test_an_error_of_a_protocol_factory_is_raised(place: str) -> None:
         raise ZeroDivisionError
 
     assert play(place, Feed(["a"]), protocol=mine) == StreamOutcome([], ZeroDivisionError, "stopped", 1)
+
+
+@EVERY_PLACE
+def test_a_function_that_raises_the_end_of_an_iterator_opens_no_complete_stream(place: str) -> None:
+    """It has called ``next`` or ``anext`` on an empty iterator, for instance."""
+
+    def opens() -> Iterator[str]:
+        raise StopIteration
+
+    async def aopens() -> AsyncIterator[str]:
+        raise StopAsyncIteration
+
+    async def waiting() -> None:
+        with pytest.raises(CutShort, match="ended before its first chunk"):
+            await anext(model(place).stream(aopens))
+
+    def blocking() -> None:
+        with pytest.raises(CutShort, match="ended before its first chunk"):
+            next(model(place).stream(opens))
+
+    in_place(place, blocking, waiting)
 
 
 # ------------------------------------------------------------- contexts, workers, pipelines

@@ -12,7 +12,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from redouble import SYSTEM
-from redouble.llm import Spend
+from redouble.llm import Spend, _stream
+from tests.support.interruption import SignalHandler, ctrl_c
 from tests.support.llm.chunk_sources import SHAPES, SILENT, Feed, Shape
 from tests.support.llm.guarded_streams import BLOCKING, PLACES, in_place, model, play
 
@@ -190,3 +191,20 @@ def test_keyboard_interrupt_in_a_chunk_propagates(
     assert read.events.split()[-2:] == ["close:1", "left"]
     assert not {"failure:1", "success:1", "give_up:1"} & {*read.events.split()}
     assert (spend.snapshot()["tokens"], spend.snapshot()["tokens_reserved"]) == (2 if chunks else 0, 0)
+
+
+def test_ctrl_c_while_a_stream_is_closed_leaves_nothing_open() -> None:
+    """Wherever it comes, the source is closed at the latest with the stream."""
+    reached, number = True, 0
+    while reached:
+        number += 1
+        feed, spend = Feed(["a", "b", "end"], shape="close"), Spend(tokens=100)
+        chunks = model("alone", spend=spend, reserve=50).stream(feed.open)
+        next(chunks)
+        handler = SignalHandler({_stream.__file__}, ctrl_c, number, everywhere=True)
+        reached = handler.interrupt(chunks.close, KeyboardInterrupt)
+        del chunks, handler  # it refers to the frames
+        gc.collect()
+        assert feed.trail == ["open:1", "close:1"]
+        assert spend.snapshot()["tokens_reserved"] == 0
+    assert number > 5

@@ -72,21 +72,19 @@ def usage_in(get: Fields) -> Usage | None:
     if usage is None:
         return None
     get = fields_of(usage)
-    prompt = _count(get("prompt_tokens"))
-    if prompt is None:  # input_tokens does not include the counts of the cache
-        names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-        counts = [count for name in names if (count := _count(get(name))) is not None]
-        prompt = sum(counts) if counts else None
-    completion = _count(get("completion_tokens"))
-    if completion is None:
-        completion = _count(get("output_tokens"))
-    return None if prompt is None and completion is None else Usage(prompt or 0, completion or 0)
+    prompt, completion = _counts(get, "prompt_tokens"), _counts(get, "completion_tokens")
+    if not prompt:  # input_tokens does not include the counts of the cache
+        prompt = _counts(get, "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    if not completion:
+        completion = _counts(get, "output_tokens")
+    return Usage(sum(prompt), sum(completion)) if prompt or completion else None
 
 
-def _count(value: object) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MAX_TOKENS:
-        return None
-    return int(value)
+def _counts(get: Fields, *names: str) -> list[int]:
+    """Return the valid counts in these fields."""
+    values = [get(name) for name in names]
+    numbers = [int(value) for value in values if isinstance(value, int) and not isinstance(value, bool)]
+    return [number for number in numbers if 0 <= number < MAX_TOKENS]
 
 
 # ----------------------------------------------------------------------------------- errors

@@ -67,7 +67,7 @@ class EventStream:
             if name == "data":
                 self._data_size += len(value) + 1
                 if self._data_size > MAX_DATA + 1:
-                    self._data = []
+                    self._data = [DONE] if value == DONE else []
                 else:
                     self._data.append(value)
             elif name == "event" and len(line) <= MAX_LINE:
@@ -93,7 +93,7 @@ class EventStream:
         if not piece:  # each stored piece is a line, and the empty one is a blank line
             lines, self._line, self._length = [*self._line, ""], [], 0
             return lines
-        text = piece if isinstance(piece, str) else self._decode(piece)
+        text = piece if isinstance(piece, str) else self._decode(bytes(piece))
         if text:
             text = text.removeprefix(self._skipped)
             self._skipped = "\n" if text[-1:] == "\r" else ""

@@ -35,20 +35,18 @@ class Account(Reservation):
         self, spend: Spend, price: Price | None, reserved: TokenAmount, usage: Callable[[Any], object]
     ) -> None:
         self._usage, self._rates = usage, (0, 0) if price is None else price._rates
-        self._per_attempt = self._reserved = self._amounts_of(reserved)  # at most, and so far
+        self._per_attempt = self._amounts_of(reserved)  # at most
         self._answers = 0, 0  # the tokens and the cost of all answers
-        super().__init__(spend, *self._reserved, 1)
+        super().__init__(spend, *self._per_attempt, 1)
         # If it is garbage-collected without a commit, all of it counts as taken: the real amount is unknown.
         self._hold.if_abandoned = None
 
     def _ensure_reserved(self, tokens: int, cost: int, message: str) -> None:
         """Reserve up to these totals, or raise `SpendExceeded`."""
-        more = max(0, tokens - self._reserved[0]), max(0, cost - self._reserved[1])
-        if any(more):
-            shortage = self._spend._add(self._hold, *more)
-            if shortage is not None:
-                raise SpendExceeded(message.format(shortage.resource), what=shortage.resource)
-            self._reserved = self._reserved[0] + more[0], self._reserved[1] + more[1]
+        more = max(0, tokens - self._hold.tokens), max(0, cost - self._hold.cost)
+        shortage = self._spend._add(self._hold, *more) if any(more) else None
+        if shortage is not None:
+            raise SpendExceeded(message.format(shortage.resource), what=shortage.resource)
 
     def start_attempt(self) -> None:
         """Reserve for another attempt if an earlier one was answered and its answer refused."""

@@ -18,28 +18,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from decimal import Decimal
 from fractions import Fraction
 from math import inf
-from typing import Any, Self
+from typing import Self
 from weakref import ref
 
 from redouble._internal.locks import ForkSafe, SharedByIdentity
 from redouble._internal.logger import log
 from redouble._internal.public import public
 from redouble._internal.sliding_counter import SLICES
-from redouble._internal.validation import Duration, format_seconds, instance, integer, number
-from redouble._internal.validation import seconds as checked
+from redouble._internal.validation import Duration, format_seconds, instance, number, positive_seconds
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.emit import emit_rejected
 from redouble._telemetry.registry import register
 from redouble.llm._errors import SpendRefused
 from redouble.llm._spend.ledger import LimitLedger, Shortage
-from redouble.llm._spend.usage import UNITS, Money, multiply
+from redouble.llm._spend.usage import Money, check_amount
 
-MAX_MONEY = 10**15  # in any currency: more is a mistake
 LEAST = 1  # that must be left for a call that reserves no tokens or no cost: it takes something too
-AMOUNT = "0 or more: release() returns what was reserved"
 ALREADY_SETTLED = (
     "this reservation is settled: commit() or release() was called before, or its `with` block is over. "
     "Each call needs one of its own: spend.reserve(...)"
@@ -110,22 +106,6 @@ class Reservation(SharedByIdentity):
         self.release()
 
 
-def check_amount(by: str, resource: str, value: Any, least: int = 0, wanted: str = AMOUNT) -> int:
-    """Validate an amount given to ``by``, such as ``reserve``; convert money to units."""
-    if type(value) is int and least <= value <= MAX_MONEY:  # the usual case
-        return value * UNITS if resource == "cost" else value
-    if resource != "cost":
-        return integer(value, f"{by} {resource}", least, f"a whole number, {wanted}")
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | Fraction):
-        raise TypeError(f"{by} cost={value!r}: write a number, {wanted}")
-    valid = not (isinstance(value, Decimal) and value.is_nan()) and 0 <= value <= MAX_MONEY
-    units = multiply(value, UNITS) if valid else -1
-    if units < least:
-        raise ValueError(f"{by} cost={value!r}: write a number, {wanted}")
-    return units
-
-
-MIN_WINDOW = 0.001  # seconds
 LIMIT = "more than 0, or None for no limit"
 
 
@@ -166,9 +146,8 @@ class Spend(ForkSafe):
         }
         if not any(limits.values()):
             raise ValueError("Spend() limits nothing: write tokens=, cost= or requests=, or more than one")
-        self.per = None if per is None else checked(per, "Spend per")
-        if self.per is not None and self.per < MIN_WINDOW:
-            raise ValueError(f"Spend per={per!r}: write more seconds, such as 60, or None for no window")
+        window = "60, or None for no window"
+        self.per = None if per is None else positive_seconds(per, "Spend per", window)
         share = "a share above 0, up to 1, such as 0.8, or None for no warning"
         self.warn_at = None if warn_at is None else number(warn_at, "Spend warn_at", 1e-9, 1, share)
         instance(name, "Spend name", str | None, "a text, or None")

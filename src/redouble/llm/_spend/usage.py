@@ -1,4 +1,4 @@
-"""Usage, the tokens of one call; Price, their cost; and the unit in which money is counted.
+"""Usage, the tokens of one call; Price, their cost; amounts, and the unit in which money is counted.
 
 Money is an integer number of units: an amount with up to 40 decimal places is exact (a price with up to 34),
 and so is a fraction with a denominator up to 100. Any other amount is rounded up to the next unit.
@@ -11,14 +11,16 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from redouble._internal.public import public
-from redouble._internal.validation import number
+from redouble._internal.validation import integer, number
 
 Money = float | Decimal | Fraction
 UNITS = 10**40 * lcm(*range(1, 101))  # of one dollar, or of one of any other currency
 MILLION = 1_000_000
+MAX_MONEY = 10**15  # in any currency: more is a mistake
+AMOUNT = "0 or more: release() returns what was reserved"
 
 
 @public("redouble.llm")
@@ -67,3 +69,18 @@ def multiply(amount: Money, factor: int) -> int:
     exact = Decimal(repr(amount)) if isinstance(amount, float) else amount
     numerator, denominator = exact.as_integer_ratio()
     return -(-numerator * factor // denominator)
+
+
+def check_amount(by: str, resource: str, value: Any, least: int = 0, wanted: str = AMOUNT) -> int:
+    """Validate an amount given to ``by``, such as ``reserve``; convert money to units."""
+    if type(value) is int and least <= value <= MAX_MONEY:  # the usual case
+        return value * UNITS if resource == "cost" else value
+    if resource != "cost":
+        return integer(value, f"{by} {resource}", least, f"a whole number, {wanted}")
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | Fraction):
+        raise TypeError(f"{by} cost={value!r}: write a number, {wanted}")
+    valid = not (isinstance(value, Decimal) and value.is_nan()) and 0 <= value <= MAX_MONEY
+    units = multiply(value, UNITS) if valid else -1
+    if units < least:
+        raise ValueError(f"{by} cost={value!r}: write a number, {wanted}")
+    return units
