@@ -113,8 +113,8 @@ class Circuit:
         self.last_failure = "failures"  # the name of the last error, for messages
         self.changes: deque[StateChange] = deque()  # to be published by the breaker
 
-    def admit(self, now: float) -> Ticket | Rejection:
-        """Admit a call and return its ticket, or reject it."""
+    def admit(self, now: float, name: str | None = None) -> Ticket | Rejection:
+        """Admit a call and return its ticket, or reject it; ``name``: of the breaker, for the message."""
         now = self._finite_time(now)
         self._count_slow_calls(now)
         due = self._due_state(now)
@@ -129,15 +129,15 @@ class Circuit:
             return ticket
         is_first = not self.rejected  # other threads count without the lock as soon as it is not 0
         self.rejected += 1
-        rejection = self.rejection(now)
+        rejection = self.rejection(now, name)
         if is_first:
             lasted = max(0.0, now - epoch.since)
             self.changes.append(StateChange("rejected", epoch.state, lasted, 1, rejection.retry_after))
         return rejection
 
-    def rejection(self, now: float) -> Rejection:
+    def rejection(self, now: float, name: str | None) -> Rejection:
         """Return why a call would be rejected now."""
-        return Rejection(self._settings.name, self.epoch.state, self.retry_after(now), self.last_failure)
+        return Rejection(name, self.epoch.state, self.retry_after(now), self.last_failure)
 
     def ended(self, ticket: Ticket, bad: bool | None, now: float, error: str = "") -> None:
         """Record the result of a call; ``bad=None`` is no verdict about the service."""

@@ -198,9 +198,9 @@ class CircuitBreaker(ReentrancySafe, Gate):
         admitted: Ticket | Rejection
         if self._owned_by_this_thread():  # a signal handler or finaliser runs in the middle of a change
             epoch = circuit.epoch
-            admitted = epoch if epoch.state == "closed" else circuit.rejection(now)
+            admitted = epoch if epoch.state == "closed" else circuit.rejection(now, self.name)
         else:
-            admitted = self._change(circuit.admit, now)
+            admitted = self._change(circuit.admit, now, self.name)
         if isinstance(admitted, Rejection):
             raise self._rejected(admitted)
         return admitted
