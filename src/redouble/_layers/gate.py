@@ -103,6 +103,10 @@ class Gate(Layer):
         if self._problem_outside_retry and any(layer.traits().retries for layer in inner):
             yield f"{type(self).__name__} outside Retry: {self._problem_outside_retry}; put it inside"
 
+    def _title(self, kind: str) -> str:
+        """Return the kind of the gate and its name, for messages."""
+        return f"the {kind}" if self.name is None else f"the {kind} {self.name}"
+
     @asks_gate
     def _acquire_admission(self, admission: Admission) -> None:
         """Acquire admission in blocking code, or raise `Rejected`."""
@@ -206,16 +210,6 @@ class StreamAdmission(StreamOwner):
     def cut(self, error: BaseException | None) -> None:
         """Record how the stream ended; None: it was exhausted, closed or abandoned."""
         self._admission.__exit__(None, error, None)
-
-
-def gate_title(kind: str, name: str | None) -> str:
-    """Return the kind of a gate and its name, for messages."""
-    return f"the {kind}" if name is None else f"the {kind} {name}"
-
-
-def format_options(**options: object) -> str:
-    """Return options that are set as further arguments, for ``repr()``: the value None means not set."""
-    return "".join(f", {name}={value!r}" for name, value in options.items() if value is not None)
 
 
 def describe_others(wait: float | None) -> str:

@@ -200,5 +200,7 @@ class Hedge(SharedByIdentity, Layer):
 
     def __repr__(self) -> str:
         settings = self.settings
-        more = [] if settings.hedges == 1 else [f"hedges={settings.hedges}"]
-        return self._repr(f"delay={settings.delay}", f"max_extra_load={settings.max_extra_load}", *more)
+        hedges = None if settings.hedges == 1 else settings.hedges
+        return self._repr(
+            f"delay={settings.delay}", f"max_extra_load={settings.max_extra_load}", hedges=hedges
+        )

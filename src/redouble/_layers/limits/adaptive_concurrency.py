@@ -21,7 +21,7 @@ from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.validation import Duration, integer, methods
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits
-from redouble._layers.gate import Gate, format_options, gate_title, task_error, without_gil
+from redouble._layers.gate import Gate, task_error, without_gil
 from redouble._layers.limits.limit_algorithms import Aimd, Gradient, LimitAlgorithm, Vegas
 from redouble._layers.limits.limit_window import AdaptiveConcurrencySettings, By, WindowedLimit
 from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK, Chance
@@ -225,7 +225,7 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
     def _reject(self) -> NoReturn:
         limit = self._in_flight.limit
         calls = "1 call is" if limit == 1 else f"{limit} calls are"
-        title = gate_title("adaptive limit", self.name)
+        title = self._title("adaptive limit")
         message = f"{title} is reached: {calls} in flight, as many as the service can handle"
         raise emit_rejected(BulkheadFull(message, limit=limit, wait=0), "adaptive_concurrency", self.name)
 
@@ -241,5 +241,4 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
         self._in_flight = InFlight(self._in_flight.limit)
 
     def __repr__(self) -> str:
-        more = format_options(name=self.name)
-        return f"AdaptiveConcurrency(by={self.settings.by!r}, limit={self.limit}{more})"
+        return self._repr(f"by={self.settings.by!r}", f"limit={self.limit}")

@@ -12,7 +12,6 @@ from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, number
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits
-from redouble._layers.gate import format_options, gate_title
 from redouble._layers.limits.cubic import AdaptiveTokenBucket
 from redouble._layers.limits.sampled_counter import compile_counting_wrapper
 from redouble._layers.limits.wait_queue import WaitingGate, WaitQueue
@@ -100,7 +99,7 @@ class AdaptiveRate(WaitingGate):
 
     def _rejection(self, why: str, wait: float) -> RateLimited:
         state = f"is down to {self._bucket.rate:.3g} calls a second after throttling"
-        error = RateLimited(f"{gate_title('adaptive rate', self.name)} {state}, {why}", retry_after=wait)
+        error = RateLimited(f"{self._title('adaptive rate')} {state}, {why}", retry_after=wait)
         return emit_rejected(error, "adaptive_rate", self.name)
 
     def describe(self) -> str:
@@ -111,4 +110,4 @@ class AdaptiveRate(WaitingGate):
         return Traits(handles=self.settings.on, shared=(self,))
 
     def __repr__(self) -> str:
-        return f"AdaptiveRate(wait={self.wait}{format_options(name=self.name)})"
+        return self._repr(f"wait={self.wait}")

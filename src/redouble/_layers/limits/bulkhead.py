@@ -12,7 +12,7 @@ from redouble._internal.locks import SharedByIdentity, gil
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, integer
 from redouble._internal.validation import seconds as checked
-from redouble._layers.gate import Admission, Gate, describe_others, format_options, gate_title
+from redouble._layers.gate import Admission, Gate, describe_others
 from redouble._layers.layer import Layer
 from redouble._layers.limits.slots import Lease, Slots, Wake
 from redouble._runtime.backend import backend, cancel_after, in_event_loop
@@ -219,7 +219,7 @@ class Bulkhead(SharedByIdentity, Gate):
 
     def _reject(self, why: str) -> NoReturn:
         calls = "1 call is" if self.limit == 1 else f"{self.limit} calls are"
-        message = f"{gate_title('bulkhead', self.name)} is full: {calls} in flight, {why}"
+        message = f"{self._title('bulkhead')} is full: {calls} in flight, {why}"
         # No variable for the error: its traceback refers to this frame, and a cycle would keep the bulkhead.
         raise emit_rejected(BulkheadFull(message, limit=self.limit, wait=self.wait), "bulkhead", self.name)
 
@@ -247,5 +247,4 @@ class Bulkhead(SharedByIdentity, Gate):
             )
 
     def __repr__(self) -> str:
-        more = format_options(queue=self.queue, name=self.name)
-        return f"Bulkhead({self.limit}, wait={self.wait}{more})"
+        return self._repr(f"{self.limit}", f"wait={self.wait}", queue=self.queue)

@@ -12,7 +12,7 @@ from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, instance, integer, number
 from redouble._internal.validation import seconds as checked
-from redouble._layers.gate import describe_others, format_options, gate_title
+from redouble._layers.gate import describe_others
 from redouble._layers.limits.pacing import GcraPacer
 from redouble._layers.limits.wait_queue import WaitingGate, WaitQueue
 from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK
@@ -206,7 +206,7 @@ class RateLimit(WaitingGate):
             self._follow(error)
 
     def _rejection(self, why: str, wait: float) -> RateLimited:
-        message = f"{gate_title('rate limit', self.name)} is used up: {self.settings.pace}, {why}"
+        message = f"{self._title('rate limit')} is used up: {self.settings.pace}, {why}"
         error = RateLimited(message, retry_after=wait)
         return emit_rejected(error, "rate_limit", self.name)
 
@@ -215,8 +215,7 @@ class RateLimit(WaitingGate):
 
     def __repr__(self) -> str:
         pace = f"{self.rate:.12g}, per={self.per:.12g}, burst={self.burst}"
-        more = format_options(following=self.settings.following or None, name=self.name)
-        return f"RateLimit({pace}, wait={self.wait}{more})"
+        return self._repr(pace, f"wait={self.wait}", following=self.settings.following or None)
 
 
 def _headers_and_status(answer: Any) -> tuple[object, object]:

@@ -21,7 +21,7 @@ from redouble._internal.validation import (
     positive_seconds,
 )
 from redouble._layers.analysis import Traits
-from redouble._layers.gate import Gate, format_options, gate_title
+from redouble._layers.gate import Gate
 from redouble._layers.limits.sampled_counter import SampledCounter, compile_counting_wrapper
 from redouble._runtime.clock import SYSTEM, Chance
 from redouble._telemetry.emit import emit_rejected
@@ -138,9 +138,7 @@ class Throttle(ReentrancySafe, Gate):
         share = self._run_exclusively(self._share_if_rejected, draw, now)
         if share:
             rejected = f"{share:.0%} of the calls are rejected here"
-            message = (
-                f"{gate_title('throttle', self.name)} is on: {rejected}, because the service accepts too few"
-            )
+            message = f"{self._title('throttle')} is on: {rejected}, because the service accepts too few"
             raise emit_rejected(Rejected(message), "throttle", self.name)
 
     def _share_if_rejected(self, draw: float, now: float) -> float:
@@ -191,5 +189,4 @@ class Throttle(ReentrancySafe, Gate):
         return Traits(handles=self.settings.on, shared=(self,))
 
     def __repr__(self) -> str:
-        more = format_options(name=self.name)
-        return f"Throttle({self.settings.k:g}, window={self.settings.window:g}{more})"
+        return self._repr(f"{self.settings.k:g}", f"window={self.settings.window:g}")
