@@ -18,16 +18,16 @@ from redouble._runtime.asyncio_timer import RepeatingTimerEntry
 from redouble._runtime.clock import SYSTEM
 
 if TYPE_CHECKING:
-    from redouble._layers.hedge.control import HedgeControl
+    from redouble._layers.hedge.hedge import Hedge
 
 
 class RaceTask(HedgedCall, RepeatingTimerEntry):
     """One hedged call, and the timer entry that starts its extra attempts."""
 
     def __init__(
-        self, wait: float, control: HedgeControl, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, wait: float, hedge: Hedge, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        HedgedCall.__init__(self, control, fn, args, kwargs)
+        HedgedCall.__init__(self, hedge, fn, args, kwargs)
         self._context = copy_context()
         RepeatingTimerEntry.__init__(self, wait)
 
@@ -103,10 +103,10 @@ async def _close_shielded(results: list[Any]) -> CancelledError | None:
 
 
 async def run_race(
-    control: HedgeControl, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+    hedge: Hedge, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Call ``fn``, start further attempts after each delay; return or raise the first acceptable outcome."""
-    call = RaceTask(delay, control, fn, args, kwargs)
+    call = RaceTask(delay, hedge, fn, args, kwargs)
     decided = done = False
     try:
         with call:
@@ -133,4 +133,4 @@ async def run_race(
             finally:
                 if not done:
                     race.clear()
-    return control.outcome(cast("Race", race))  # else the call has returned above
+    return hedge._outcome(cast("Race", race))  # else the call has returned above

@@ -13,7 +13,7 @@ from redouble._layers.hedge.race import FIRST, HedgedCall, Operation, Race, clos
 from redouble._runtime.clock import SYSTEM
 
 if TYPE_CHECKING:
-    from redouble._layers.hedge.control import HedgeControl
+    from redouble._layers.hedge.hedge import Hedge
 
 
 class RaceNurseryTask(HedgedCall):
@@ -41,10 +41,10 @@ class RaceNurseryTask(HedgedCall):
 
 
 async def run_race(
-    control: HedgeControl, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+    hedge: Hedge, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Call ``fn``, start further attempts after each delay; return or raise the first acceptable outcome."""
-    call = RaceNurseryTask(control, fn, args, kwargs)
+    call = RaceNurseryTask(hedge, fn, args, kwargs)
     call.attempt_ended = Event()
     value: Any = None
     error: BaseException | None = None
@@ -81,7 +81,7 @@ async def run_race(
     try:
         if error is not None:
             raise error
-        return value if call.race is None else control.outcome(call.race)
+        return value if call.race is None else hedge._outcome(call.race)
     finally:
         del error  # a reference cycle: the traceback refers to this frame
 
