@@ -9,19 +9,19 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
 from functools import partial
 from textwrap import indent
-from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeAlias, TypeVar
 
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
 from redouble._drivers.stream_function import wrap_stream
 from redouble._engine.nested import asks_gate
 from redouble._internal.callables import reject_awaitable
-from redouble._internal.codegen import Template
+from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.public import public
 from redouble._internal.shared_context_manager import ContextExits
 from redouble._internal.validation import format_seconds
 from redouble._layers.layer import Layer
 from redouble._runtime.backend import cancelling
-from redouble._runtime.clock import SYSTEM, Clock
+from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK, Clock
 from redouble._telemetry.emit import EMITTED, emit_rejected, layer_kind
 from redouble.errors import Rejected
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
+
+Wrapper: TypeAlias = tuple[Template, dict[str, Any]]  # a template, and names of its own
 
 
 @public("redouble")
@@ -56,9 +58,18 @@ class Gate(Layer):
     def ended(self, ticket: Any, error: BaseException | None, now: float, /) -> None:
         """Record how an admitted call ended: None is success; a cancellation is an error too."""
 
-    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any] | None:  # noqa: ARG002
-        """Return ``fn`` behind the gate by a wrapper that is faster than the general one; or None."""
+    def _wrapper(self, *, is_async: bool) -> Wrapper | None:  # noqa: ARG002
+        """Return the template of a wrapper that is faster than the general one, and its names; or None."""
         return None
+
+    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any] | None:
+        wrapper = self._wrapper(is_async=is_async)
+        if wrapper is None:
+            return None
+        template, names = wrapper
+        exception = task_error if is_async else sys.exception
+        common = {"owner": self, "ended": self.ended, "exception": exception, **WRAPPER_CLOCK}
+        return compile_wrapper(fn, template, is_async=is_async, **common | names)
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         return self._compile(fn, is_async=False) or self._gated(fn)

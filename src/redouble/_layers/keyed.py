@@ -18,7 +18,7 @@ from redouble._internal.locks import SharedByIdentity, gil
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, integer, seconds, signature_mismatch
 from redouble._layers.analysis import Traits
-from redouble._layers.keyed_table import KeyedEntry, KeyedStreamOwner, KeyedTable, WrapperCache
+from redouble._layers.keyed_table import KeyedStreamOwner, KeyedTable
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, LayerProxy, Layers, flattened
 from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK
 from redouble._telemetry.registry import unregister
@@ -96,14 +96,15 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
         if self._make_takes_key and isinstance(make, type):
             raise TypeError(f"Keyed make={make.__name__} needs options: write lambda: {make.__name__}(...)")
         most = integer(most, "Keyed most", 1, "how many keys, 1 or more")
-        self._table = KeyedTable(self._make_layer, most, inf if idle is None else seconds(idle, "Keyed idle"))
+        idle = inf if idle is None else seconds(idle, "Keyed idle")
+        self._table = KeyedTable(key, self._make_layer, most, idle)
         self._example: Layer | None = None  # for descriptions and checks: no call goes through it
         self.name = name
         self.register("layers")
 
     def of(self, key: Hashable) -> L:
         """Return the layer that a call with this key would use."""
-        return cast("L", self._entry(key).layer)
+        return cast("L", self._table.entry(key).layer)
 
     def snapshot(self) -> Mapping[str, float]:
         """Return how many ``keys`` there are, and how many were ``forgotten``."""
@@ -122,7 +123,7 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
         check_key(self._key, fn)
 
         def opened(key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Generator[T, S, Any]:
-            entry = self._entry(key)
+            entry = self._table.entry(key)
             try:
                 return (yield from entry.layer.around_stream(fn)(*args, **kwargs))
             finally:
@@ -138,7 +139,7 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
         check_key(self._key, fn)
 
         def opened(key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AsyncGenerator[T, S]:
-            entry = self._entry(key)
+            entry = self._table.entry(key)
             return async_items(KeyedStreamOwner(entry, entry.layer.around_async_stream(fn)(*args, **kwargs)))
 
         wrapper = compile_wrapper(fn, ASYNC_STREAM, is_async=False, key_of=self._key, open=opened, layer=self)
@@ -158,21 +159,13 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
             table=self._table.entries if gil.enabled else {},  # without a GIL every lookup takes the lock
             touch=self._table.entries.move_to_end,
             wrappers=cache,
-            find=self._find,
+            find=self._table.find,
             layer=self,  # for `policy_of`
             idle=self._table.idle,
             **WRAPPER_CLOCK,
             KeyError=KeyError,
             TypeError=TypeError,
         )
-
-    def _find(self, key: Hashable, now: float, cache: WrapperCache) -> tuple[KeyedEntry, Callable[..., Any]]:
-        check_hashable(key, self._key)
-        return self._table.find(key, now, cache)
-
-    def _entry(self, key: Hashable) -> KeyedEntry:
-        check_hashable(key, self._key)
-        return self._table.entry(key, SYSTEM.now())
 
     def _make_layer(self, key: Hashable) -> L:
         layer: object = self._make(key) if self._make_takes_key else self._make()
@@ -224,12 +217,3 @@ def check_key(key: Callable[..., Any], fn: Callable[..., Any]) -> None:
         wanted = ", ".join([*positional, *(["*", *named] if named else [])])
         text = f"Keyed key={display_name(key)} does not accept the arguments of {display_name(fn)}"
         raise TypeError(f"{text}: write a function of ({wanted})") from None
-
-
-def check_hashable(key_value: object, key: Callable[..., Any]) -> None:
-    """Raise TypeError if ``key_value`` is not hashable; the message does not show it: keys may be private."""
-    try:
-        hash(key_value)
-    except TypeError:
-        given = f"Keyed key={display_name(key)} returned a {type(key_value).__name__}"
-        raise TypeError(f"{given}: keys must be hashable") from None

@@ -7,24 +7,23 @@ there must be no call, because another thread or a signal handler could run ther
 from __future__ import annotations
 
 import random as chance
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NoReturn, get_args
+from typing import NoReturn, get_args
 
 from redouble._failures.transient import transient
 from redouble._failures.verdict import FailureFilter, Kind, On
-from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.codegen import Template
 from redouble._internal.locks import gil
 from redouble._internal.public import public
 from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.validation import Duration, integer, methods
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits
-from redouble._layers.gate import Gate, task_error, without_gil
+from redouble._layers.gate import Gate, Wrapper, without_gil
 from redouble._layers.limits.limit_algorithms import Aimd, Gradient, LimitAlgorithm, Vegas
 from redouble._layers.limits.limit_window import AdaptiveConcurrencySettings, By, WindowedLimit
-from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK, Chance
+from redouble._runtime.clock import SYSTEM, Chance
 from redouble._telemetry.emit import emit_rejected
 from redouble.errors import BulkheadFull
 
@@ -187,19 +186,13 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
         in_flight = self._in_flight
         return {"limit": in_flight.limit, "in_use": in_flight.count}
 
-    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
-        return compile_wrapper(
-            fn,
-            LIMIT_WRAPPER if gil.enabled else LOCKED_LIMIT_WRAPPER,
-            is_async=is_async,
-            owner=self,
-            BaseException=BaseException,
-            reject=self._reject,
-            record_success=self._record_success,
-            record_failure=self._record_failure,
-            **WRAPPER_CLOCK,
-            exception=task_error if is_async else sys.exception,
-        )
+    def _wrapper(self, *, is_async: bool) -> Wrapper:  # noqa: ARG002
+        return LIMIT_WRAPPER if gil.enabled else LOCKED_LIMIT_WRAPPER, {
+            "BaseException": BaseException,
+            "reject": self._reject,
+            "record_success": self._record_success,
+            "record_failure": self._record_failure,
+        }
 
     def _record_success(self, started: float, concurrent: int, now: float) -> None:
         in_flight, window = self._in_flight, self._window

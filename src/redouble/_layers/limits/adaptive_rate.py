@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from redouble._failures.transient import transient
 from redouble._failures.verdict import FailureFilter, Kind, On
@@ -12,8 +11,9 @@ from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, number
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits
+from redouble._layers.gate import Wrapper
 from redouble._layers.limits.cubic import AdaptiveTokenBucket
-from redouble._layers.limits.sampled_counter import compile_counting_wrapper
+from redouble._layers.limits.sampled_counter import counting_template
 from redouble._layers.limits.wait_queue import WaitingGate, WaitQueue
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.emit import emit_rejected
@@ -87,12 +87,14 @@ class AdaptiveRate(WaitingGate):
         rate = bucket.rate if meter.limiting else None
         return {"rate": rate, "measured": meter.rate, "queued": len(self._wait_queue)}
 
-    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
+    def _wrapper(self, *, is_async: bool) -> Wrapper:
         queue = self._wait_queue
-        enter = queue.aenter if is_async else queue.enter
-        return compile_counting_wrapper(
-            fn, self, self._bucket.meter, queue, enter, self._advance_window, is_async=is_async
-        )
+        return counting_template(), {
+            "owner": queue,
+            "counter": self._bucket.meter,
+            "enter": queue.aenter if is_async else queue.enter,
+            "advance_window": self._advance_window,
+        }
 
     def _advance_window(self) -> None:
         self._wait_queue.update_pacer(self._bucket.meter.advance, SYSTEM.now())

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.codegen import Template
 from redouble._internal.locks import SharedByIdentity, gil
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, integer
 from redouble._internal.validation import seconds as checked
-from redouble._layers.gate import Admission, Gate, describe_others
+from redouble._layers.gate import Admission, Gate, Wrapper, describe_others
 from redouble._layers.layer import Layer
 from redouble._layers.limits.slots import Lease, Slots, Wake
 from redouble._runtime.backend import backend, cancel_after, in_event_loop
@@ -119,26 +119,22 @@ class Bulkhead(SharedByIdentity, Gate):
         in_use, queued = self._slots.counts()
         return {"limit": self.limit, "in_use": in_use, "queued": queued}
 
-    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any] | None:
+    def _wrapper(self, *, is_async: bool) -> Wrapper | None:
         if not self._default_admission:
             return None
         slots = self._slots
-        return compile_wrapper(  # `Slots.try_acquire()` and `release()`, inlined
-            fn,
-            SLOT_WRAPPER,
-            is_async=is_async,
-            Lease=Lease,
-            len=len,
-            slots=slots,
-            leases=slots.leases,
-            add=slots.leases.add if gil.enabled else slots.add,
-            discard=slots.leases.discard if gil.enabled else slots.discard,
-            queue=slots.queue,
-            to_wake=slots.to_wake,
-            admit_waiters=slots.admit_waiters,
-            wait=self._aenter if is_async else self._enter,
-            bulkhead=self,  # for `policy_of`
-        )
+        return SLOT_WRAPPER, {  # `Slots.try_acquire()` and `release()`, inlined
+            "Lease": Lease,
+            "len": len,
+            "slots": slots,
+            "leases": slots.leases,
+            "add": slots.leases.add if gil.enabled else slots.add,
+            "discard": slots.leases.discard if gil.enabled else slots.discard,
+            "queue": slots.queue,
+            "to_wake": slots.to_wake,
+            "admit_waiters": slots.admit_waiters,
+            "wait": self._aenter if is_async else self._enter,
+        }
 
     def _acquire_admission(self, admission: Admission) -> None:
         if self._default_admission:

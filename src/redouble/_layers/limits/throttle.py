@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import random as chance
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import floor
-from typing import Any
 
 from redouble._failures.verdict import FailureFilter, On
 from redouble._internal.public import public
@@ -21,8 +20,8 @@ from redouble._internal.validation import (
     positive_seconds,
 )
 from redouble._layers.analysis import Traits
-from redouble._layers.gate import Gate
-from redouble._layers.limits.sampled_counter import SampledCounter, compile_counting_wrapper
+from redouble._layers.gate import Gate, Wrapper
+from redouble._layers.limits.sampled_counter import SampledCounter, counting_template
 from redouble._runtime.clock import SYSTEM, Chance
 from redouble._telemetry.emit import emit_rejected
 from redouble.errors import Rejected
@@ -166,11 +165,12 @@ class Throttle(ReentrancySafe, Gate):
         share = self.settings.rejected_share(requests, accepts)
         return {"share": share, "requests": requests, "accepts": accepts}
 
-    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
-        enter = self._aenter if is_async else self._enter
-        return compile_counting_wrapper(
-            fn, self, self._requests, self, enter, self._advance_window, is_async=is_async
-        )
+    def _wrapper(self, *, is_async: bool) -> Wrapper:
+        return counting_template(), {
+            "counter": self._requests,
+            "enter": self._aenter if is_async else self._enter,
+            "advance_window": self._advance_window,
+        }
 
     def _enter(self) -> None:
         self.admit(SYSTEM.now())
