@@ -22,7 +22,7 @@ from redouble._internal.validation import Duration, format_seconds, integer, met
 from redouble._layers.analysis import Traits, WorstCase, combined_traits
 from redouble._layers.gate import without_gil
 from redouble._layers.hedge.latency import HedgeQuota, LatencyHistogram
-from redouble._layers.hedge.race import FIRST, Operation, Race, Unawaitable
+from redouble._layers.hedge.race import FIRST, HedgedCall, Operation, Race, Unawaitable
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers
 from redouble._runtime.backend import under_trio
 from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK
@@ -268,17 +268,17 @@ def run_race(
 ) -> Coroutine[Any, Any, Any]:
     """Call ``fn``, start further attempts after each delay; return or raise the first acceptable outcome."""
     if "trio" in modules and under_trio():
-        from redouble._layers.hedge import race_trio  # noqa: PLC0415  Trio is running
+        from redouble._layers.hedge.race_trio import RaceNurseryTask  # noqa: PLC0415  Trio is running
 
-        return race_trio.run_race(hedge, delay, fn, args, kwargs)
-    return _asyncio_runner()(hedge, delay, fn, args, kwargs)
+        return RaceNurseryTask(hedge, delay, fn, args, kwargs).run()
+    return _race_task()(hedge, delay, fn, args, kwargs).run()
 
 
 @cache  # an import statement for each call would cost time
-def _asyncio_runner() -> Callable[..., Coroutine[Any, Any, Any]]:
-    from redouble._layers.hedge import race_asyncio  # noqa: PLC0415  only if async code runs
+def _race_task() -> Callable[..., HedgedCall]:
+    from redouble._layers.hedge.race_asyncio import RaceTask  # noqa: PLC0415  only if async code runs
 
-    return race_asyncio.run_race
+    return RaceTask
 
 
 def require_awaitable(different: Operation) -> Operation:

@@ -123,9 +123,14 @@ class Race:
 class HedgedCall:
     """One hedged call and its attempts; a subclass for each async library starts the extra ones."""
 
-    def __init__(self, hedge: Hedge, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._hedge, self._fn, self._args, self._kwargs = hedge, fn, args, kwargs
+    def __init__(
+        self, hedge: Hedge, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self._hedge, self._delay, self._fn, self._args, self._kwargs = hedge, delay, fn, args, kwargs
         self.race: Race | None = None  # None while there is only one attempt
+
+    async def run(self) -> Any:
+        """Return or raise the first acceptable outcome, when all attempts have ended."""
 
     def start(self, race: Race, number: int) -> None:
         """Start a task that calls `run_attempt`."""
