@@ -72,24 +72,18 @@ class Gate(Layer):
         return compile_wrapper(fn, template, is_async=is_async, **common | names)
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
-        return self._compile(fn, is_async=False) or self._gated(fn)
-
-    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
-        return self._compile(fn, is_async=True) or self._agated(fn)
-
-    def _gated(self, fn: Callable[P, T]) -> Callable[P, T]:
         def gated(*args: P.args, **kwargs: P.kwargs) -> T:
             with Admission(self):
                 return reject_awaitable(fn, fn(*args, **kwargs))
 
-        return gated
+        return self._compile(fn, is_async=False) or gated
 
-    def _agated(self, fn: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         async def gated(*args: P.args, **kwargs: P.kwargs) -> T:
             with Admission(self):
                 return await fn(*args, **kwargs)
 
-        return gated
+        return self._compile(fn, is_async=True) or gated
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         def gated(*args: P.args, **kwargs: P.kwargs) -> Generator[T, S, Any]:

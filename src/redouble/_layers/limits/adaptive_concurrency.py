@@ -17,7 +17,7 @@ from redouble._internal.codegen import Template
 from redouble._internal.locks import gil
 from redouble._internal.public import public
 from redouble._internal.reentrancy import ReentrancySafe
-from redouble._internal.validation import Duration, integer, methods
+from redouble._internal.validation import Duration, choice, integer, methods
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits
 from redouble._layers.gate import Gate, Wrapper, without_gil
@@ -31,19 +31,14 @@ from redouble.errors import BulkheadFull
 class InFlight:
     """The calls in flight and their limit. A forked child has a new one, without the parent's calls.
 
-    skip: the number of calls that begin before the next timed one: ``timing_interval`` while at most ``half``
-        calls are in flight, else 0.
+    skip: the number of calls that begin before the next timed one: ``timing_interval`` while fewer than half
+        of the limit are in flight, else 0.
     """
 
-    __slots__ = ("count", "half", "limit", "skip", "timing_interval")  # faster than a dict, in each call
+    __slots__ = ("count", "limit", "skip", "timing_interval")  # faster than a dict, in each call
 
     def __init__(self, limit: int) -> None:
-        self.count, self.skip, self.timing_interval = 0, 0, 1
-        self.set_limit(limit)
-
-    def set_limit(self, limit: int) -> None:
-        """Change the limit."""
-        self.limit, self.half = limit, (limit - 1) // 2
+        self.limit, self.count, self.skip, self.timing_interval = limit, 0, 0, 1
 
 
 TIMED_PER_WINDOW = 16  # calls that are timed in a window while few are in flight: they cannot raise the limit
@@ -137,8 +132,7 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
             integer(value, f"AdaptiveConcurrency {option}", 1, "how many calls at once, 1 or more")
         if not least <= initial <= most:
             raise ValueError(f"AdaptiveConcurrency {numbers}: write least <= initial <= most")
-        if by not in get_args(By):
-            raise ValueError(f"AdaptiveConcurrency by={by!r}: write 'gradient', 'vegas' or 'aimd'")
+        choice(by, "AdaptiveConcurrency by", *get_args(By))
         durations = {"window": window, "slow": slow, "relearn": relearn}
         spans = {
             option: checked(given, f"AdaptiveConcurrency {option}") for option, given in durations.items()
@@ -197,7 +191,7 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
     def _record_success(self, started: float, concurrent: int, now: float) -> None:
         in_flight, window = self._in_flight, self._window
         if window.since <= now < window.end and started <= now and gil.enabled:
-            in_flight.skip = 0 if concurrent > in_flight.half else in_flight.timing_interval
+            in_flight.skip = 0 if concurrent * 2 >= in_flight.limit else in_flight.timing_interval
             window.collect(now - started, concurrent, now)
         else:
             self._run_exclusively(self._record, max(0.0, now - started), concurrent, now, False)
@@ -208,12 +202,12 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
 
     def _record(self, seconds: float | None, concurrent: int, now: float, dropped: bool) -> None:
         in_flight, window = self._in_flight, self._window
-        in_flight.skip = 0 if concurrent > in_flight.half else in_flight.timing_interval
+        in_flight.skip = 0 if concurrent * 2 >= in_flight.limit else in_flight.timing_interval
         calls = window.record(seconds, concurrent, now, dropped=dropped)
         if calls:
             interval = in_flight.timing_interval * calls // TIMED_PER_WINDOW
             in_flight.timing_interval = max(1, min(MAX_TIMING_INTERVAL, interval))
-            in_flight.set_limit(window.limit)
+            in_flight.limit = window.limit
 
     def _reject(self) -> NoReturn:
         limit = self._in_flight.limit

@@ -19,13 +19,11 @@ from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.emit import emit_rejected
 from redouble.errors import RateLimited, Rejected
 
-THROTTLED = Kind.throttled
-
 
 def throttling(error: Exception, /) -> bool | None:
     """Return True if an error is a throttling error: the default of ``on``."""
     verdict = transient(error)
-    return True if verdict is not None and verdict.kind is THROTTLED else None
+    return True if verdict is not None and verdict.kind is Kind.throttled else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
