@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
 from functools import partial
 from textwrap import indent
-from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeAlias, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeAlias, TypeVar
 
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
 from redouble._drivers.stream_function import wrap_stream
@@ -19,14 +19,12 @@ from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.public import public
 from redouble._internal.shared_context_manager import ContextExits
 from redouble._internal.validation import format_seconds
-from redouble._layers.layer import Layer
+from redouble._layers.analysis import Traits, WorstCase, combined_traits
+from redouble._layers.layer import Layer, Layers
 from redouble._runtime.backend import cancelling
 from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK, Clock
 from redouble._telemetry.emit import EMITTED, emit_rejected, layer_kind
 from redouble.errors import Rejected
-
-if TYPE_CHECKING:
-    from redouble._layers.analysis import Traits, WorstCase
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -99,13 +97,10 @@ class Gate(Layer):
 
     def traits(self) -> Traits:
         """Return `Traits` with the gate itself as shared: it must not occur twice in one pipeline."""
-        from redouble._layers.analysis import Traits  # noqa: PLC0415  only analysis needs it
-
         return Traits(shared=(self,))
 
-    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterable[str]:
-        del outer, worst
-        if self._problem_outside_retry and any(layer.traits().retries for layer in inner):
+    def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterable[str]:  # noqa: ARG002
+        if self._problem_outside_retry and combined_traits(inner).retries:
             yield f"{type(self).__name__} outside Retry: {self._problem_outside_retry}; put it inside"
 
     def _title(self, kind: str) -> str:

@@ -44,16 +44,18 @@ class StateEpoch:
 
 
 class TrackedCall:
-    """The ticket of a call whose duration matters: a probe, or any call if ``slow`` is set."""
+    """The ticket of a call whose duration matters: a probe, or any call if ``slow`` is set.
 
-    __slots__ = ("counted_slow", "epoch", "started")
+    epoch: None if its result does not count: it has ended, is lost, or was counted as slow before it ended.
+    """
+
+    __slots__ = ("epoch", "started")
 
     failure_streak = 1
 
     def __init__(self, epoch: StateEpoch, now: float) -> None:
         self.epoch: StateEpoch | None = epoch
         self.started = now
-        self.counted_slow = False  # True if it was counted as a failure before it ended
 
 
 Ticket: TypeAlias = StateEpoch | TrackedCall
@@ -146,11 +148,9 @@ class Circuit:
             self._count_slow_calls(now)
         epoch = ticket.epoch
         if isinstance(ticket, TrackedCall):
-            ticket.epoch = None  # a second end of the same call is ignored
+            ticket.epoch = None
             if epoch is not None:
                 epoch.calls.pop(ticket, None)
-            if ticket.counted_slow:
-                return
             if now - ticket.started >= self._slow:
                 bad, error = True, error if bad else SLOW
         if epoch is self.epoch and bad is not None:
@@ -312,7 +312,8 @@ class Circuit:
             if -slow < passed < slow:
                 return
             del calls[oldest]
-            oldest.counted_slow = passed > 0  # else the clock was replaced
-            if oldest.counted_slow and oldest.epoch is self.epoch:
-                self.last_failure = SLOW
-                self._record(self.epoch, True, now)
+            if passed > 0:  # else the clock was replaced
+                epoch, oldest.epoch = oldest.epoch, None
+                if epoch is self.epoch:
+                    self.last_failure = SLOW
+                    self._record(self.epoch, True, now)

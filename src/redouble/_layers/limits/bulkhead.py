@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from redouble._internal.codegen import Template
 from redouble._internal.locks import SharedByIdentity, gil
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, integer
 from redouble._internal.validation import seconds as checked
+from redouble._layers.analysis import WorstCase, combined_traits
 from redouble._layers.gate import Admission, Gate, Wrapper, describe_others
-from redouble._layers.layer import Layer
+from redouble._layers.layer import Layers
 from redouble._layers.limits.slots import Lease, Slots, Wake
 from redouble._runtime.backend import backend, cancel_after, in_event_loop
 from redouble._runtime.clock import virtual
@@ -21,9 +22,6 @@ from redouble._runtime.deadline import wait_limit
 from redouble._runtime.thread_waker import ThreadWaker
 from redouble._telemetry.emit import emit_rejected
 from redouble.errors import BulkheadFull
-
-if TYPE_CHECKING:
-    from redouble._layers.analysis import WorstCase
 
 SLOT_WRAPPER = Template(
     "bulkhead",
@@ -234,9 +232,8 @@ class Bulkhead(SharedByIdentity, Gate):
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
         return inner.after(inf if self.wait is None else self.wait)
 
-    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
-        del inner, worst
-        if any(layer.traits().retries for layer in outer):
+    def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:  # noqa: ARG002
+        if combined_traits(outer).retries:
             yield (
                 "Bulkhead inside Retry: a call releases its slot while it waits to retry, so more calls "
                 "than the limit are in progress; put it outside"
