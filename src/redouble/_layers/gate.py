@@ -228,11 +228,12 @@ def task_error() -> BaseException | None:
     return CANCELLED if isinstance(error, Exception) and cancelling(error) else error
 
 
-def without_gil(template: Template, *statements: str) -> Template:
-    """Return the template for an interpreter without a GIL: these statements run under the owner's lock."""
+def gil_variants(title: str, source: str, *statements: str) -> dict[bool, Template]:
+    """Return a template by `gil.enabled`: without a GIL these statements run under the owner's lock."""
+    template = Template(title, source)
 
     def locked(lines: str) -> tuple[str, str]:
         margin = lines[: -len(lines.lstrip())]
         return lines, f"{margin}with redouble_owner._lock:\n{indent(lines, '    ')}"
 
-    return template.derive(template.title, *map(locked, statements))
+    return {True: template, False: template.derive(title, *map(locked, statements))}

@@ -15,12 +15,12 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 from redouble._engine.budget_protocol import Budget
 from redouble._failures.verdict import FailureFilter, Kind, On, Until, check_until
 from redouble._internal.callables import callable_kind, display_name
-from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.codegen import compile_wrapper
 from redouble._internal.locks import ForkSafe, gil
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, integer, methods, number, seconds
 from redouble._layers.analysis import Traits, WorstCase, combined_traits
-from redouble._layers.gate import without_gil
+from redouble._layers.gate import gil_variants
 from redouble._layers.hedge.latency import HedgeQuota, LatencyHistogram
 from redouble._layers.hedge.race import FIRST, HedgedCall, Operation, Race, Unawaitable
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers
@@ -31,7 +31,8 @@ P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 
-FIXED = Template(
+COUNT = "    redouble_quota.calls += 1\n"
+FIXED = gil_variants(
     "hedge",
     """\
 async def hedged({parameters}):
@@ -40,8 +41,9 @@ async def hedged({parameters}):
         redouble_owner, redouble_delay, redouble_fn, ({positional}), {{{keywords}}}
     )
 """,
+    COUNT,
 )
-MEASURED = Template(
+MEASURED = gil_variants(
     "hedge",
     """\
 async def hedged({parameters}):
@@ -62,11 +64,8 @@ async def hedged({parameters}):
         redouble_record(redouble_moment - redouble_start, redouble_moment)
     return redouble_result
 """,
+    COUNT,
 )
-
-
-COUNT = "    redouble_quota.calls += 1\n"
-LOCKED_FIXED, LOCKED_MEASURED = without_gil(FIXED, COUNT), without_gil(MEASURED, COUNT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +163,9 @@ class Hedge(ForkSafe, Layer):
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` hedged, for a coroutine function."""
-        fixed, measured = (FIXED, MEASURED) if gil.enabled else (LOCKED_FIXED, LOCKED_MEASURED)
         return compile_wrapper(
             fn,
-            measured if self.settings.delay is None else fixed,
+            (MEASURED if self.settings.delay is None else FIXED)[gil.enabled],
             is_async=True,
             owner=self,
             quota=self._quota,

@@ -13,14 +13,13 @@ from typing import NoReturn, get_args
 
 from redouble._failures.transient import transient
 from redouble._failures.verdict import FailureFilter, Kind, On
-from redouble._internal.codegen import Template
 from redouble._internal.locks import gil
 from redouble._internal.public import public
 from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.validation import Duration, choice, integer, methods
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits
-from redouble._layers.gate import Gate, Wrapper, without_gil
+from redouble._layers.gate import Gate, Wrapper, gil_variants
 from redouble._layers.limits.limit_algorithms import Aimd, Gradient, LimitAlgorithm, Vegas
 from redouble._layers.limits.limit_window import AdaptiveConcurrencySettings, By, WindowedLimit
 from redouble._runtime.clock import SYSTEM, Chance
@@ -55,7 +54,7 @@ COUNT_IN = """\
 COUNT_OUT = """\
         redouble_in_flight.count -= 1
 """
-LIMIT_WRAPPER = Template(
+LIMIT_WRAPPER = gil_variants(
     "adaptive concurrency",
     f"""\
 {{async_}}def limited({{parameters}}):
@@ -77,9 +76,9 @@ LIMIT_WRAPPER = Template(
         redouble_record_success(redouble_start, redouble_concurrent + 1, redouble_moment)
 {{check}}    return redouble_result
 """,
+    COUNT_IN,
+    COUNT_OUT,
 )
-
-LOCKED_LIMIT_WRAPPER = without_gil(LIMIT_WRAPPER, COUNT_IN, COUNT_OUT)
 
 
 def overloaded(error: Exception, /) -> bool | None:
@@ -181,7 +180,7 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
         return {"limit": in_flight.limit, "in_use": in_flight.count}
 
     def _wrapper(self, *, is_async: bool) -> Wrapper:  # noqa: ARG002
-        return LIMIT_WRAPPER if gil.enabled else LOCKED_LIMIT_WRAPPER, {
+        return LIMIT_WRAPPER[gil.enabled], {
             "BaseException": BaseException,
             "reject": self._reject,
             "record_success": self._record_success,

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from redouble._failures.transient import transient
 from redouble._failures.verdict import FailureFilter, Kind, On
+from redouble._internal.locks import gil
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, number
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits
 from redouble._layers.gate import Wrapper
 from redouble._layers.limits.cubic import AdaptiveTokenBucket
-from redouble._layers.limits.sampled_counter import counting_template
+from redouble._layers.limits.sampled_counter import COUNTING_WRAPPER
 from redouble._layers.limits.wait_queue import WaitingGate, WaitQueue
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.emit import emit_rejected
@@ -87,7 +88,7 @@ class AdaptiveRate(WaitingGate):
 
     def _wrapper(self, *, is_async: bool) -> Wrapper:
         queue = self._wait_queue
-        return counting_template(), {
+        return COUNTING_WRAPPER[gil.enabled], {
             "owner": queue,
             "counter": self._bucket.meter,
             "enter": queue.aenter if is_async else queue.enter,

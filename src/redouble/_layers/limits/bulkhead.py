@@ -135,22 +135,21 @@ class Bulkhead(SharedByIdentity, Gate):
         }
 
     def _acquire_admission(self, admission: Admission) -> None:
-        if self._default_admission:
-            # Set first: releasing a lease that was never admitted does no harm.
-            admission.ticket, admission.entered = Lease(), True
-            if not self._slots.try_acquire(admission.ticket):
-                self._enter(admission.ticket)
-        else:
-            super()._acquire_admission(admission)
+        if self._has_to_wait(admission):
+            self._enter(admission.ticket)
 
     async def _aacquire_admission(self, admission: Admission) -> None:
-        if self._default_admission:
-            # Set first: releasing a lease that was never admitted does no harm.
-            admission.ticket, admission.entered = Lease(), True
-            if not self._slots.try_acquire(admission.ticket):
-                await self._aenter(admission.ticket)
-        else:
-            await super()._aacquire_admission(admission)
+        if self._has_to_wait(admission):
+            await self._aenter(admission.ticket)
+
+    def _has_to_wait(self, admission: Admission) -> bool:
+        """Acquire a slot if that is possible at once; return True if the call has to wait for one."""
+        if not self._default_admission:
+            super()._acquire_admission(admission)
+            return False
+        # Set first: releasing a lease that was never admitted does no harm.
+        admission.ticket, admission.entered = Lease(), True
+        return not self._slots.try_acquire(admission.ticket)
 
     def _end_admission(self, ticket: Any, error: BaseException | None) -> None:
         if self._default_admission:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from math import inf
 
-from redouble._internal.codegen import Template
-from redouble._internal.locks import gil
-from redouble._layers.gate import without_gil
+from redouble._layers.gate import gil_variants
 
 CHECKS_PER_SLICE = 16  # reads of the clock in a slice of time
 MAX_STEP = 256  # the most calls from one read of the clock to the next
@@ -46,7 +44,7 @@ class SampledCounter:
 
 # Between reading and writing the count there is no call, so that no other thread can run in between.
 # ``redouble_owner`` has the lock of the counter.
-COUNTING_WRAPPER = Template(
+COUNTING_WRAPPER = gil_variants(
     "gate",
     """\
 {async_}def counted({parameters}):
@@ -69,10 +67,5 @@ COUNTING_WRAPPER = Template(
             redouble_ended(None, None if redouble_good else redouble_exception(), redouble_system())
 {check}    return redouble_result
 """,
+    "            redouble_counter.count += 1\n",
 )
-LOCKED_COUNTING_WRAPPER = without_gil(COUNTING_WRAPPER, "            redouble_counter.count += 1\n")
-
-
-def counting_template() -> Template:
-    """Return the template of the wrapper."""
-    return COUNTING_WRAPPER if gil.enabled else LOCKED_COUNTING_WRAPPER

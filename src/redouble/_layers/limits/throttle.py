@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import floor
 
 from redouble._failures.verdict import FailureFilter, On
+from redouble._internal.locks import gil
 from redouble._internal.public import public
 from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.sliding_counter import SLICES, SlidingCounter
@@ -21,7 +22,7 @@ from redouble._internal.validation import (
 )
 from redouble._layers.analysis import Traits
 from redouble._layers.gate import Gate, Wrapper
-from redouble._layers.limits.sampled_counter import SampledCounter, counting_template
+from redouble._layers.limits.sampled_counter import COUNTING_WRAPPER, SampledCounter
 from redouble._runtime.clock import SYSTEM, Chance
 from redouble._telemetry.emit import emit_rejected
 from redouble.errors import Rejected
@@ -166,7 +167,7 @@ class Throttle(ReentrancySafe, Gate):
         return {"share": share, "requests": requests, "accepts": accepts}
 
     def _wrapper(self, *, is_async: bool) -> Wrapper:
-        return counting_template(), {
+        return COUNTING_WRAPPER[gil.enabled], {
             "counter": self._requests,
             "enter": self._aenter if is_async else self._enter,
             "advance_window": self._advance_window,
