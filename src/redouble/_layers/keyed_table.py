@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, TypeAlias
 from weakref import WeakSet, WeakValueDictionary
 
+from redouble._drivers.async_generator import async_items
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
 from redouble._internal.callables import display_name
 from redouble._internal.locks import ForkSafe
@@ -142,3 +143,8 @@ class KeyedStreamOwner(StreamOwner):
         if self._entry is not None:
             self._entry.used = SYSTEM.now()
             self._entry = None
+
+
+def open_keyed_stream(entry: KeyedEntry, stream: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
+    """Return an async generator that keeps the entry of its key alive."""
+    return async_items(KeyedStreamOwner(entry, stream))
