@@ -165,7 +165,7 @@ class WaitQueue(ReentrancySafe):
         if not wait and (not ahead or self._skip_unresponsive_head(now)):
             pacer.take(now)
             return None
-        late = bool(ahead) and not wait
+        late = not wait  # then there are waiters ahead
         if ahead:
             wait = HEAD_GRACE if late else max(pacer.due(now, ahead), ahead * WAKE_LATENCY) + HEAD_GRACE
         return wait, now, late
