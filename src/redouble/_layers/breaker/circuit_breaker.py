@@ -99,6 +99,11 @@ class CircuitBreaker(ReentrancySafe, Gate):
     name, on_change: its name in events and logs, and an observer of its state changes.
     """
 
+    _problem_outside_retry = (
+        "it counts one failure for several failed attempts, and the attempts go on although the service is "
+        "down"
+    )
+
     def __init__(
         self,
         on: On = Exception,
@@ -247,15 +252,10 @@ class CircuitBreaker(ReentrancySafe, Gate):
         return f"opens after {condition}, for {format_seconds(settings.cooldown)}"
 
     def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:
-        around_retry = combined_traits(inner).retries
-        if around_retry:
-            yield (
-                "CircuitBreaker outside Retry: it counts one failure for several failed attempts, and the "
-                "attempts go on although the service is down; put it inside"
-            )
+        yield from super().lint(outer, inner, worst)
         attempt = outer[max((i for i, layer in enumerate(outer) if layer.traits().retries), default=0) :]
         cut = combined_traits(attempt).each_call_limit < inf
-        if cut and not around_retry and worst.seconds == inf and self.settings.slow is None:
+        if cut and not combined_traits(inner).retries and worst.seconds == inf and self.settings.slow is None:
             yield (
                 "CircuitBreaker inside the limit of an attempt: it takes a call that is cut for a cancelled "
                 "one, so a service that hangs never opens it; put a Timeout inside, or set slow="
