@@ -121,8 +121,8 @@ def test_the_leases_of_a_bulkhead(colour: str) -> None:
 @pytest.mark.parametrize("delay", [None, 30.0])
 def test_the_calls_and_latencies_of_a_hedge(delay: float | None, colour: str) -> None:
     hedge = Hedge(delay)
-    calls = guarded(hedge._control.quota, "calls", hedge._control)
-    skipped = guarded(hedge._control.latencies, "_current_total", hedge._control)
+    calls = guarded(hedge._quota, "calls", hedge)
+    skipped = guarded(hedge._latencies, "_current_total", hedge)
     use(hedge, colour)
     assert calls == [True] * 5
     assert skipped == ([True] * 4 if delay is None else [])

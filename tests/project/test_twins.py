@@ -30,7 +30,7 @@ TWINS = [
     ("_layers/chaos", "Chaos.around.faulty", "Chaos.around_async.faulty"),
     ("_layers/gate", "Gate.__enter__", "Gate.__aenter__"),
     ("_layers/gate", "Admission.__enter__", "Admission.__aenter__"),
-    ("_layers/gate", "Gate._gated", "Gate._agated"),
+    ("_layers/gate", "Gate.around.gated", "Gate.around_async.gated"),
     ("_drivers/streams", "Stream.__enter__", "Stream.__aenter__"),
     ("_drivers/streams", "Stream.__exit__", "Stream.__aexit__"),
     ("_drivers/streams", "Stream.__next__", "Stream.__anext__"),
@@ -67,7 +67,7 @@ TWINS = [
 # Twins that are not themselves async functions of a module or class: they contain one, or are nested in one.
 INSIDE = {
     "GuardedRetry.around_async.retrying",
-    "Gate._agated",
+    "Gate.around_async.gated",
     "Chaos.around_async.faulty",
     "Model.around_async",
     "aattempt_function",
@@ -111,7 +111,6 @@ METHODS = {
     "afirst": "first",
     "aopen": "open",
     "around_async": "around",
-    "_agated": "_gated",
     "asleep": "sleep",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
@@ -305,20 +304,20 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         *(f"grpc/_request_stream.AsyncBufferedRequests.{name}" for name in ("take", "_read_ahead")),
         *("grpc/_attempt.acall_unary", "grpc/_interceptors.start_task"),
         *("llm/_answer._raise_cut_short", "llm/_stream_adapters.asource_of"),
-        "_layers/hedge/race.HedgedCall.run_attempt",
+        *(f"_layers/hedge/race.HedgedCall.{name}" for name in ("run", "run_attempt")),
         *(
             f"_layers/hedge/race_asyncio.{name}"
             for name in (
                 "RaceTask._attempt",
-                "RaceTask.end_others",
+                "RaceTask._end_others",
+                "RaceTask.run",
                 "_close_shielded",
                 "_wait_all",
-                "run_race",
             )
         ),
         *(
             f"_layers/hedge/race_trio.{name}"
-            for name in ("RaceNurseryTask._attempt", "RaceNurseryTask.watch", "run_race")
+            for name in ("RaceNurseryTask._attempt", "RaceNurseryTask._watch", "RaceNurseryTask.run")
         ),
         *(f"_drivers/context_managers.{name}" for name in ("Entrance._aenter", "_leave")),
         *(

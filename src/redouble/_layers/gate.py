@@ -9,28 +9,28 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
 from functools import partial
 from textwrap import indent
-from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeAlias, TypeVar
 
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
 from redouble._drivers.stream_function import wrap_stream
 from redouble._engine.nested import asks_gate
 from redouble._internal.callables import reject_awaitable
-from redouble._internal.codegen import Template
+from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.public import public
 from redouble._internal.shared_context_manager import ContextExits
 from redouble._internal.validation import format_seconds
-from redouble._layers.layer import Layer
+from redouble._layers.analysis import Traits, WorstCase, combined_traits
+from redouble._layers.layer import Layer, Layers
 from redouble._runtime.backend import cancelling
-from redouble._runtime.clock import SYSTEM, Clock
+from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK, Clock
 from redouble._telemetry.emit import EMITTED, emit_rejected, layer_kind
 from redouble.errors import Rejected
-
-if TYPE_CHECKING:
-    from redouble._layers.analysis import Traits, WorstCase
 
 P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
+
+Wrapper: TypeAlias = tuple[Template, dict[str, Any]]  # a template, and names of its own
 
 
 @public("redouble")
@@ -56,29 +56,32 @@ class Gate(Layer):
     def ended(self, ticket: Any, error: BaseException | None, now: float, /) -> None:
         """Record how an admitted call ended: None is success; a cancellation is an error too."""
 
-    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any] | None:  # noqa: ARG002
-        """Return ``fn`` behind the gate by a wrapper that is faster than the general one; or None."""
+    def _wrapper(self, *, is_async: bool) -> Wrapper | None:  # noqa: ARG002
+        """Return the template of a wrapper that is faster than the general one, and its names; or None."""
         return None
 
+    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any] | None:
+        wrapper = self._wrapper(is_async=is_async)
+        if wrapper is None:
+            return None
+        template, names = wrapper
+        exception = task_error if is_async else sys.exception
+        common = {"owner": self, "ended": self.ended, "exception": exception, **WRAPPER_CLOCK}
+        return compile_wrapper(fn, template, is_async=is_async, **common | names)
+
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
-        return self._compile(fn, is_async=False) or self._gated(fn)
-
-    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
-        return self._compile(fn, is_async=True) or self._agated(fn)
-
-    def _gated(self, fn: Callable[P, T]) -> Callable[P, T]:
         def gated(*args: P.args, **kwargs: P.kwargs) -> T:
             with Admission(self):
                 return reject_awaitable(fn, fn(*args, **kwargs))
 
-        return gated
+        return self._compile(fn, is_async=False) or gated
 
-    def _agated(self, fn: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         async def gated(*args: P.args, **kwargs: P.kwargs) -> T:
             with Admission(self):
                 return await fn(*args, **kwargs)
 
-        return gated
+        return self._compile(fn, is_async=True) or gated
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         def gated(*args: P.args, **kwargs: P.kwargs) -> Generator[T, S, Any]:
@@ -94,14 +97,15 @@ class Gate(Layer):
 
     def traits(self) -> Traits:
         """Return `Traits` with the gate itself as shared: it must not occur twice in one pipeline."""
-        from redouble._layers.analysis import Traits  # noqa: PLC0415  only analysis needs it
-
         return Traits(shared=(self,))
 
-    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterable[str]:
-        del outer, worst
-        if self._problem_outside_retry and any(layer.traits().retries for layer in inner):
+    def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterable[str]:  # noqa: ARG002
+        if self._problem_outside_retry and combined_traits(inner).retries:
             yield f"{type(self).__name__} outside Retry: {self._problem_outside_retry}; put it inside"
+
+    def _title(self, kind: str) -> str:
+        """Return the kind of the gate and its name, for messages."""
+        return f"the {kind}" if self.name is None else f"the {kind} {self.name}"
 
     @asks_gate
     def _acquire_admission(self, admission: Admission) -> None:
@@ -208,16 +212,6 @@ class StreamAdmission(StreamOwner):
         self._admission.__exit__(None, error, None)
 
 
-def gate_title(kind: str, name: str | None) -> str:
-    """Return the kind of a gate and its name, for messages."""
-    return f"the {kind}" if name is None else f"the {kind} {name}"
-
-
-def format_options(**options: object) -> str:
-    """Return options that are set as further arguments, for ``repr()``: the value None means not set."""
-    return "".join(f", {name}={value!r}" for name, value in options.items() if value is not None)
-
-
 def describe_others(wait: float | None) -> str:
     """Return what a gate does with calls that it cannot admit at once; None: they wait for ever."""
     if wait is None:
@@ -234,11 +228,12 @@ def task_error() -> BaseException | None:
     return CANCELLED if isinstance(error, Exception) and cancelling(error) else error
 
 
-def without_gil(template: Template, *statements: str) -> Template:
-    """Return the template for an interpreter without a GIL: these statements run under the owner's lock."""
+def gil_variants(title: str, source: str, *statements: str) -> dict[bool, Template]:
+    """Return a template by `gil.enabled`: without a GIL these statements run under the owner's lock."""
+    template = Template(title, source)
 
     def locked(lines: str) -> tuple[str, str]:
         margin = lines[: -len(lines.lstrip())]
         return lines, f"{margin}with redouble_owner._lock:\n{indent(lines, '    ')}"
 
-    return template.derive(template.title, *map(locked, statements))
+    return {True: template, False: template.derive(title, *map(locked, statements))}

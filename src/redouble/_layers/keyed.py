@@ -7,7 +7,7 @@ contains them.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Mapping
 from math import inf
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
@@ -18,9 +18,9 @@ from redouble._internal.locks import SharedByIdentity, gil
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, integer, seconds, signature_mismatch
 from redouble._layers.analysis import Traits
-from redouble._layers.keyed_table import KeyedEntry, KeyedStreamOwner, KeyedTable, WrapperCache
+from redouble._layers.keyed_table import KeyedTable, open_keyed_stream
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, LayerProxy, Layers, flattened
-from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK
+from redouble._runtime.clock import WRAPPER_CLOCK
 from redouble._telemetry.registry import unregister
 
 L = TypeVar("L", bound=Layer)
@@ -31,12 +31,19 @@ T = TypeVar("T")
 KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 NOT_VARIADIC = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, KEYWORD_ONLY)
 
+CALL = """\
+    try:
+        return {await_}redouble_wrapper({arguments})
+    finally:
+        redouble_entry.used = redouble_system() if redouble_ambient else redouble_now()
+        del redouble_entry  # a traceback may keep the frame alive
+"""
 # The entry is a local variable: while the call runs, its frame keeps the entry alive.
 KEYED = Template(
     "keyed layer",
-    """\
-{async_}def keyed({parameters}):
-    redouble_key = redouble_key_of({arguments})
+    f"""\
+{{async_}}def keyed({{parameters}}):
+    redouble_key = redouble_key_of({{arguments}})
     redouble_moment = redouble_system() if redouble_ambient else redouble_now()
     try:
         redouble_entry = redouble_table[redouble_key]
@@ -48,17 +55,13 @@ KEYED = Template(
     except (redouble_KeyError, redouble_TypeError):
         redouble_entry, redouble_wrapper = redouble_find(redouble_key, redouble_moment, redouble_wrappers)
     redouble_entry.used = redouble_moment
-    try:
-        return {await_}redouble_wrapper({arguments})
-    finally:
-        redouble_entry.used = redouble_system() if redouble_ambient else redouble_now()
-        del redouble_entry  # a traceback may keep the frame alive
-""",
+{CALL}""",
 )
-
-OPENED = "redouble_open(redouble_key_of({arguments}), ({positional}), {{{keywords}}})"
-STREAM = Template("keyed stream", "def keyed({parameters}):\n    return (yield from " + OPENED + ")\n")
-ASYNC_STREAM = Template("keyed async stream", "def keyed({parameters}):\n    return " + OPENED + "\n")
+STREAM = KEYED.derive(
+    "keyed stream", ("{await_}redouble_wrapper({arguments})", "(yield from redouble_wrapper({arguments}))")
+)
+OPEN = "    return redouble_open(redouble_entry, redouble_wrapper({arguments}))\n"
+ASYNC_STREAM = KEYED.derive("keyed async stream", (CALL, OPEN))
 
 
 @public("redouble")
@@ -96,14 +99,15 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
         if self._make_takes_key and isinstance(make, type):
             raise TypeError(f"Keyed make={make.__name__} needs options: write lambda: {make.__name__}(...)")
         most = integer(most, "Keyed most", 1, "how many keys, 1 or more")
-        self._table = KeyedTable(self._make_layer, most, inf if idle is None else seconds(idle, "Keyed idle"))
+        idle = inf if idle is None else seconds(idle, "Keyed idle")
+        self._table = KeyedTable(key, self._make_layer, most, idle)
         self._example: Layer | None = None  # for descriptions and checks: no call goes through it
         self.name = name
         self.register("layers")
 
     def of(self, key: Hashable) -> L:
         """Return the layer that a call with this key would use."""
-        return cast("L", self._entry(key).layer)
+        return cast("L", self._table.entry(key).layer)
 
     def snapshot(self) -> Mapping[str, float]:
         """Return how many ``keys`` there are, and how many were ``forgotten``."""
@@ -111,68 +115,45 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` wrapped by the layer of its key."""
-        return self._compile(fn, is_async=False)
+        return self._compile(fn, KEYED, "around")
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` wrapped by the layer of its key, for a coroutine function."""
-        return self._compile(fn, is_async=True)
+        return self._compile(fn, KEYED, "around_async")
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         """Return ``fn`` wrapped by the layer of its key, for a generator function."""
-        check_key(self._key, fn)
-
-        def opened(key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Generator[T, S, Any]:
-            entry = self._entry(key)
-            try:
-                return (yield from entry.layer.around_stream(fn)(*args, **kwargs))
-            finally:
-                entry.used = SYSTEM.now()
-                del entry
-
-        return compile_wrapper(fn, STREAM, is_async=False, key_of=self._key, open=opened, layer=self)
+        return self._compile(fn, STREAM, "around_stream")
 
     def around_async_stream(self, fn: AsyncGeneratorFunction[P, T, S], /) -> AsyncGeneratorFunction[P, T, S]:
         """Return ``fn`` wrapped by the layer of its key, for an async generator function."""
-        from redouble._drivers.async_generator import async_items  # noqa: PLC0415  only streams need it
+        return StreamFunction(fn, self._compile(fn, ASYNC_STREAM, "around_async_stream"))
 
+    def _compile(self, fn: Callable[..., Any], template: Template, around: str) -> Callable[..., Any]:
         check_key(self._key, fn)
 
-        def opened(key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AsyncGenerator[T, S]:
-            entry = self._entry(key)
-            return async_items(KeyedStreamOwner(entry, entry.layer.around_async_stream(fn)(*args, **kwargs)))
+        def wrap(layer: Layer) -> Callable[..., Any]:
+            wrapper: Callable[..., Any] = getattr(layer, around)(fn)
+            return wrapper
 
-        wrapper = compile_wrapper(fn, ASYNC_STREAM, is_async=False, key_of=self._key, open=opened, layer=self)
-        return StreamFunction(fn, wrapper)
-
-    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
-        check_key(self._key, fn)
-        if not self._make_takes_key:  # a layer that cannot wrap `fn` raises now, not at the first call
-            example = self._example_layer()
-            (example.around_async if is_async else example.around)(fn)
-        cache = self._table.new_cache(lambda layer: layer.around_async(fn) if is_async else layer.around(fn))
+        if not self._make_takes_key:
+            wrap(self._example_layer())  # a layer that cannot wrap `fn` raises now, not at the first call
         return compile_wrapper(
             fn,
-            KEYED,
-            is_async=is_async,
+            template,
+            is_async=around == "around_async",
             key_of=self._key,
             table=self._table.entries if gil.enabled else {},  # without a GIL every lookup takes the lock
             touch=self._table.entries.move_to_end,
-            wrappers=cache,
-            find=self._find,
+            wrappers=self._table.new_cache(wrap),
+            find=self._table.find,
+            open=open_keyed_stream,
             layer=self,  # for `policy_of`
             idle=self._table.idle,
             **WRAPPER_CLOCK,
             KeyError=KeyError,
             TypeError=TypeError,
         )
-
-    def _find(self, key: Hashable, now: float, cache: WrapperCache) -> tuple[KeyedEntry, Callable[..., Any]]:
-        check_hashable(key, self._key)
-        return self._table.find(key, now, cache)
-
-    def _entry(self, key: Hashable) -> KeyedEntry:
-        check_hashable(key, self._key)
-        return self._table.entry(key, SYSTEM.now())
 
     def _make_layer(self, key: Hashable) -> L:
         layer: object = self._make(key) if self._make_takes_key else self._make()
@@ -224,12 +205,3 @@ def check_key(key: Callable[..., Any], fn: Callable[..., Any]) -> None:
         wanted = ", ".join([*positional, *(["*", *named] if named else [])])
         text = f"Keyed key={display_name(key)} does not accept the arguments of {display_name(fn)}"
         raise TypeError(f"{text}: write a function of ({wanted})") from None
-
-
-def check_hashable(key_value: object, key: Callable[..., Any]) -> None:
-    """Raise TypeError if ``key_value`` is not hashable; the message does not show it: keys may be private."""
-    try:
-        hash(key_value)
-    except TypeError:
-        given = f"Keyed key={display_name(key)} returned a {type(key_value).__name__}"
-        raise TypeError(f"{given}: keys must be hashable") from None

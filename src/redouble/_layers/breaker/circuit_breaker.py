@@ -8,14 +8,13 @@ no clock.
 from __future__ import annotations
 
 import random as chance
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any, Self, TypeVar, cast
 
 from redouble._failures.verdict import FailureFilter, On
-from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.codegen import Template
 from redouble._internal.locks import gil
 from redouble._internal.logger import log
 from redouble._internal.public import public
@@ -41,7 +40,7 @@ from redouble._layers.breaker.circuit import (
     Ticket,
 )
 from redouble._layers.breaker.settings import CircuitBreakerSettings, share, shares
-from redouble._layers.gate import Gate, task_error
+from redouble._layers.gate import Gate, Wrapper
 from redouble._layers.layer import Layers
 from redouble._runtime.clock import SYSTEM, Chance, Clock
 from redouble._telemetry.bound_fields import BOUND
@@ -67,14 +66,14 @@ GUARDED = Template(
     "circuit breaker",
     """\
 {async_}def guarded({parameters}):
-    redouble_ticket = redouble_breaker._closed_epoch or redouble_breaker.admit(redouble_now())
+    redouble_ticket = redouble_owner._closed_epoch or redouble_owner.admit(redouble_now())
     redouble_good = False
     try:
         redouble_result = {await_}redouble_fn({arguments})
         redouble_good = True
     finally:
         if redouble_ticket.failure_streak or not redouble_good:
-            redouble_breaker.ended(
+            redouble_owner.ended(
                 redouble_ticket, None if redouble_good else redouble_exception(), redouble_now()
             )
 {check}    return redouble_result
@@ -99,6 +98,11 @@ class CircuitBreaker(ReentrancySafe, Gate):
         for as long as the cooldown.
     name, on_change: its name in events and logs, and an observer of its state changes.
     """
+
+    _problem_outside_retry = (
+        "it counts one failure for several failed attempts, and the attempts go on although the service is "
+        "down"
+    )
 
     def __init__(
         self,
@@ -198,9 +202,9 @@ class CircuitBreaker(ReentrancySafe, Gate):
         admitted: Ticket | Rejection
         if self._owned_by_this_thread():  # a signal handler or finaliser runs in the middle of a change
             epoch = circuit.epoch
-            admitted = epoch if epoch.state == "closed" else circuit.rejection(now)
+            admitted = epoch if epoch.state == "closed" else circuit.rejection(now, self.name)
         else:
-            admitted = self._change(circuit.admit, now)
+            admitted = self._change(circuit.admit, now, self.name)
         if isinstance(admitted, Rejection):
             raise self._rejected(admitted)
         return admitted
@@ -219,13 +223,8 @@ class CircuitBreaker(ReentrancySafe, Gate):
         finally:  # the call is over even if a rule raises
             self._change(self._circuit.ended, ticket, bad, now, type(error).__name__)
 
-    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any] | None:
-        if not self._not_overridden:
-            return None
-        exception = task_error if is_async else sys.exception
-        return compile_wrapper(
-            fn, GUARDED, is_async=is_async, breaker=self, now=self.clock.now, exception=exception
-        )
+    def _wrapper(self, *, is_async: bool) -> Wrapper | None:  # noqa: ARG002
+        return (GUARDED, {"now": self.clock.now}) if self._not_overridden else None
 
     def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
         """Return True: all settings can change."""
@@ -253,15 +252,10 @@ class CircuitBreaker(ReentrancySafe, Gate):
         return f"opens after {condition}, for {format_seconds(settings.cooldown)}"
 
     def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:
-        around_retry = combined_traits(inner).retries
-        if around_retry:
-            yield (
-                "CircuitBreaker outside Retry: it counts one failure for several failed attempts, and the "
-                "attempts go on although the service is down; put it inside"
-            )
+        yield from super().lint(outer, inner, worst)
         attempt = outer[max((i for i, layer in enumerate(outer) if layer.traits().retries), default=0) :]
         cut = combined_traits(attempt).each_call_limit < inf
-        if cut and not around_retry and worst.seconds == inf and self.settings.slow is None:
+        if cut and not combined_traits(inner).retries and worst.seconds == inf and self.settings.slow is None:
             yield (
                 "CircuitBreaker inside the limit of an attempt: it takes a call that is cut for a cancelled "
                 "one, so a service that hangs never opens it; put a Timeout inside, or set slow="

@@ -6,35 +6,44 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from inspect import isawaitable
+from sys import modules
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from redouble._engine.budget_protocol import Budget
-from redouble._failures.verdict import On, Until, check_until
+from redouble._failures.verdict import FailureFilter, Kind, On, Until, check_until
 from redouble._internal.callables import callable_kind, display_name
-from redouble._internal.codegen import Template, compile_wrapper
-from redouble._internal.locks import SharedByIdentity, gil
+from redouble._internal.codegen import compile_wrapper
+from redouble._internal.locks import ForkSafe, gil
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, integer, methods, number, seconds
 from redouble._layers.analysis import Traits, WorstCase, combined_traits
-from redouble._layers.hedge.control import HedgeControl, HedgeSettings, run_race
+from redouble._layers.gate import gil_variants
+from redouble._layers.hedge.latency import HedgeQuota, LatencyHistogram
+from redouble._layers.hedge.race import FIRST, HedgedCall, Operation, Race, Unawaitable
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers
-from redouble._runtime.clock import WRAPPER_CLOCK
+from redouble._runtime.backend import under_trio
+from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK
 
 P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 
-FIXED = Template(
+COUNT = "    redouble_quota.calls += 1\n"
+FIXED = gil_variants(
     "hedge",
     """\
 async def hedged({parameters}):
     redouble_quota.calls += 1
     return await redouble_run_race(
-        redouble_control, redouble_delay, redouble_fn, ({positional}), {{{keywords}}}
+        redouble_owner, redouble_delay, redouble_fn, ({positional}), {{{keywords}}}
     )
 """,
+    COUNT,
 )
-MEASURED = Template(
+MEASURED = gil_variants(
     "hedge",
     """\
 async def hedged({parameters}):
@@ -48,26 +57,33 @@ async def hedged({parameters}):
         redouble_result = await redouble_fn({arguments})
     else:
         redouble_result = await redouble_run_race(
-            redouble_control, redouble_delay, redouble_fn, ({positional}), {{{keywords}}}
+            redouble_owner, redouble_delay, redouble_fn, ({positional}), {{{keywords}}}
         )
     if redouble_start is not None:
         redouble_moment = redouble_system() if redouble_ambient else redouble_now()
         redouble_record(redouble_moment - redouble_start, redouble_moment)
     return redouble_result
 """,
+    COUNT,
 )
 
 
-# Without a GIL.
-LOCK_COUNT = (
-    "    redouble_quota.calls += 1\n",
-    "    with redouble_control._lock:\n        redouble_quota.calls += 1\n",
-)
-LOCKED_FIXED, LOCKED_MEASURED = FIXED.derive("hedge", LOCK_COUNT), MEASURED.derive("hedge", LOCK_COUNT)
+@dataclass(frozen=True, slots=True)
+class HedgeSettings:
+    """The validated options of a `Hedge`."""
+
+    delay: float | None
+    max_extra_load: float | None
+    hedges: int
+    on: On
+    until: Until | None
+    different: Operation | None
+    budget: Budget | None
+    name: str | None
 
 
 @public("redouble")
-class Hedge(SharedByIdentity, Layer):
+class Hedge(ForkSafe, Layer):
     """Repeat a slow call beside the first: the first acceptable outcome wins, the others are cancelled.
 
     For async functions that may be called twice at once, such as those that only read.
@@ -103,6 +119,7 @@ class Hedge(SharedByIdentity, Layer):
     ) -> None:
         if callable(delay):
             raise TypeError("write @Hedge(), with brackets: it is no decorator without them")
+        super().__init__()
         delay = None if delay is None else seconds(delay, "Hedge delay")
         integer(hedges, "Hedge hedges", 1, "how many extra calls, 1 or more")
         share = max_extra_load
@@ -122,7 +139,12 @@ class Hedge(SharedByIdentity, Layer):
             methods(budget, "budget", ("spend", "refund"))
         self.settings = HedgeSettings(delay, share, hedges, on, until, different, budget, name)
         self.name = name
-        self._control = HedgeControl(self.settings)
+        self._failures = FailureFilter(on, "Hedge")
+        self._different = None if different is None else require_awaitable(different)
+        self._quota = HedgeQuota(share)
+        self._latencies = LatencyHistogram(min(share or 0.0, 1.0), SYSTEM.now())
+        self._latencies.threshold = delay
+        self._hedged = self._won = self._suppressed = 0
         self.register("layers")
 
     def snapshot(self) -> Mapping[str, float | None]:
@@ -131,28 +153,25 @@ class Hedge(SharedByIdentity, Layer):
         Also how many extra calls were started (``hedged``), how many of them ``won``, and how many were
         ``suppressed`` by the quota or the budget.
         """
-        control = self._control
         return {
-            "delay": control.latencies.threshold,
-            "calls": control.quota.calls,
-            "hedged": control.hedged,
-            "won": control.won,
-            "suppressed": control.suppressed,
+            "delay": self._latencies.threshold,
+            "calls": self._quota.calls,
+            "hedged": self._hedged,
+            "won": self._won,
+            "suppressed": self._suppressed,
         }
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` hedged, for a coroutine function."""
-        fixed, measured = (FIXED, MEASURED) if gil.enabled else (LOCKED_FIXED, LOCKED_MEASURED)
         return compile_wrapper(
             fn,
-            measured if self.settings.delay is None else fixed,
+            (MEASURED if self.settings.delay is None else FIXED)[gil.enabled],
             is_async=True,
-            control=self._control,
-            quota=self._control.quota,
+            owner=self,
+            quota=self._quota,
             delay=self.settings.delay,
-            latencies=self._control.latencies,
-            record=self._control.latencies.record if gil.enabled else self._control.record,
-            layer=self,  # for `policy_of`
+            latencies=self._latencies,
+            record=self._latencies.record if gil.enabled else self._record,
             **WRAPPER_CLOCK,
             run_race=run_race,
         )
@@ -168,6 +187,42 @@ class Hedge(SharedByIdentity, Layer):
 
     def _refuse(self, fn: object, why: str) -> NoReturn:
         raise TypeError(f"Hedge runs attempts side by side, and cannot do so with {display_name(fn)}, {why}")
+
+    # ------------------------------------------------------------- called by the races of its calls
+
+    def _allow_attempt(self) -> bool:
+        """Return True if the quota and the budget allow an extra call; count it as hedged or suppressed."""
+        with self._lock:
+            allowed = self._quota.spend()
+            if allowed and not self._budget_grants():
+                self._quota.refund()
+                allowed = False
+            self._hedged += allowed
+            self._suppressed += not allowed
+        return allowed
+
+    def _outcome(self, race: Race, /) -> Any:
+        """Return the result of a decided race, or raise its error; count a win of an extra call."""
+        won = race.winner not in (None, FIRST)
+        with self._lock:
+            self._won += won
+        return race.outcome()
+
+    def _record(self, seconds: float, now: float) -> None:
+        """Record the latency of a call, under the lock."""
+        with self._lock:
+            self._latencies.record(seconds, now)
+
+    def _budget_grants(self) -> bool:
+        budget, now = self.settings.budget, SYSTEM.now()
+        if budget is None:
+            return True
+        grant = budget.spend(Kind.unknown, now)
+        if grant is not None and grant.wait:  # a hedge cannot wait
+            budget.refund(grant, now)
+        return grant is not None and not grant.wait
+
+    # ----------------------------------------------------------------------------------- hooks
 
     def describe(self) -> str:
         delay, load, hedges = self.settings.delay, self.settings.max_extra_load, self.settings.hedges
@@ -200,5 +255,39 @@ class Hedge(SharedByIdentity, Layer):
 
     def __repr__(self) -> str:
         settings = self.settings
-        more = [] if settings.hedges == 1 else [f"hedges={settings.hedges}"]
-        return self._repr(f"delay={settings.delay}", f"max_extra_load={settings.max_extra_load}", *more)
+        hedges = None if settings.hedges == 1 else settings.hedges
+        return self._repr(
+            f"delay={settings.delay}", f"max_extra_load={settings.max_extra_load}", hedges=hedges
+        )
+
+
+def run_race(
+    hedge: Hedge, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Coroutine[Any, Any, Any]:
+    """Call ``fn``, start further attempts after each delay; return or raise the first acceptable outcome."""
+    if "trio" in modules and under_trio():
+        from redouble._layers.hedge.race_trio import RaceNurseryTask  # noqa: PLC0415  Trio is running
+
+        return RaceNurseryTask(hedge, delay, fn, args, kwargs).run()
+    return _race_task()(hedge, delay, fn, args, kwargs).run()
+
+
+@cache  # an import statement for each call would cost time
+def _race_task() -> Callable[..., HedgedCall]:
+    from redouble._layers.hedge.race_asyncio import RaceTask  # noqa: PLC0415  only if async code runs
+
+    return RaceTask
+
+
+def require_awaitable(different: Operation) -> Operation:
+    """Return ``different``, wrapped to raise `Unawaitable` if its result cannot be awaited."""
+
+    async def other(*args: Any, **kwargs: Any) -> Any:
+        result: object = different(*args, **kwargs)
+        if not isawaitable(result):
+            raise Unawaitable(
+                f"Hedge different={display_name(different)} returned a {type(result).__name__}: make it async"
+            )
+        return await result
+
+    return different if callable_kind(different) == "coroutine" else other

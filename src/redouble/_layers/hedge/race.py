@@ -20,7 +20,7 @@ from redouble._internal.logger import log
 from redouble._runtime.clock import SYSTEM
 
 if TYPE_CHECKING:
-    from redouble._layers.hedge.control import HedgeControl
+    from redouble._layers.hedge.hedge import Hedge
 
 Operation: TypeAlias = Callable[..., Awaitable[Any]]
 
@@ -124,32 +124,35 @@ class HedgedCall:
     """One hedged call and its attempts; a subclass for each async library starts the extra ones."""
 
     def __init__(
-        self, control: HedgeControl, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, hedge: Hedge, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        self.control, self._fn, self._args, self._kwargs = control, fn, args, kwargs
+        self._hedge, self._delay, self._fn, self._args, self._kwargs = hedge, delay, fn, args, kwargs
         self.race: Race | None = None  # None while there is only one attempt
+
+    async def run(self) -> Any:
+        """Return or raise the first acceptable outcome, when all attempts have ended."""
 
     def start(self, race: Race, number: int) -> None:
         """Start a task that calls `run_attempt`."""
 
     def start_next(self) -> float | None:
         """Start another attempt, if that is allowed; return the seconds until the next one, or None."""
-        control, now = self.control, SYSTEM.now()
-        race = self.race or Race(control.failures, control.settings.until)
+        hedge, now = self._hedge, SYSTEM.now()
+        race = self.race or Race(hedge._failures, hedge.settings.until)
         if race.not_before > now and not race.over:
             return race.not_before - now
-        if race.over or not control.allow_attempt():
+        if race.over or not hedge._allow_attempt():
             return None
         self.race = race
         number = race.start_attempt()
         self.start(race, number)
-        return (control.latencies.threshold or 0.0) if number <= control.settings.hedges else None
+        return (hedge._latencies.threshold or 0.0) if number <= hedge.settings.hedges else None
 
     async def run_attempt(self, race: Race, number: int) -> None:
         """Run an extra attempt and record how it ended. A cancellation propagates, as any BaseException."""
         ended = False
         try:
-            value = await (self.control.different or self._fn)(*self._args, **self._kwargs)
+            value = await (self._hedge._different or self._fn)(*self._args, **self._kwargs)
             ended = True
             race.record_result(number, value)
         except Exception as error:

@@ -2,7 +2,7 @@
 
 Rule 1: the first attempt runs in the task of the caller. Until the hedge delay has passed, the only overhead
         is an entry in the loop's timer.
-Rule 2: when `run_race` returns or raises, every attempt has ended and unused results are closed, even if the
+Rule 2: when `run` returns or raises, every attempt has ended and unused results are closed, even if the
         caller is cancelled while the other attempts are being ended.
 """
 
@@ -18,18 +18,18 @@ from redouble._runtime.asyncio_timer import RepeatingTimerEntry
 from redouble._runtime.clock import SYSTEM
 
 if TYPE_CHECKING:
-    from redouble._layers.hedge.control import HedgeControl
+    from redouble._layers.hedge.hedge import Hedge
 
 
 class RaceTask(HedgedCall, RepeatingTimerEntry):
     """One hedged call, and the timer entry that starts its extra attempts."""
 
     def __init__(
-        self, wait: float, control: HedgeControl, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, hedge: Hedge, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        HedgedCall.__init__(self, control, fn, args, kwargs)
+        HedgedCall.__init__(self, hedge, delay, fn, args, kwargs)
+        RepeatingTimerEntry.__init__(self, delay)
         self._context = copy_context()
-        RepeatingTimerEntry.__init__(self, wait)
 
     def expire(self) -> None:
         """Start another attempt, if that is allowed: the hedge delay has passed."""
@@ -42,7 +42,7 @@ class RaceTask(HedgedCall, RepeatingTimerEntry):
 
     def start(self, race: Race, number: int) -> None:
         if number == FIRST + 1:
-            self.attempt_ended = Event()  # the first attempt may wait for the others
+            self._attempt_ended = Event()  # the first attempt may wait for the others
             self._tasks: list[Task[None]] = []
             self._cancelled: list[Task[None]] = []
         attempt = self._attempt(race, number)
@@ -52,7 +52,7 @@ class RaceTask(HedgedCall, RepeatingTimerEntry):
         try:
             await self.run_attempt(race, number)
         finally:
-            self.attempt_ended.set()
+            self._attempt_ended.set()
             if race.winner is not None or not isinstance(sys.exception(), CancelledError | None):
                 self.cancel_soon()
 
@@ -67,7 +67,37 @@ class RaceTask(HedgedCall, RepeatingTimerEntry):
             self._cancelled.append(task)
             task.cancel()
 
-    async def end_others(self, race: Race, *, delivered: bool) -> None:
+    async def run(self) -> Any:
+        """Return or raise the first acceptable outcome, when all attempts have ended."""
+        decided = done = False
+        try:
+            with self:
+                try:
+                    value = await self._fn(*self._args, **self._kwargs)
+                except Exception as error:
+                    if self.race is None:
+                        raise
+                    self.race.record_error(FIRST, error, SYSTEM.now())
+                else:
+                    if self.race is None:
+                        return value
+                    self.race.record_result(FIRST, value)
+                while not self.race.over:
+                    self._attempt_ended.clear()
+                    await self._attempt_ended.wait()
+            decided = True
+        finally:
+            race = self.race
+            if race is not None:  # pragma: no branch  without one, the call has returned or raised by now
+                try:
+                    await self._end_others(race, delivered=decided)
+                    done = decided
+                finally:
+                    if not done:
+                        race.clear()
+        return self._hedge._outcome(cast("Race", race))  # else the call has returned above
+
+    async def _end_others(self, race: Race, *, delivered: bool) -> None:
         """End the other attempts and close unused results; all results if the caller is cancelled."""
         self._cancel()
         cancelled = await _wait_all(self._cancelled)
@@ -100,37 +130,3 @@ async def _close_shielded(results: list[Any]) -> CancelledError | None:
     """Close results in a separate task, which a cancellation of this one does not interrupt."""
     closing = [result for result in results if close_method(result) is not None]
     return await _wait_all([get_running_loop().create_task(close_all(closing))]) if closing else None
-
-
-async def run_race(
-    control: HedgeControl, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """Call ``fn``, start further attempts after each delay; return or raise the first acceptable outcome."""
-    call = RaceTask(delay, control, fn, args, kwargs)
-    decided = done = False
-    try:
-        with call:
-            try:
-                value = await fn(*args, **kwargs)
-            except Exception as error:
-                if call.race is None:
-                    raise
-                call.race.record_error(FIRST, error, SYSTEM.now())
-            else:
-                if call.race is None:
-                    return value
-                call.race.record_result(FIRST, value)
-            while not call.race.over:
-                call.attempt_ended.clear()
-                await call.attempt_ended.wait()
-        decided = True
-    finally:
-        race = call.race
-        if race is not None:  # pragma: no branch  without one, the call has returned or raised by now
-            try:
-                await call.end_others(race, delivered=decided)
-                done = decided
-            finally:
-                if not done:
-                    race.clear()
-    return control.outcome(cast("Race", race))  # else the call has returned above

@@ -5,85 +5,79 @@ All attempts, and the task that starts the next one, belong to one nursery: none
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from trio import Cancelled, CancelScope, Event, Nursery, open_nursery, sleep
 
-from redouble._layers.hedge.race import FIRST, HedgedCall, Operation, Race, close_all
+from redouble._layers.hedge.race import FIRST, HedgedCall, Race, close_all
 from redouble._runtime.clock import SYSTEM
-
-if TYPE_CHECKING:
-    from redouble._layers.hedge.control import HedgeControl
 
 
 class RaceNurseryTask(HedgedCall):
     """One hedged call, and the task that starts its extra attempts."""
 
-    nursery: Nursery
-    attempt_ended: Event
+    _nursery: Nursery
+    _attempt_ended: Event
 
-    async def watch(self, delay: float | None) -> None:
+    async def _watch(self) -> None:
         """Start further attempts after each delay, if that is allowed."""
+        delay: float | None = self._delay
         while delay is not None:
             await sleep(delay)
             delay = self.start_next()
 
     def start(self, race: Race, number: int) -> None:
-        self.nursery.start_soon(self._attempt, race, number)
+        self._nursery.start_soon(self._attempt, race, number)
 
     async def _attempt(self, race: Race, number: int) -> None:
         try:
             await self.run_attempt(race, number)
         finally:
-            self.attempt_ended.set()
+            self._attempt_ended.set()
             if race.winner is not None:
-                self.nursery.cancel_scope.cancel()
+                self._nursery.cancel_scope.cancel()
 
-
-async def run_race(
-    control: HedgeControl, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """Call ``fn``, start further attempts after each delay; return or raise the first acceptable outcome."""
-    call = RaceNurseryTask(control, fn, args, kwargs)
-    call.attempt_ended = Event()
-    value: Any = None
-    error: BaseException | None = None
-    decided = False
-    try:
-        with CancelScope() as whole:
-            async with open_nursery() as nursery:
-                call.nursery = nursery
-                nursery.start_soon(call.watch, delay)
-                try:
-                    value = await fn(*args, **kwargs)
-                except Exception as failed:
-                    error = failed
-                if call.race is not None:
-                    if isinstance(error, Exception):
-                        call.race.record_error(FIRST, error, SYSTEM.now())
-                    else:
-                        call.race.record_result(FIRST, value)
-                    value = error = None
-                    while not call.race.over:
-                        call.attempt_ended = Event()
-                        await call.attempt_ended.wait()
-                whole.shield = True  # the other attempts end now; an outer cancellation comes later
-                nursery.cancel_scope.cancel()
-        decided = True
-    except BaseExceptionGroup as group:
-        error = _unwrapped(group)
-    finally:
-        if call.race is not None:
-            with CancelScope(shield=True):
-                await close_all(call.race.take_unused(delivered=decided))
-            if not decided:
-                call.race.clear()
-    try:
-        if error is not None:
-            raise error
-        return value if call.race is None else control.outcome(call.race)
-    finally:
-        del error  # a reference cycle: the traceback refers to this frame
+    async def run(self) -> Any:
+        """Return or raise the first acceptable outcome, when all attempts have ended."""
+        self._attempt_ended = Event()
+        value: Any = None
+        error: BaseException | None = None
+        decided = False
+        try:
+            with CancelScope() as whole:
+                async with open_nursery() as nursery:
+                    self._nursery = nursery
+                    nursery.start_soon(self._watch)
+                    try:
+                        value = await self._fn(*self._args, **self._kwargs)
+                    except Exception as failed:
+                        error = failed
+                    if self.race is not None:
+                        if isinstance(error, Exception):
+                            self.race.record_error(FIRST, error, SYSTEM.now())
+                        else:
+                            self.race.record_result(FIRST, value)
+                        value = error = None
+                        while not self.race.over:
+                            self._attempt_ended = Event()
+                            await self._attempt_ended.wait()
+                    whole.shield = True  # the other attempts end now; an outer cancellation comes later
+                    nursery.cancel_scope.cancel()
+            decided = True
+        except BaseExceptionGroup as group:
+            error = _unwrapped(group)
+        finally:
+            if self.race is not None:
+                with CancelScope(shield=True):
+                    await close_all(self.race.take_unused(delivered=decided))
+                if not decided:
+                    self.race.clear()
+        try:
+            if error is not None:
+                raise error
+            return value if self.race is None else self._hedge._outcome(self.race)
+        finally:
+            del error  # a reference cycle: the traceback refers to this frame
 
 
 def _unwrapped(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -7,24 +7,22 @@ there must be no call, because another thread or a signal handler could run ther
 from __future__ import annotations
 
 import random as chance
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NoReturn, get_args
+from typing import NoReturn, get_args
 
 from redouble._failures.transient import transient
 from redouble._failures.verdict import FailureFilter, Kind, On
-from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.locks import gil
 from redouble._internal.public import public
 from redouble._internal.reentrancy import ReentrancySafe
-from redouble._internal.validation import Duration, integer, methods
+from redouble._internal.validation import Duration, choice, integer, methods
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits
-from redouble._layers.gate import Gate, format_options, gate_title, task_error, without_gil
+from redouble._layers.gate import Gate, Wrapper, gil_variants
 from redouble._layers.limits.limit_algorithms import Aimd, Gradient, LimitAlgorithm, Vegas
 from redouble._layers.limits.limit_window import AdaptiveConcurrencySettings, By, WindowedLimit
-from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK, Chance
+from redouble._runtime.clock import SYSTEM, Chance
 from redouble._telemetry.emit import emit_rejected
 from redouble.errors import BulkheadFull
 
@@ -32,19 +30,14 @@ from redouble.errors import BulkheadFull
 class InFlight:
     """The calls in flight and their limit. A forked child has a new one, without the parent's calls.
 
-    skip: the number of calls that begin before the next timed one: ``timing_interval`` while at most ``half``
-        calls are in flight, else 0.
+    skip: the number of calls that begin before the next timed one: ``timing_interval`` while fewer than half
+        of the limit are in flight, else 0.
     """
 
-    __slots__ = ("count", "half", "limit", "skip", "timing_interval")  # faster than a dict, in each call
+    __slots__ = ("count", "limit", "skip", "timing_interval")  # faster than a dict, in each call
 
     def __init__(self, limit: int) -> None:
-        self.count, self.skip, self.timing_interval = 0, 0, 1
-        self.set_limit(limit)
-
-    def set_limit(self, limit: int) -> None:
-        """Change the limit."""
-        self.limit, self.half = limit, (limit - 1) // 2
+        self.limit, self.count, self.skip, self.timing_interval = limit, 0, 0, 1
 
 
 TIMED_PER_WINDOW = 16  # calls that are timed in a window while few are in flight: they cannot raise the limit
@@ -61,7 +54,7 @@ COUNT_IN = """\
 COUNT_OUT = """\
         redouble_in_flight.count -= 1
 """
-LIMIT_WRAPPER = Template(
+LIMIT_WRAPPER = gil_variants(
     "adaptive concurrency",
     f"""\
 {{async_}}def limited({{parameters}}):
@@ -83,9 +76,9 @@ LIMIT_WRAPPER = Template(
         redouble_record_success(redouble_start, redouble_concurrent + 1, redouble_moment)
 {{check}}    return redouble_result
 """,
+    COUNT_IN,
+    COUNT_OUT,
 )
-
-LOCKED_LIMIT_WRAPPER = without_gil(LIMIT_WRAPPER, COUNT_IN, COUNT_OUT)
 
 
 def overloaded(error: Exception, /) -> bool | None:
@@ -138,8 +131,7 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
             integer(value, f"AdaptiveConcurrency {option}", 1, "how many calls at once, 1 or more")
         if not least <= initial <= most:
             raise ValueError(f"AdaptiveConcurrency {numbers}: write least <= initial <= most")
-        if by not in get_args(By):
-            raise ValueError(f"AdaptiveConcurrency by={by!r}: write 'gradient', 'vegas' or 'aimd'")
+        choice(by, "AdaptiveConcurrency by", *get_args(By))
         durations = {"window": window, "slow": slow, "relearn": relearn}
         spans = {
             option: checked(given, f"AdaptiveConcurrency {option}") for option, given in durations.items()
@@ -187,24 +179,18 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
         in_flight = self._in_flight
         return {"limit": in_flight.limit, "in_use": in_flight.count}
 
-    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
-        return compile_wrapper(
-            fn,
-            LIMIT_WRAPPER if gil.enabled else LOCKED_LIMIT_WRAPPER,
-            is_async=is_async,
-            owner=self,
-            BaseException=BaseException,
-            reject=self._reject,
-            record_success=self._record_success,
-            record_failure=self._record_failure,
-            **WRAPPER_CLOCK,
-            exception=task_error if is_async else sys.exception,
-        )
+    def _wrapper(self, *, is_async: bool) -> Wrapper:  # noqa: ARG002
+        return LIMIT_WRAPPER[gil.enabled], {
+            "BaseException": BaseException,
+            "reject": self._reject,
+            "record_success": self._record_success,
+            "record_failure": self._record_failure,
+        }
 
     def _record_success(self, started: float, concurrent: int, now: float) -> None:
         in_flight, window = self._in_flight, self._window
         if window.since <= now < window.end and started <= now and gil.enabled:
-            in_flight.skip = 0 if concurrent > in_flight.half else in_flight.timing_interval
+            in_flight.skip = 0 if concurrent * 2 >= in_flight.limit else in_flight.timing_interval
             window.collect(now - started, concurrent, now)
         else:
             self._run_exclusively(self._record, max(0.0, now - started), concurrent, now, False)
@@ -215,17 +201,17 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
 
     def _record(self, seconds: float | None, concurrent: int, now: float, dropped: bool) -> None:
         in_flight, window = self._in_flight, self._window
-        in_flight.skip = 0 if concurrent > in_flight.half else in_flight.timing_interval
+        in_flight.skip = 0 if concurrent * 2 >= in_flight.limit else in_flight.timing_interval
         calls = window.record(seconds, concurrent, now, dropped=dropped)
         if calls:
             interval = in_flight.timing_interval * calls // TIMED_PER_WINDOW
             in_flight.timing_interval = max(1, min(MAX_TIMING_INTERVAL, interval))
-            in_flight.set_limit(window.limit)
+            in_flight.limit = window.limit
 
     def _reject(self) -> NoReturn:
         limit = self._in_flight.limit
         calls = "1 call is" if limit == 1 else f"{limit} calls are"
-        title = gate_title("adaptive limit", self.name)
+        title = self._title("adaptive limit")
         message = f"{title} is reached: {calls} in flight, as many as the service can handle"
         raise emit_rejected(BulkheadFull(message, limit=limit, wait=0), "adaptive_concurrency", self.name)
 
@@ -241,5 +227,4 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
         self._in_flight = InFlight(self._in_flight.limit)
 
     def __repr__(self) -> str:
-        more = format_options(name=self.name)
-        return f"AdaptiveConcurrency(by={self.settings.by!r}, limit={self.limit}{more})"
+        return self._repr(f"by={self.settings.by!r}", f"limit={self.limit}")

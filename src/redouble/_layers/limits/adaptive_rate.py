@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from redouble._failures.transient import transient
 from redouble._failures.verdict import FailureFilter, Kind, On
+from redouble._internal.locks import gil
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, number
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits
-from redouble._layers.gate import format_options, gate_title
+from redouble._layers.gate import Wrapper
 from redouble._layers.limits.cubic import AdaptiveTokenBucket
-from redouble._layers.limits.sampled_counter import compile_counting_wrapper
+from redouble._layers.limits.sampled_counter import COUNTING_WRAPPER
 from redouble._layers.limits.wait_queue import WaitingGate, WaitQueue
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.emit import emit_rejected
 from redouble.errors import RateLimited, Rejected
 
-THROTTLED = Kind.throttled
-
 
 def throttling(error: Exception, /) -> bool | None:
     """Return True if an error is a throttling error: the default of ``on``."""
     verdict = transient(error)
-    return True if verdict is not None and verdict.kind is THROTTLED else None
+    return True if verdict is not None and verdict.kind is Kind.throttled else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,19 +86,21 @@ class AdaptiveRate(WaitingGate):
         rate = bucket.rate if meter.limiting else None
         return {"rate": rate, "measured": meter.rate, "queued": len(self._wait_queue)}
 
-    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
+    def _wrapper(self, *, is_async: bool) -> Wrapper:
         queue = self._wait_queue
-        enter = queue.aenter if is_async else queue.enter
-        return compile_counting_wrapper(
-            fn, self, self._bucket.meter, queue, enter, self._advance_window, is_async=is_async
-        )
+        return COUNTING_WRAPPER[gil.enabled], {
+            "owner": queue,
+            "counter": self._bucket.meter,
+            "enter": queue.aenter if is_async else queue.enter,
+            "advance_window": self._advance_window,
+        }
 
     def _advance_window(self) -> None:
         self._wait_queue.update_pacer(self._bucket.meter.advance, SYSTEM.now())
 
     def _rejection(self, why: str, wait: float) -> RateLimited:
         state = f"is down to {self._bucket.rate:.3g} calls a second after throttling"
-        error = RateLimited(f"{gate_title('adaptive rate', self.name)} {state}, {why}", retry_after=wait)
+        error = RateLimited(f"{self._title('adaptive rate')} {state}, {why}", retry_after=wait)
         return emit_rejected(error, "adaptive_rate", self.name)
 
     def describe(self) -> str:
@@ -111,4 +111,4 @@ class AdaptiveRate(WaitingGate):
         return Traits(handles=self.settings.on, shared=(self,))
 
     def __repr__(self) -> str:
-        return f"AdaptiveRate(wait={self.wait}{format_options(name=self.name)})"
+        return self._repr(f"wait={self.wait}")

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, NoReturn, Self
 
-from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.codegen import Template
 from redouble._internal.locks import SharedByIdentity, gil
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, integer
 from redouble._internal.validation import seconds as checked
-from redouble._layers.gate import Admission, Gate, describe_others, format_options, gate_title
-from redouble._layers.layer import Layer
+from redouble._layers.analysis import WorstCase, combined_traits
+from redouble._layers.gate import Admission, Gate, Wrapper, describe_others
+from redouble._layers.layer import Layers
 from redouble._layers.limits.slots import Lease, Slots, Wake
 from redouble._runtime.backend import backend, cancel_after, in_event_loop
 from redouble._runtime.clock import virtual
@@ -21,9 +22,6 @@ from redouble._runtime.deadline import wait_limit
 from redouble._runtime.thread_waker import ThreadWaker
 from redouble._telemetry.emit import emit_rejected
 from redouble.errors import BulkheadFull
-
-if TYPE_CHECKING:
-    from redouble._layers.analysis import WorstCase
 
 SLOT_WRAPPER = Template(
     "bulkhead",
@@ -119,44 +117,39 @@ class Bulkhead(SharedByIdentity, Gate):
         in_use, queued = self._slots.counts()
         return {"limit": self.limit, "in_use": in_use, "queued": queued}
 
-    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any] | None:
+    def _wrapper(self, *, is_async: bool) -> Wrapper | None:
         if not self._default_admission:
             return None
         slots = self._slots
-        return compile_wrapper(  # `Slots.try_acquire()` and `release()`, inlined
-            fn,
-            SLOT_WRAPPER,
-            is_async=is_async,
-            Lease=Lease,
-            len=len,
-            slots=slots,
-            leases=slots.leases,
-            add=slots.leases.add if gil.enabled else slots.add,
-            discard=slots.leases.discard if gil.enabled else slots.discard,
-            queue=slots.queue,
-            to_wake=slots.to_wake,
-            admit_waiters=slots.admit_waiters,
-            wait=self._aenter if is_async else self._enter,
-            bulkhead=self,  # for `policy_of`
-        )
+        return SLOT_WRAPPER, {  # `Slots.try_acquire()` and `release()`, inlined
+            "Lease": Lease,
+            "len": len,
+            "slots": slots,
+            "leases": slots.leases,
+            "add": slots.leases.add if gil.enabled else slots.add,
+            "discard": slots.leases.discard if gil.enabled else slots.discard,
+            "queue": slots.queue,
+            "to_wake": slots.to_wake,
+            "admit_waiters": slots.admit_waiters,
+            "wait": self._aenter if is_async else self._enter,
+        }
 
     def _acquire_admission(self, admission: Admission) -> None:
-        if self._default_admission:
-            # Set first: releasing a lease that was never admitted does no harm.
-            admission.ticket, admission.entered = Lease(), True
-            if not self._slots.try_acquire(admission.ticket):
-                self._enter(admission.ticket)
-        else:
-            super()._acquire_admission(admission)
+        if self._has_to_wait(admission):
+            self._enter(admission.ticket)
 
     async def _aacquire_admission(self, admission: Admission) -> None:
-        if self._default_admission:
-            # Set first: releasing a lease that was never admitted does no harm.
-            admission.ticket, admission.entered = Lease(), True
-            if not self._slots.try_acquire(admission.ticket):
-                await self._aenter(admission.ticket)
-        else:
-            await super()._aacquire_admission(admission)
+        if self._has_to_wait(admission):
+            await self._aenter(admission.ticket)
+
+    def _has_to_wait(self, admission: Admission) -> bool:
+        """Acquire a slot if that is possible at once; return True if the call has to wait for one."""
+        if not self._default_admission:
+            super()._acquire_admission(admission)
+            return False
+        # Set first: releasing a lease that was never admitted does no harm.
+        admission.ticket, admission.entered = Lease(), True
+        return not self._slots.try_acquire(admission.ticket)
 
     def _end_admission(self, ticket: Any, error: BaseException | None) -> None:
         if self._default_admission:
@@ -219,7 +212,7 @@ class Bulkhead(SharedByIdentity, Gate):
 
     def _reject(self, why: str) -> NoReturn:
         calls = "1 call is" if self.limit == 1 else f"{self.limit} calls are"
-        message = f"{gate_title('bulkhead', self.name)} is full: {calls} in flight, {why}"
+        message = f"{self._title('bulkhead')} is full: {calls} in flight, {why}"
         # No variable for the error: its traceback refers to this frame, and a cycle would keep the bulkhead.
         raise emit_rejected(BulkheadFull(message, limit=self.limit, wait=self.wait), "bulkhead", self.name)
 
@@ -238,14 +231,12 @@ class Bulkhead(SharedByIdentity, Gate):
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
         return inner.after(inf if self.wait is None else self.wait)
 
-    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
-        del inner, worst
-        if any(layer.traits().retries for layer in outer):
+    def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:  # noqa: ARG002
+        if combined_traits(outer).retries:
             yield (
                 "Bulkhead inside Retry: a call releases its slot while it waits to retry, so more calls "
                 "than the limit are in progress; put it outside"
             )
 
     def __repr__(self) -> str:
-        more = format_options(queue=self.queue, name=self.name)
-        return f"Bulkhead({self.limit}, wait={self.wait}{more})"
+        return self._repr(f"{self.limit}", f"wait={self.wait}", queue=self.queue)

@@ -26,27 +26,23 @@ class Sample(NamedTuple):
 
 
 class LimitAlgorithm(Protocol):
-    """An algorithm that maps the current limit and a sample to the next limit."""
+    """An algorithm that maps the current limit and a sample to the next limit.
+
+    shortest: the latency without a queue, for algorithms that compare others with it.
+    """
+
+    shortest: float = inf
 
     def next(self, limit: float, sample: Sample, /) -> float:
         """Return the next limit."""
         ...
 
     def forget(self) -> None:
-        """Forget the latency without a queue, which may have changed."""
-
-
-class LatencyAlgorithm:
-    """The base of algorithms that compare latencies with the shortest one."""
-
-    shortest = inf
-
-    def forget(self) -> None:
-        """Forget the shortest latency."""
+        """Forget the shortest latency, which may have changed."""
         self.shortest = inf
 
 
-class Gradient(LatencyAlgorithm):
+class Gradient(LimitAlgorithm):
     """An algorithm that follows the ratio of the shortest latency to the latest, as Envoy does.
 
     It allows for a short queue.
@@ -64,7 +60,7 @@ class Gradient(LatencyAlgorithm):
         return floor(limit * gradient + sqrt(limit * gradient))
 
 
-class Vegas(LatencyAlgorithm):
+class Vegas(LimitAlgorithm):
     """An algorithm that keeps the estimated number of queued calls between two bounds, as Netflix does."""
 
     def next(self, limit: float, sample: Sample, /) -> float:
@@ -85,7 +81,7 @@ class Vegas(LatencyAlgorithm):
         return limit + (many if waiting <= step else step)
 
 
-class Aimd:
+class Aimd(LimitAlgorithm):
     """Additive increase, multiplicative decrease, as in TCP: plus one, or minus a tenth after a failure."""
 
     def __init__(self, slow: float) -> None:
@@ -96,6 +92,3 @@ class Aimd:
         if sample.dropped or sample.rtt > self._slow:
             return int(limit * DECREASE)
         return limit + 1 if sample.in_flight * 2 >= limit else limit
-
-    def forget(self) -> None:
-        """Do nothing: no latency is remembered."""

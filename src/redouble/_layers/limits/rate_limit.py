@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from redouble._failures.retry_after import quota, response_hint
-from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.codegen import Template
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, instance, integer, number
 from redouble._internal.validation import seconds as checked
-from redouble._layers.gate import describe_others, format_options, gate_title
+from redouble._layers.gate import Wrapper, describe_others
 from redouble._layers.limits.pacing import GcraPacer
 from redouble._layers.limits.wait_queue import WaitingGate, WaitQueue
-from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK
+from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.emit import emit_rejected
 from redouble.errors import RateLimited
 
@@ -176,17 +176,10 @@ class RateLimit(WaitingGate):
         available, queued = self._pacer.available(now), len(self._wait_queue)
         return {"available": available, "queued": queued, "retry_after": self._pacer.due(now, queued)}
 
-    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
-        return compile_wrapper(
-            fn,
-            FOLLOWING if self.settings.following else PACED,
-            is_async=is_async,
-            **WRAPPER_CLOCK,
-            pacer=self._pacer,
-            wait=self._wait_queue.aenter if is_async else self._wait_queue.enter,
-            follow=self._follow,
-            limit=self,  # for `policy_of`
-        )
+    def _wrapper(self, *, is_async: bool) -> Wrapper:
+        wait = self._wait_queue.aenter if is_async else self._wait_queue.enter
+        names = {"pacer": self._pacer, "wait": wait, "follow": self._follow}
+        return FOLLOWING if self.settings.following else PACED, names
 
     def can_reconfigure(self, other: Self, /) -> bool:
         """Return True unless ``following`` differs: functions that are decorated already cannot change it."""
@@ -206,7 +199,7 @@ class RateLimit(WaitingGate):
             self._follow(error)
 
     def _rejection(self, why: str, wait: float) -> RateLimited:
-        message = f"{gate_title('rate limit', self.name)} is used up: {self.settings.pace}, {why}"
+        message = f"{self._title('rate limit')} is used up: {self.settings.pace}, {why}"
         error = RateLimited(message, retry_after=wait)
         return emit_rejected(error, "rate_limit", self.name)
 
@@ -215,8 +208,7 @@ class RateLimit(WaitingGate):
 
     def __repr__(self) -> str:
         pace = f"{self.rate:.12g}, per={self.per:.12g}, burst={self.burst}"
-        more = format_options(following=self.settings.following or None, name=self.name)
-        return f"RateLimit({pace}, wait={self.wait}{more})"
+        return self._repr(pace, f"wait={self.wait}", following=self.settings.following or None)
 
 
 def _headers_and_status(answer: Any) -> tuple[object, object]:

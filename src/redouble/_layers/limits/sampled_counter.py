@@ -6,16 +6,9 @@ the clock is read about sixteen times in a slice of time, however many calls the
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Awaitable, Callable
 from math import inf
-from typing import Any
 
-from redouble._internal.codegen import Template, compile_wrapper
-from redouble._internal.locks import gil
-from redouble._internal.reentrancy import ReentrancySafe
-from redouble._layers.gate import Gate, task_error, without_gil
-from redouble._runtime.clock import WRAPPER_CLOCK
+from redouble._layers.gate import gil_variants
 
 CHECKS_PER_SLICE = 16  # reads of the clock in a slice of time
 MAX_STEP = 256  # the most calls from one read of the clock to the next
@@ -50,7 +43,8 @@ class SampledCounter:
 
 
 # Between reading and writing the count there is no call, so that no other thread can run in between.
-COUNTING_WRAPPER = Template(
+# ``redouble_owner`` has the lock of the counter.
+COUNTING_WRAPPER = gil_variants(
     "gate",
     """\
 {async_}def counted({parameters}):
@@ -73,30 +67,5 @@ COUNTING_WRAPPER = Template(
             redouble_ended(None, None if redouble_good else redouble_exception(), redouble_system())
 {check}    return redouble_result
 """,
+    "            redouble_counter.count += 1\n",
 )
-LOCKED_COUNTING_WRAPPER = without_gil(COUNTING_WRAPPER, "            redouble_counter.count += 1\n")
-
-
-def compile_counting_wrapper(
-    fn: Callable[..., Any],
-    gate: Gate,
-    counter: SampledCounter,
-    owner: ReentrancySafe,
-    enter: Callable[[], object] | Callable[[], Awaitable[object]],
-    advance_window: Callable[[], None],
-    *,
-    is_async: bool,
-) -> Callable[..., Any]:
-    """Return ``fn`` behind the gate, with its own signature; ``owner`` has the lock of the counter."""
-    return compile_wrapper(
-        fn,
-        COUNTING_WRAPPER if gil.enabled else LOCKED_COUNTING_WRAPPER,
-        is_async=is_async,
-        owner=owner,
-        counter=counter,
-        enter=enter,
-        advance_window=advance_window,
-        ended=gate.ended,
-        **WRAPPER_CLOCK,
-        exception=task_error if is_async else sys.exception,
-    )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random as chance
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import floor
-from typing import Any
 
 from redouble._failures.verdict import FailureFilter, On
+from redouble._internal.locks import gil
 from redouble._internal.public import public
 from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.sliding_counter import SLICES, SlidingCounter
@@ -21,8 +21,8 @@ from redouble._internal.validation import (
     positive_seconds,
 )
 from redouble._layers.analysis import Traits
-from redouble._layers.gate import Gate, format_options, gate_title
-from redouble._layers.limits.sampled_counter import SampledCounter, compile_counting_wrapper
+from redouble._layers.gate import Gate, Wrapper
+from redouble._layers.limits.sampled_counter import COUNTING_WRAPPER, SampledCounter
 from redouble._runtime.clock import SYSTEM, Chance
 from redouble._telemetry.emit import emit_rejected
 from redouble.errors import Rejected
@@ -138,9 +138,7 @@ class Throttle(ReentrancySafe, Gate):
         share = self._run_exclusively(self._share_if_rejected, draw, now)
         if share:
             rejected = f"{share:.0%} of the calls are rejected here"
-            message = (
-                f"{gate_title('throttle', self.name)} is on: {rejected}, because the service accepts too few"
-            )
+            message = f"{self._title('throttle')} is on: {rejected}, because the service accepts too few"
             raise emit_rejected(Rejected(message), "throttle", self.name)
 
     def _share_if_rejected(self, draw: float, now: float) -> float:
@@ -168,11 +166,12 @@ class Throttle(ReentrancySafe, Gate):
         share = self.settings.rejected_share(requests, accepts)
         return {"share": share, "requests": requests, "accepts": accepts}
 
-    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
-        enter = self._aenter if is_async else self._enter
-        return compile_counting_wrapper(
-            fn, self, self._requests, self, enter, self._advance_window, is_async=is_async
-        )
+    def _wrapper(self, *, is_async: bool) -> Wrapper:
+        return COUNTING_WRAPPER[gil.enabled], {
+            "counter": self._requests,
+            "enter": self._aenter if is_async else self._enter,
+            "advance_window": self._advance_window,
+        }
 
     def _enter(self) -> None:
         self.admit(SYSTEM.now())
@@ -191,5 +190,4 @@ class Throttle(ReentrancySafe, Gate):
         return Traits(handles=self.settings.on, shared=(self,))
 
     def __repr__(self) -> str:
-        more = format_options(name=self.name)
-        return f"Throttle({self.settings.k:g}, window={self.settings.window:g}{more})"
+        return self._repr(f"{self.settings.k:g}", f"window={self.settings.window:g}")

@@ -16,20 +16,18 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from redouble._internal.locks import SharedByIdentity
 from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.validation import format_seconds
+from redouble._layers.analysis import WorstCase
 from redouble._layers.gate import Admission, Gate
 from redouble._layers.limits.pacing import CLOCK_TOLERANCE, Pacer
 from redouble._runtime.backend import backend, cancel_after, in_event_loop
 from redouble._runtime.clock import SYSTEM, virtual
 from redouble._runtime.deadline import wait_limit
 from redouble._runtime.thread_waker import ThreadWaker
-
-if TYPE_CHECKING:
-    from redouble._layers.analysis import WorstCase
 
 T = TypeVar("T")
 
@@ -167,7 +165,7 @@ class WaitQueue(ReentrancySafe):
         if not wait and (not ahead or self._skip_unresponsive_head(now)):
             pacer.take(now)
             return None
-        late = bool(ahead) and not wait
+        late = not wait  # then there are waiters ahead
         if ahead:
             wait = HEAD_GRACE if late else max(pacer.due(now, ahead), ahead * WAKE_LATENCY) + HEAD_GRACE
         return wait, now, late

@@ -12,7 +12,7 @@ from tests.support.scripted import Draws
 LONG = 1e9  # seconds until relearning: longer than these tests
 
 
-class RecordingAlgorithm:
+class RecordingAlgorithm(LimitAlgorithm):
     """A limit algorithm that records its arguments and returns the given answers."""
 
     def __init__(self, *answers: float) -> None:
