@@ -219,6 +219,7 @@ class HttpxState(SenderState, Generic[TransportT]):
 
     _library: ClassVar[HttpxLibrary]
     _body_type: Any
+    _shortened: tuple[str, ...] = TIMEOUT_NAMES  # the timeouts that an attempt shortens
 
     def __init__(
         self, policy: Layer | None = None, *, wrapped: TransportT | None = None, idempotency: Keys = None
@@ -273,9 +274,7 @@ class HttpxState(SenderState, Generic[TransportT]):
         own = {name: given.get(name) for name in TIMEOUT_NAMES}
         with limited_waits(exchange.now, seconds):
             shortened = exchange.shorten_timeout(seconds)
-            timeouts: dict[str, float | None] = {
-                name: ShortenedTimeout(timeout, shortened) for name, timeout in own.items()
-            }
+            timeouts = own | {name: ShortenedTimeout(own[name], shortened) for name in self._shortened}
             request.extensions = {**original, "timeout": timeouts}
             try:
                 yield
@@ -344,6 +343,8 @@ class HttpxSender(HttpxState[TransportT], Sender):
 class AsyncHttpxSender(HttpxState[TransportT], AsyncSender):
     """The transport of an async client."""
 
+    # Not "read": httpcore would read the rest of a body that was begun in the attempt by it, after its end.
+    _shortened = ("connect", "write", "pool")
     handle_async_request = AsyncSender._send
 
     def _deliver(self, request: Any) -> Any:
