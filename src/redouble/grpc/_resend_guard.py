@@ -127,10 +127,11 @@ class RpcResendGuard(ClientCall):
         return error
 
     def commit(self, call: Any) -> bool:
-        """Record that the caller receives a part of this RPC; return False if another one may follow."""
+        """Record that the caller receives a part of this RPC; return False if it is no longer current."""
         with self._lock:
-            self.committed = self.committed or self.current is call
-            return self.committed
+            is_current = self.current is call
+            self.committed = self.committed or is_current
+            return is_current
 
     # ------------------------------------------------------------------ before a retry
 
