@@ -137,10 +137,13 @@ class Middleware(AsyncSender):
     async def _discard(self, response: aiohttp.ClientResponse) -> None:
         response.close()
 
-    def _raised(self, exchange: Exchange, error: Exception) -> None:
-        if isinstance(error, RECONNECTS):
+    async def _complete(self, exchange: Exchange) -> Any:
+        try:
+            return await super()._complete(exchange)
+        except RECONNECTS as error:
             self._gave_up[cast("Any", asyncio.current_task())] = (_call_identity(exchange.request), error)
             self._any_gave_up = True
+            raise
 
     def _issue_key(self, request: aiohttp.ClientRequest) -> None:
         # By task and call: on a redirect aiohttp makes a new request from the caller's headers, which needs

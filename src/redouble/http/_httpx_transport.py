@@ -132,7 +132,7 @@ class HttpxBody(HttpxBodyState, RestartableBody):
     def _timed_chunks(self) -> Iterator[bytes]:
         for chunk in self._stream:
             yield chunk
-            self.check_time(self.until)
+            self.check_time()
 
     def close(self) -> None:
         """Close the stream that is being read."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from math import inf
 from operator import attrgetter
 from typing import Any, cast
@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 
 from redouble._clients.idempotency_key import Keys, as_idempotency
 from redouble._clients.policy_binding import PolicyBinding
+from redouble._clients.socket_deadline import UNLIMITED
 from redouble._engine.report import STAMP
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
@@ -31,7 +32,6 @@ from redouble.http._request_options import NO_OPTIONS, RequestOptions
 
 PREFETCH_LIMIT = 65_536  # bytes of a failed response that are read, to free its connection during the backoff
 NOW = fast_reader(SYSTEM, aio=False)  # the fast path always uses the system clock
-UNLIMITED = nullcontext()
 # Makes a `SuccessRecord` without a Python frame.
 new_record: Callable[[type[SuccessRecord], tuple[Any, ...]], SuccessRecord] = cast("Any", tuple).__new__
 
@@ -148,9 +148,6 @@ class SenderState(ABC):
         """Return True if a new response can continue one whose head was returned and whose body failed."""
         return bool(self._status_of(replacement) == self._status_of(response))
 
-    def _raised(self, exchange: Exchange, error: Exception) -> None:  # noqa: B027  most clients need nothing
-        """Handle the error that a call raises."""
-
     def _finish(self, exchange: Exchange, response: Any) -> Any:
         """Stamp the returned response; make its body restartable if an attempt of this call got it."""
         if not isinstance(response, self._response_type):
@@ -191,10 +188,6 @@ class Sender(SenderState):
     def _discard(self, response: Any) -> None:
         response.close()
 
-    def _prepare_resend(self, exchange: Exchange) -> None:
-        """Prepare a request to be sent again."""
-        self._close_unread(exchange)
-
     def _send(self, request: Any, deliver: Any = None, /) -> Any:
         """Send a request as often as the policy allows; ``deliver`` sends it once."""
         plan = self._binding.value or self._binding.current
@@ -207,30 +200,31 @@ class Sender(SenderState):
         except Exception as error:
             exchange = self._resume_exchange(plan, request, deliver, started)
             exchange.record_failure(error)
-            response = None
         else:
             if self._status_of(response) < 400:
                 return self._finish_at_once(plan, request, deliver, response, started)
             exchange = self._resume_exchange(plan, request, deliver, started)
             with suppress(Exception):  # recorded in the exchange
                 self._settle(exchange, response)
-        return self._complete(exchange, response)
+        return self._complete(exchange)
 
-    def _complete(self, exchange: Exchange, response: Any = None) -> Any:
-        """Return the final response, continuing from the result of a first attempt if there was one."""
+    def _complete(self, exchange: Exchange) -> Any:
+        """Finish a call with its final response."""
+        return self._finish(exchange, self._conclude(exchange))
+
+    def _conclude(self, exchange: Exchange) -> Any:
+        """Return the final response, continuing after an attempt that was made outside of the policy."""
         try:
             if exchange.error is not None:
-                response = exchange.begin_again()
-            elif response is None:
-                response = exchange.call(exchange)
+                return exchange.begin_again()
+            return exchange.answer if exchange.sends else exchange.call(exchange)
         except Exception as error:
             response = exchange.final_response(error)
             if response is None:
-                self._raised(exchange, error)
                 raise
+            return response
         finally:
             self._close_unread(exchange)
-        return self._finish(exchange, response)
 
     def _attempt(self, exchange: Exchange) -> Any:
         exchange.begin_attempt()
@@ -296,15 +290,8 @@ class Sender(SenderState):
         The head was returned already, so that only a response that fits it may continue a failed one.
         """
         exchange.record_failure(error)
-        try:
-            with continuing_call():
-                replacement = exchange.begin_again()
-        except Exception as failed:
-            replacement = exchange.final_response(failed)
-            if replacement is None:
-                raise
-        finally:
-            self._close_unread(exchange)
+        with continuing_call():
+            replacement = self._conclude(exchange)
         own = exchange.finish(replacement)
         if own and self._continues(exchange, response, replacement):
             return replacement
@@ -313,19 +300,18 @@ class Sender(SenderState):
         raise exchange.mismatch(error)
 
     def _close_unread(self, exchange: Exchange) -> None:
+        """Close the failed response that was too large to prefetch, if any."""
         response, exchange.unread = exchange.unread, None
         if response is not None:
             self._discard(response)
+
+    _prepare_resend = _close_unread  # what has to be done before a request is sent again
 
 
 class AsyncSender(SenderState):
     """Sends the requests of an async client."""
 
     _aio = True
-
-    async def _prepare_resend(self, exchange: Exchange) -> None:
-        """Prepare a request to be sent again."""
-        await self._close_unread(exchange)
 
     async def _send(self, request: Any, deliver: Any = None, /) -> Any:
         """Send a request as often as the policy allows; ``deliver`` sends it once."""
@@ -339,30 +325,31 @@ class AsyncSender(SenderState):
         except Exception as error:
             exchange = self._resume_exchange(plan, request, deliver, started)
             exchange.record_failure(error)
-            response = None
         else:
             if self._status_of(response) < 400:
                 return self._finish_at_once(plan, request, deliver, response, started)
             exchange = self._resume_exchange(plan, request, deliver, started)
             with suppress(Exception):  # recorded in the exchange
                 await self._settle(exchange, response)
-        return await self._complete(exchange, response)
+        return await self._complete(exchange)
 
-    async def _complete(self, exchange: Exchange, response: Any = None) -> Any:
-        """Return the final response, continuing from the result of a first attempt if there was one."""
+    async def _complete(self, exchange: Exchange) -> Any:
+        """Finish a call with its final response."""
+        return self._finish(exchange, await self._conclude(exchange))
+
+    async def _conclude(self, exchange: Exchange) -> Any:
+        """Return the final response, continuing after an attempt that was made outside of the policy."""
         try:
             if exchange.error is not None:
-                response = await exchange.begin_again()
-            elif response is None:
-                response = await exchange.call(exchange)
+                return await exchange.begin_again()
+            return exchange.answer if exchange.sends else await exchange.call(exchange)
         except Exception as error:
             response = exchange.final_response(error)
             if response is None:
-                self._raised(exchange, error)
                 raise
+            return response
         finally:
             await self._close_unread(exchange)
-        return self._finish(exchange, response)
 
     async def _attempt(self, exchange: Exchange) -> Any:
         exchange.begin_attempt()
@@ -428,15 +415,8 @@ class AsyncSender(SenderState):
         The head was returned already, so that only a response that fits it may continue a failed one.
         """
         exchange.record_failure(error)
-        try:
-            with continuing_call():
-                replacement = await exchange.begin_again()
-        except Exception as failed:
-            replacement = exchange.final_response(failed)
-            if replacement is None:
-                raise
-        finally:
-            await self._close_unread(exchange)
+        with continuing_call():
+            replacement = await self._conclude(exchange)
         own = exchange.finish(replacement)
         if own and self._continues(exchange, response, replacement):
             return replacement
@@ -445,6 +425,9 @@ class AsyncSender(SenderState):
         raise exchange.mismatch(error)
 
     async def _close_unread(self, exchange: Exchange) -> None:
+        """Close the failed response that was too large to prefetch, if any."""
         response, exchange.unread = exchange.unread, None
         if response is not None:
             await self._discard(response)
+
+    _prepare_resend = _close_unread  # what has to be done before a request is sent again
