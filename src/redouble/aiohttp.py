@@ -29,7 +29,6 @@ try:
     import aiohttp
 
     from redouble.http._aiohttp_bodies import (
-        TIMEOUT_TYPES,
         RestartableContent,
         classify_payload,
         prepare_resend,
@@ -60,7 +59,7 @@ def middleware(policy: Layer | None = None, *, idempotency: Keys = None) -> Midd
 class Middleware(AsyncSender):
     """The middleware that `middleware` makes."""
 
-    _timeout_types = TIMEOUT_TYPES
+    _timeout_error = aiohttp.ServerTimeoutError
     _response_type, _response_name = aiohttp.ClientResponse, "an aiohttp.ClientResponse"
     _status_of = attrgetter("status")
 

@@ -32,7 +32,6 @@ try:
     from urllib3.exceptions import EmptyPoolError
 
     from redouble.http._requests_response_body import (
-        TIMEOUT_TYPES,
         PrefetchedFile,
         RestartableResponse,
         shorten_timeouts,
@@ -57,7 +56,7 @@ class Adapter(Sender, BaseAdapter):
     Different policies for different services are different adapters, mounted where they belong.
     """
 
-    _timeout_types = TIMEOUT_TYPES
+    _timeout_error = requests.Timeout
     _response_type, _response_name = requests.Response, "a requests.Response"
 
     def __init__(

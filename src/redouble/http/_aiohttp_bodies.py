@@ -16,11 +16,9 @@ from aiohttp.base_protocol import BaseProtocol
 from aiohttp.streams import AsyncStreamIterator, ChunkTupleAsyncStreamIterator
 
 from redouble._runtime.backend import cancel_after
-from redouble.http._exchange import Exchange, SuccessRecord, timeout_types
+from redouble.http._exchange import Exchange, SuccessRecord
 from redouble.http._request_body import RESENDABLE, OneShot, Resendable, classify_body, classify_parts
 from redouble.http._response_body import OUT_OF_TIME, BodyState
-
-TIMEOUT_TYPES = timeout_types(aiohttp.ServerTimeoutError, "redouble.aiohttp")
 
 
 class RestartableContent(BodyState):

@@ -16,7 +16,7 @@ from anyio import CancelScope, move_on_after  # unlike asyncio's, they wait for 
 from redouble._clients.idempotency_key import Keys
 from redouble._clients.socket_deadline import ShortenedTimeout, limited_waits
 from redouble._layers.layer import Layer
-from redouble.http._exchange import Exchange, SuccessRecord, status_text, timeout_types
+from redouble.http._exchange import Exchange, SuccessRecord, status_text
 from redouble.http._httpcore_sockets import limit_sockets, reject_retries
 from redouble.http._request_body import RESENDABLE, OneShot, Resendable, classify_body, classify_parts
 from redouble.http._request_options import EXTENSION, NO_OPTIONS, RequestOptions, request_options
@@ -183,7 +183,6 @@ class HttpxLibrary:
         self.module = library
         self.ByteStream = library.ByteStream
         self._streams = streams = (library.SyncByteStream, library.AsyncByteStream)
-        self.timeout_types = timeout_types(library.TimeoutException, module)
         final = (library.DecodingError, library.StreamError)  # not of the connection
         members = {"__module__": module, "module": library, "final_errors": final}
         self.body = type("RestartableBody", (HttpxBody, streams[0]), members)
@@ -240,7 +239,7 @@ class HttpxState(SenderState, Generic[TransportT]):
         if not self._aio:  # async waits are cancelled
             limit_sockets(wrapped)
         self._body_type = self._library.async_body if self._aio else self._library.body
-        self._timeout_types = self._library.timeout_types
+        self._timeout_error = library.TimeoutException
         self._response_type, self._response_name = library.Response, f"an {library.__name__}.Response"
         super().__init__(self._library.name, policy, idempotency)
 

@@ -25,7 +25,7 @@ from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, fast_reader
 from redouble._telemetry.emit import continuing_call
-from redouble.http._exchange import Exchange, IssuedKey, SuccessRecord, TimeoutTypes
+from redouble.http._exchange import Exchange, IssuedKey, SuccessRecord
 from redouble.http._plan import HttpPlan, http_plan
 from redouble.http._request_body import RESENDABLE, Resendable
 from redouble.http._request_options import NO_OPTIONS, RequestOptions
@@ -40,7 +40,7 @@ class SenderState(ABC):
     """The non-blocking part of both senders, and the seams that do not wait."""
 
     _aio: bool
-    _timeout_types: TimeoutTypes
+    _timeout_error: type[Exception]  # of the library
     _response_type: type[Any]
     _response_name: str  # with its article, for messages
     _attempt: Callable[[Exchange], Any]
@@ -54,6 +54,7 @@ class SenderState(ABC):
     _discard: Callable[[Any], Any]  # closes a response that is not returned
 
     def __init__(self, name: str, policy: Layer | None, idempotency: Keys) -> None:
+        self._module = f"redouble.{name}"
         self._keys = as_idempotency(idempotency)
         # These survive the reload of a policy that was given by name.
         self._issued_keys: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
@@ -63,7 +64,7 @@ class SenderState(ABC):
         def plan_of(policy: Layer | None) -> HttpPlan:
             return http_plan(policy, name, self._attempt, aio=self._aio)
 
-        self._binding = PolicyBinding(policy, plan_of, f"redouble.{name}")
+        self._binding = PolicyBinding(policy, plan_of, self._module)
 
     @abstractmethod
     def _is_simple(self, request: Any) -> bool:

@@ -239,7 +239,7 @@ class TimedStream(httpcore2.AsyncMockStream):
 
     timeouts: list[float | None]
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
         self.timeouts.append(timeout)
         return await super().read(max_bytes, timeout)
 
@@ -247,9 +247,13 @@ class TimedStream(httpcore2.AsyncMockStream):
 class TimedBackend(httpcore2.AsyncMockBackend):
     """A network backend with such connections."""
 
+    def __init__(self, buffer: list[bytes]) -> None:
+        super().__init__(buffer)
+        self.timeouts: list[float | None] = []
+
     async def connect_tcp(self, *args: Any, **options: Any) -> httpcore2.AsyncNetworkStream:
         stream = TimedStream(list(self._buffer))
-        stream.timeouts = self.timeouts = []
+        stream.timeouts = self.timeouts
         return stream
 
 

@@ -12,7 +12,7 @@ from redouble import Layer, Retry, remaining
 from redouble._clients.client_call import ClientCall
 from redouble._clients.idempotency_key import Keys
 from redouble._runtime.backend import backend
-from redouble.http._exchange import Exchange, timeout_types
+from redouble.http._exchange import Exchange
 from redouble.http._plan import HttpPlan, http_plan
 from redouble.http._request_body import RESENDABLE, Resendable
 from redouble.http._request_options import NO_OPTIONS, RequestOptions, request_options
@@ -93,13 +93,10 @@ class ClientTimeout(Exception):
     """The client library's own timeout error."""
 
 
-TIMEOUT_TYPES = timeout_types(ClientTimeout, __name__)
-
-
 class OfflineSender(SenderState):
     """The part of a sender that creates exchanges."""
 
-    _timeout_types = TIMEOUT_TYPES
+    _timeout_error = ClientTimeout
     _is_simple = _limited = _replace_body = _status_error = _attach_body = cast("Any", None)
 
     def __init__(self, policy: Layer | None, idempotency: Keys, attempt: Any, *, aio: bool) -> None:
