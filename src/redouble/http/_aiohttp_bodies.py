@@ -8,12 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Coroutine
 from math import inf
-from typing import Any, cast
+from typing import Any
 from weakref import ref
 
 import aiohttp
 from aiohttp.base_protocol import BaseProtocol
-from aiohttp.streams import AsyncStreamIterator, ChunkTupleAsyncStreamIterator
 
 from redouble._runtime.backend import cancel_after
 from redouble.http._exchange import Exchange, SuccessRecord
@@ -58,20 +57,11 @@ class RestartableContent(BodyState):
         """Read one chunk as the server sent it."""
         return self._read("readchunk")
 
-    def __aiter__(self) -> AsyncStreamIterator[bytes]:
-        return AsyncStreamIterator(self.readline)
-
-    def iter_chunked(self, n: int) -> AsyncStreamIterator[bytes]:
-        """Iterate over pieces of at most ``n`` bytes."""
-        return AsyncStreamIterator(lambda: self.read(n))
-
-    def iter_any(self) -> AsyncStreamIterator[bytes]:
-        """Iterate over the data as it arrives."""
-        return AsyncStreamIterator(self.readany)
-
-    def iter_chunks(self) -> ChunkTupleAsyncStreamIterator:
-        """Iterate over the chunks as the server sent them."""
-        return ChunkTupleAsyncStreamIterator(cast("Any", self))
+    # The iterators of the library call the methods above.
+    __aiter__: Any = aiohttp.StreamReader.__aiter__
+    iter_chunked: Any = aiohttp.StreamReader.iter_chunked
+    iter_any: Any = aiohttp.StreamReader.iter_any
+    iter_chunks: Any = aiohttp.StreamReader.iter_chunks
 
     def set_exception(self, *args: Any) -> None:
         """Record that the response was closed, and close its replacement."""

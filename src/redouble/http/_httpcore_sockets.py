@@ -43,7 +43,9 @@ class LimitedBackend:
 
     def __init__(self, inner: Any, library: Any) -> None:
         self._inner, self._library = inner, library
-        self.sleep = inner.sleep  # the wait between two connection attempts; httpcore makes only one by default
+        self.sleep = (
+            inner.sleep
+        )  # the wait between two connection attempts; httpcore makes only one by default
 
     def connect_tcp(self, *args: Any, **kwargs: Any) -> Any:
         """Open a TCP connection."""

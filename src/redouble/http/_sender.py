@@ -1,7 +1,7 @@
 """How every HTTP client sends under its policy: the fast path, one attempt, and a body that restarts a call.
 
 `Sender` is for blocking clients and `AsyncSender` for async ones; a test compares the two. The library of a
-client supplies the abstract methods.
+client supplies the seams of `SenderState`.
 
 Most requests succeed at once and need no decision: they take a fast path, and an exchange is created only
 when something fails. The policy gets a bad status as the library's own error; the caller gets the response.
@@ -9,7 +9,6 @@ when something fails. The policy gets a bad status as the library's own error; t
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from math import inf
@@ -36,8 +35,8 @@ NOW = fast_reader(SYSTEM, aio=False)  # the fast path always uses the system clo
 new_record: Callable[[type[SuccessRecord], tuple[Any, ...]], SuccessRecord] = cast("Any", tuple).__new__
 
 
-class SenderState(ABC):
-    """The non-blocking part of both senders, and the seams that do not wait."""
+class SenderState:
+    """The non-blocking part of both senders, and the seams that a library fills."""
 
     _aio: bool
     _timeout_error: type[Exception]  # of the library
@@ -46,7 +45,18 @@ class SenderState(ABC):
     _attempt: Callable[[Exchange], Any]
     _status_of: Any = attrgetter("status_code")
 
-    # The seams that wait; those of an async client return awaitables.
+    # The seams of a library. Those that wait return awaitables in an async client.
+    _is_simple: Callable[[Any], bool]  # True if a request has no options, and a body to be resent as it is
+    _body_of: Callable[[Any], Resendable]  # returns how the body of a request can be resent, if at all
+    _host_of: Callable[[Any], str]  # returns the host and port of a request, as in its URL
+    _host_key: Any  # returns what identifies the host of a request at the least cost
+    _limited: Callable[[Exchange, float], AbstractContextManager[object]]  # returns the limit of an attempt
+    # Makes the library's own error for a bad status, without the URL, which would enter reports.
+    _status_error: Callable[[Exchange, Any], Exception]
+    # Replaces a body by what was read of it, followed by the rest or the error.
+    _replace_body: Callable[[Exchange, Any, list[bytes], Any, Exception | None], None]
+    # Makes the body of a response restart the call if it fails before any part of it is delivered.
+    _attach_body: Callable[[Exchange | SuccessRecord, Any], None]
     _deliver: Callable[[Any], Any]  # sends a request once, if the library passes no such function with it
     _chunks_of: Callable[[Any], Any]  # returns an iterator over the body of a failed response
     _release: Callable[[Any], Any]  # returns the connection of a failed response that was read to its pool
@@ -66,25 +76,9 @@ class SenderState(ABC):
 
         self._binding = PolicyBinding(policy, plan_of, self._module)
 
-    @abstractmethod
-    def _is_simple(self, request: Any) -> bool:
-        """Return True if a request has no options, and a body that can be resent as it is."""
-
-    @abstractmethod
-    def _body_of(self, request: Any) -> Resendable:
-        """Return how the body of a request can be resent, if at all."""
-
     def _options_of(self, request: Any) -> RequestOptions:  # noqa: ARG002  most libraries have no place for them
         """Return the options of one request."""
         return NO_OPTIONS
-
-    @abstractmethod
-    def _host_of(self, request: Any) -> str:
-        """Return the host and port of a request, as in its URL."""
-
-    @abstractmethod
-    def _host_key(self, request: Any) -> Any:
-        """Return what identifies the host of a request at the least cost."""
 
     def _is_closed(self, request: Any) -> bool:  # noqa: ARG002  not all of them need it
         """Return True if no attempt may begin any more."""
@@ -118,10 +112,6 @@ class SenderState(ABC):
             request.headers[header] = key.text
         return key
 
-    @abstractmethod
-    def _limited(self, exchange: Exchange, seconds: float) -> AbstractContextManager[object]:
-        """Return the time limit of an attempt."""
-
     def _body_length(self, response: Any) -> float:
         """Return how long the body of a response is announced to be; 0 if that is unknown."""
         length: str = response.headers.get("content-length", "")
@@ -130,20 +120,6 @@ class SenderState(ABC):
     def _prefetch_limit(self, exchange: Exchange) -> float:  # noqa: ARG002  not all of them need it
         """Return how many bytes of a failed response are read."""
         return PREFETCH_LIMIT
-
-    @abstractmethod
-    def _replace_body(
-        self, exchange: Exchange, response: Any, received: list[bytes], rest: Any, error: Exception | None
-    ) -> None:
-        """Replace a body by what was read of it, followed by the error or the rest."""
-
-    @abstractmethod
-    def _status_error(self, exchange: Exchange, response: Any) -> Exception:
-        """Make the library's own error for a bad status, without the URL, which would enter reports."""
-
-    @abstractmethod
-    def _attach_body(self, call: Exchange | SuccessRecord, response: Any) -> None:
-        """Make the body of a response restart the call if it fails before any part of it is delivered."""
 
     def _fits(self, response: Any, replacement: Any) -> bool:
         """Return True if a new response can continue one whose head was returned and whose body failed."""

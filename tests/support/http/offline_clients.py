@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, cast
+from typing import Any
 
 from redouble import Layer, Retry, remaining
 from redouble._clients.client_call import ClientCall
@@ -97,7 +97,6 @@ class OfflineSender(SenderState):
     """The part of a sender that creates exchanges."""
 
     _timeout_error = ClientTimeout
-    _is_simple = _limited = _replace_body = _status_error = _attach_body = cast("Any", None)
 
     def __init__(self, policy: Layer | None, idempotency: Keys, attempt: Any, *, aio: bool) -> None:
         self._aio, self._attempt = aio, attempt
