@@ -22,7 +22,7 @@ from redouble._internal.extras import missing_extra
 from redouble._layers.layer import Layer
 from redouble._runtime.backend import cancel_after
 from redouble.http._exchange import Exchange, SuccessRecord, status_text
-from redouble.http._request_body import Resendable
+from redouble.http._request_body import Rewind
 from redouble.http._sender import AsyncSender
 
 try:
@@ -81,7 +81,7 @@ class Middleware(AsyncSender):
 
     _host_key = _host_of
 
-    def _body_of(self, request: Any) -> Resendable:
+    def _body_of(self, request: Any) -> Rewind:
         if self._any_gave_up:
             self._reject_reconnect(request)
         return classify_payload(request.body)

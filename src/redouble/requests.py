@@ -21,7 +21,7 @@ from redouble._clients.socket_deadline import limited_waits
 from redouble._internal.extras import missing_extra
 from redouble._layers.layer import Layer
 from redouble.http._exchange import Exchange, SuccessRecord, status_text
-from redouble.http._request_body import Resendable, classify_body
+from redouble.http._request_body import Rewind, classify_body
 from redouble.http._sender import PREFETCH_LIMIT, Sender
 
 try:
@@ -105,7 +105,7 @@ class Adapter(Sender, BaseAdapter):
 
     _host_key = _host_of
 
-    def _body_of(self, request: requests.PreparedRequest) -> Resendable:
+    def _body_of(self, request: requests.PreparedRequest) -> Rewind:
         return classify_body(request.body)
 
     @contextmanager

@@ -16,7 +16,7 @@ from aiohttp.base_protocol import BaseProtocol
 
 from redouble._runtime.backend import cancel_after
 from redouble.http._exchange import Exchange, SuccessRecord
-from redouble.http._request_body import RESENDABLE, OneShot, Resendable, classify_body, classify_parts
+from redouble.http._request_body import Rewind, classify_body, classify_parts, nothing_to_rewind
 from redouble.http._response_body import OUT_OF_TIME, BodyState
 
 
@@ -129,37 +129,25 @@ def set_content(response: aiohttp.ClientResponse, body: bytes, error: Exception 
     response.content = content
 
 
-def classify_payload(body: Any) -> Resendable:
+def classify_payload(body: Any) -> Rewind:
     """Return how the body of a request can be resent, if at all."""
     if not body or isinstance(body, bytes | aiohttp.BytesPayload):
-        return RESENDABLE
+        return nothing_to_rewind
     if isinstance(body, aiohttp.MultipartWriter):
         return classify_parts(_payload_value(part) for part, _, _ in body._parts)
-    resendable = classify_body(_payload_value(body))
-    if isinstance(resendable, OneShot):
-        return OneShotPayload(body)
-    return resendable if resendable is RESENDABLE else ReusablePayload(body, resendable)
+
+    def once() -> bool:  # aiohttp records whether a body was started
+        return getattr(body, "consumed", True) is False
+
+    rewind = classify_body(_payload_value(body), once)
+    if rewind in (nothing_to_rewind, once):
+        return rewind
+    # A file. After the response head aiohttp marks it as consumed at once, and closes it later.
+    return lambda: getattr(body, "consumed", False) is False and rewind()
 
 
 def _payload_value(payload: Any) -> object:
     return getattr(payload, "_value", payload)
-
-
-class OneShotPayload(OneShot):
-    """A body that can be sent once; aiohttp records whether it was started."""
-
-    def rewind(self) -> bool:
-        return getattr(self._source, "consumed", True) is False
-
-
-class ReusablePayload(Resendable):
-    """A file. After the response head aiohttp marks it as consumed at once, and closes it later."""
-
-    def __init__(self, payload: Any, file: Resendable) -> None:
-        self._payload, self._file = payload, file
-
-    def rewind(self) -> bool:
-        return getattr(self._payload, "consumed", False) is False and self._file.rewind()
 
 
 async def prepare_resend(request: aiohttp.ClientRequest) -> None:

@@ -23,7 +23,7 @@ from redouble._runtime.clock import context_clock
 from redouble._runtime.deadline import time_left
 from redouble.errors import AttemptTimeout, DeadlineExceeded, NotAccepted, Reason, Stopped
 from redouble.http._plan import HttpPlan
-from redouble.http._request_body import RESENDABLE, Resendable
+from redouble.http._request_body import Rewind, nothing_to_rewind
 from redouble.http._rule import sent
 
 SLACK = 0.01  # seconds
@@ -77,11 +77,11 @@ class Exchange(ClientCall):
     attempt_deadline = inf  # when the last attempt's time limit expires, body included
     key: IssuedKey | None = None  # the key that the client has added
 
-    def __init__(self, client: Any, plan: HttpPlan, request: Any, body: Resendable, deliver: Any) -> None:
+    def __init__(self, client: Any, plan: HttpPlan, request: Any, rewind: Rewind, deliver: Any) -> None:
         super().__init__(plan, context_clock() if ambient.active else client._now)
         self.client = client  # the `Sender` or `AsyncSender`
         self.request = request
-        self.body = body
+        self.rewind = rewind
         self.host: Hashable = client._host_of(request)
         self.deliver = deliver  # the library's function that sends the request once
         self.call: Callable[[Any], Any] = plan.call_for(self.host)
@@ -142,13 +142,13 @@ class Exchange(ClientCall):
 
     def _resend_veto(self, verdict: Verdict) -> Reason | None:
         idempotent = self._is_idempotent()
-        if idempotent and self.body is RESENDABLE:
+        if idempotent and self.rewind is nothing_to_rewind:
             return None
         unsent = self._is_unsent(verdict)
         if not (idempotent or unsent):
             return Reason.stopped
         # Last, because it rewinds. A body that was never sent is complete even if it cannot be rewound.
-        return None if self.body.rewind() or unsent else Reason.not_replayable
+        return None if self.rewind() or unsent else Reason.not_replayable
 
     def _is_idempotent(self) -> bool:
         """Return True if the request may be resent although it may have reached the server."""

@@ -43,9 +43,7 @@ class LimitedBackend:
 
     def __init__(self, inner: Any, library: Any) -> None:
         self._inner, self._library = inner, library
-        self.sleep = (
-            inner.sleep
-        )  # the wait between two connection attempts; httpcore makes only one by default
+        self.sleep = inner.sleep  # between two connection attempts; httpcore makes only one by default
 
     def connect_tcp(self, *args: Any, **kwargs: Any) -> Any:
         """Open a TCP connection."""
@@ -103,7 +101,7 @@ class LimitedStream:
 
 
 class PlainSocket:
-    """The waits of httpcore's own stream, at less cost, so that unlimited calls pay nothing for the wrapper."""
+    """The waits of httpcore's own stream at less cost, so that unlimited calls pay nothing."""
 
     def __init__(self, stream: Any, library: Any) -> None:
         self._sock: socket = stream.get_extra_info("socket")

@@ -18,7 +18,7 @@ from redouble._clients.socket_deadline import ShortenedTimeout, limited_waits
 from redouble._layers.layer import Layer
 from redouble.http._exchange import Exchange, SuccessRecord, status_text
 from redouble.http._httpcore_sockets import limit_sockets, reject_retries
-from redouble.http._request_body import RESENDABLE, OneShot, Resendable, classify_body, classify_parts
+from redouble.http._request_body import Rewind, classify_body, classify_parts, nothing_to_rewind
 from redouble.http._request_options import EXTENSION, NO_OPTIONS, RequestOptions, request_options
 from redouble.http._response_body import OUT_OF_TIME, AsyncRestartableBody, BodyState, RestartableBody
 from redouble.http._sender import AsyncSender, Sender, SenderState
@@ -189,28 +189,20 @@ class HttpxLibrary:
         self.async_body = type("AsyncRestartableBody", (AsyncHttpxBody, streams[1]), members)
         self.prefetched_body = type("PrefetchedBody", (PrefetchedBody, *streams), {"__module__": module})
 
-    def classify_stream(self, stream: Any) -> Resendable:
+    def classify_stream(self, stream: Any) -> Rewind:
         """Return how the body of a request can be resent; read from private attributes of the library."""
         if type(stream) is self.ByteStream:
-            return RESENDABLE
+            return nothing_to_rewind
         if str(stream.__class__.__module__).partition(".")[0] == self.name:
             if hasattr(stream, "fields"):  # multipart
                 return classify_parts(getattr(field, "file", None) for field in stream.fields)
             inner: Any = getattr(stream, "_stream", None)
-            body = OneShot(inner) if isinstance(inner, self._streams) else classify_body(inner)
-            return OneShotStream(stream, inner) if isinstance(body, OneShot) else body
-        return OneShot(stream)  # the caller's own class: a second iteration may yield anything
 
+            def once() -> bool:  # the library records whether an iterator was started
+                return getattr(stream, "_is_stream_consumed", True) is False
 
-class OneShotStream(OneShot):
-    """An iterator; the library records whether it was started."""
-
-    def __init__(self, stream: Any, source: object) -> None:
-        super().__init__(source)
-        self._stream = stream
-
-    def rewind(self) -> bool:
-        return getattr(self._stream, "_is_stream_consumed", True) is False
+            return once if isinstance(inner, self._streams) else classify_body(inner, once)
+        return lambda: False  # the caller's own class: a second iteration may yield anything
 
 
 class HttpxState(SenderState, Generic[TransportT]):
@@ -253,7 +245,7 @@ class HttpxState(SenderState, Generic[TransportT]):
         url = request.url
         return url.raw_host, url.port
 
-    def _body_of(self, request: Any) -> Resendable:
+    def _body_of(self, request: Any) -> Rewind:
         library = self._library
         if not isinstance(request, library.module.Request):
             other = type(request).__module__.partition(".")[0]

@@ -26,7 +26,7 @@ from redouble._runtime.clock import SYSTEM, fast_reader
 from redouble._telemetry.emit import continuing_call
 from redouble.http._exchange import Exchange, IssuedKey, SuccessRecord
 from redouble.http._plan import HttpPlan, http_plan
-from redouble.http._request_body import RESENDABLE, Resendable
+from redouble.http._request_body import Rewind, nothing_to_rewind
 from redouble.http._request_options import NO_OPTIONS, RequestOptions
 
 PREFETCH_LIMIT = 65_536  # bytes of a failed response that are read, to free its connection during the backoff
@@ -47,7 +47,7 @@ class SenderState:
 
     # The seams of a library. Those that wait return awaitables in an async client.
     _is_simple: Callable[[Any], bool]  # True if a request has no options, and a body to be resent as it is
-    _body_of: Callable[[Any], Resendable]  # returns how the body of a request can be resent, if at all
+    _body_of: Callable[[Any], Rewind]  # returns how the body of a request can be resent, if at all
     _host_of: Callable[[Any], str]  # returns the host and port of a request, as in its URL
     _host_key: Any  # returns what identifies the host of a request at the least cost
     _limited: Callable[[Exchange, float], AbstractContextManager[object]]  # returns the limit of an attempt
@@ -99,7 +99,7 @@ class SenderState:
 
     def _resume_exchange(self, plan: HttpPlan, request: Any, deliver: Any, started: float) -> Exchange:
         """Create the exchange of a request whose first attempt started at ``started`` (read from `NOW`)."""
-        exchange = Exchange(self, plan, request, RESENDABLE, deliver)
+        exchange = Exchange(self, plan, request, nothing_to_rewind, deliver)
         exchange.started -= NOW() - started
         exchange.sends, exchange.resend_allowed = 1, False
         return exchange
