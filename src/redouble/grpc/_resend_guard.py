@@ -168,10 +168,6 @@ class RpcResendGuard(ClientCall):
         annotate(cancelled, self.report_for(Reason.stopped, cancelled), None)
         return cancelled
 
-    def record_break(self, error: Exception) -> None:
-        """Record the error of a stream that failed after the caller had received a part of it."""
-        self.annotate(error, Reason.committed)
-
 
 # The guard of the call whose policy runs in this context: cancelling the call interrupts its delay.
 CURRENT_GUARD: ContextVar[RpcResendGuard | None] = ContextVar("redouble_grpc_guard", default=None)
