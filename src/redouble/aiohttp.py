@@ -123,8 +123,7 @@ class Middleware(AsyncSender):
         del exchange, rest  # a body that is not read as a whole is not replaced
         set_content(response, b"" if error else b"".join(received), error)
 
-    def _status_error(self, exchange: Exchange, response: aiohttp.ClientResponse) -> Exception:
-        del exchange
+    def _status_error(self, exchange: Exchange, response: aiohttp.ClientResponse) -> Exception:  # noqa: ARG002
         return ClientResponseError(response)
 
     def _attach_body(self, call: Exchange | SuccessRecord, response: Any) -> None:

@@ -96,14 +96,14 @@ class RestartableBody(BodyState):
             chunks = self.start()
             try:
                 with self.limit():
-                    received = self._read_first(chunks)
+                    first = self._read_first(chunks)
                 break
             except Exception as error:
                 self._restart(error)
-        for chunk in received:
-            yield chunk
+        if first:
+            yield first
         try:
-            for chunk in chunks:
+            for chunk in chunks:  # noqa: UP028  as in async code
                 yield chunk
         except Exception as error:
             self.exchange.mark_delivered(error)
@@ -113,15 +113,13 @@ class RestartableBody(BodyState):
         self.close()
         self.replace(self.exchange.client._restart(self.exchange, error, self.response()))
 
-    def _read_first(self, chunks: Iterator[Any]) -> list[Any]:
-        """Return the first chunk that is not empty, and those before it."""
-        received: list[Any] = []
+    def _read_first(self, chunks: Iterator[Any]) -> Any:
+        """Return the first chunk that is not empty; without one, an empty chunk."""
         for chunk in chunks:
-            received.append(chunk)
             if chunk:
-                break
+                return chunk
             self.check_time()
-        return received
+        return b""
 
 
 class AsyncRestartableBody(BodyState):
@@ -148,12 +146,12 @@ class AsyncRestartableBody(BodyState):
             chunks = self.start()
             try:
                 with self.limit():
-                    received = await self._read_first(chunks)
+                    first = await self._read_first(chunks)
                 break
             except Exception as error:
                 await self._restart(error)
-        for chunk in received:
-            yield chunk
+        if first:
+            yield first
         try:
             async for chunk in chunks:
                 yield chunk
@@ -165,12 +163,10 @@ class AsyncRestartableBody(BodyState):
         await self.aclose()
         self.replace(await self.exchange.client._restart(self.exchange, error, self.response()))
 
-    async def _read_first(self, chunks: AsyncIterator[Any]) -> list[Any]:
-        """Return the first chunk that is not empty, and those before it."""
-        received: list[Any] = []
+    async def _read_first(self, chunks: AsyncIterator[Any]) -> Any:
+        """Return the first chunk that is not empty; without one, an empty chunk."""
         async for chunk in chunks:
-            received.append(chunk)
             if chunk:
-                break
+                return chunk
             self.check_time()
-        return received
+        return b""
