@@ -87,8 +87,7 @@ class SenderState:
     def _begin_exchange(self, plan: HttpPlan, request: Any, deliver: Any) -> Exchange:
         """Create the exchange of a request, and add an idempotency key if it needs one."""
         body, options, keys = self._body_of(request), self._options_of(request), self._keys
-        if options is not NO_OPTIONS:
-            plan = plan.variant(options.policy, options.options)
+        plan = plan.variant(options.policy, options.options)
         if options.key is not None:
             request.headers[keys.header] = options.key
         exchange = Exchange(self, plan, request, body, deliver)
