@@ -43,7 +43,6 @@ class LimitedBackend:
 
     def __init__(self, inner: Any, library: Any) -> None:
         self._inner, self._library = inner, library
-        self.sleep = inner.sleep  # between two connection attempts; httpcore makes only one by default
 
     def connect_tcp(self, *args: Any, **kwargs: Any) -> Any:
         """Open a TCP connection."""
@@ -52,6 +51,10 @@ class LimitedBackend:
     def connect_unix_socket(self, *args: Any, **kwargs: Any) -> Any:
         """Open a connection to a Unix domain socket."""
         return limit_stream(self._inner.connect_unix_socket(*args, **kwargs), self._library)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait between two connection attempts; httpcore makes only one by default."""
+        self._inner.sleep(seconds)
 
 
 def limit_stream(inner: Any, library: Any) -> LimitedStream:
