@@ -22,14 +22,13 @@ from redouble._internal.extras import missing_extra
 from redouble._layers.layer import Layer
 from redouble._runtime.backend import cancel_after
 from redouble.http._exchange import Exchange, SuccessRecord, status_text
-from redouble.http._request_body import Resendable
+from redouble.http._request_body import Rewind
 from redouble.http._sender import AsyncSender
 
 try:
     import aiohttp
 
     from redouble.http._aiohttp_bodies import (
-        TIMEOUT_TYPES,
         RestartableContent,
         classify_payload,
         prepare_resend,
@@ -60,7 +59,7 @@ def middleware(policy: Layer | None = None, *, idempotency: Keys = None) -> Midd
 class Middleware(AsyncSender):
     """The middleware that `middleware` makes."""
 
-    _timeout_types = TIMEOUT_TYPES
+    _timeout_error = aiohttp.ServerTimeoutError
     _response_type, _response_name = aiohttp.ClientResponse, "an aiohttp.ClientResponse"
     _status_of = attrgetter("status")
 
@@ -82,7 +81,7 @@ class Middleware(AsyncSender):
 
     _host_key = _host_of
 
-    def _body_of(self, request: Any) -> Resendable:
+    def _body_of(self, request: Any) -> Rewind:
         if self._any_gave_up:
             self._reject_reconnect(request)
         return classify_payload(request.body)
@@ -124,8 +123,7 @@ class Middleware(AsyncSender):
         del exchange, rest  # a body that is not read as a whole is not replaced
         set_content(response, b"" if error else b"".join(received), error)
 
-    def _status_error(self, exchange: Exchange, response: aiohttp.ClientResponse) -> Exception:
-        del exchange
+    def _status_error(self, exchange: Exchange, response: aiohttp.ClientResponse) -> Exception:  # noqa: ARG002
         return ClientResponseError(response)
 
     def _attach_body(self, call: Exchange | SuccessRecord, response: Any) -> None:
@@ -137,10 +135,13 @@ class Middleware(AsyncSender):
     async def _discard(self, response: aiohttp.ClientResponse) -> None:
         response.close()
 
-    def _raised(self, exchange: Exchange, error: Exception) -> None:
-        if isinstance(error, RECONNECTS):
+    async def _complete(self, exchange: Exchange) -> Any:
+        try:
+            return await super()._complete(exchange)
+        except RECONNECTS as error:
             self._gave_up[cast("Any", asyncio.current_task())] = (_call_identity(exchange.request), error)
             self._any_gave_up = True
+            raise
 
     def _issue_key(self, request: aiohttp.ClientRequest) -> None:
         # By task and call: on a redirect aiohttp makes a new request from the caller's headers, which needs

@@ -21,7 +21,7 @@ from redouble._clients.socket_deadline import limited_waits
 from redouble._internal.extras import missing_extra
 from redouble._layers.layer import Layer
 from redouble.http._exchange import Exchange, SuccessRecord, status_text
-from redouble.http._request_body import Resendable, classify_body
+from redouble.http._request_body import Rewind, classify_body
 from redouble.http._sender import PREFETCH_LIMIT, Sender
 
 try:
@@ -32,7 +32,6 @@ try:
     from urllib3.exceptions import EmptyPoolError
 
     from redouble.http._requests_response_body import (
-        TIMEOUT_TYPES,
         PrefetchedFile,
         RestartableResponse,
         shorten_timeouts,
@@ -57,7 +56,7 @@ class Adapter(Sender, BaseAdapter):
     Different policies for different services are different adapters, mounted where they belong.
     """
 
-    _timeout_types = TIMEOUT_TYPES
+    _timeout_error = requests.Timeout
     _response_type, _response_name = requests.Response, "a requests.Response"
 
     def __init__(
@@ -106,7 +105,7 @@ class Adapter(Sender, BaseAdapter):
 
     _host_key = _host_of
 
-    def _body_of(self, request: requests.PreparedRequest) -> Resendable:
+    def _body_of(self, request: requests.PreparedRequest) -> Rewind:
         return classify_body(request.body)
 
     @contextmanager

@@ -219,8 +219,12 @@ class Cancelled:
         self.cancelled = True
 
 
-def test_initial_metadata_of_a_failed_attempt_come_from_the_next_one(remote: Server) -> None:
-    """The metadata arrive after their attempt has failed and the next one has started."""
+@pytest.mark.parametrize("first", ["late", "next"])
+def test_initial_metadata_of_a_failed_attempt_come_from_the_next_one(remote: Server, first: str) -> None:
+    """The metadata arrive after their attempt has failed and the next one has started.
+
+    Another thread may have received the metadata of the next one before.
+    """
 
     class Headed:
         """An RPC that fails while its initial metadata are read."""
@@ -241,17 +245,28 @@ def test_initial_metadata_of_a_failed_attempt_come_from_the_next_one(remote: Ser
         if not asked.is_set():
             return Headed()
         call = continuation(call_details, request)
-        over.set()
+        started.set()
         return call
 
-    asked, over = Event(), Event()
+    asked, started, over = Event(), Event(), Event()
     _, metadata = remote.script("head a OK")
     stream = stub_before(remote, "down", does)(b"one", metadata=metadata)
     got: list[bytes] = []
-    reader = Thread(target=lambda: got.extend(stream))
-    reader.start()
-    assert stream.initial_metadata() == (("head", "1"),)
-    reader.join()
+    heads: list[Any] = []
+    threads = [
+        Thread(target=lambda: heads.append(stream.initial_metadata())),
+        Thread(target=lambda: got.extend(stream)),
+    ]
+    threads[0].start()
+    asked.wait()
+    threads[1].start()
+    started.wait()
+    if first == "next":
+        heads.append(stream.initial_metadata())
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert set(heads) == {(("head", "1"),)}
     assert got == [b"a"]
 
 

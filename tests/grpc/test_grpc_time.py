@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threading import Timer
+from threading import Event, Timer
 from threading import enumerate as enumerate_threads
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 
 import redouble
 import redouble.grpc
-from redouble import Hints, Layer, Pipeline, Retry, Timeout, Verdict, presets
+from redouble import Hints, Layer, Pipeline, Retry, Timeout, Verdict, Worker, presets
 from redouble.grpc._attempt import attempt_unary, expired
 from redouble.grpc._finished_call import AioFailedCall, FailedCall
 from redouble.grpc._request_stream import RequestSource
@@ -239,6 +239,28 @@ def test_no_attempt_follows_one_that_used_up_the_deadline(remote: Server, shape:
     with virtual_time() as clock, pytest.raises(Late) as caught:
         stub(request_of(shape), timeout=LONG)
     assert (report_of(caught.value).reason, len(calls)) == ("timeout", 1)
+
+
+@pytest.mark.parametrize("shape", ["unary", "up"])
+def test_a_worker_that_exceeds_its_limit_advances_the_virtual_clock(remote: Server, shape: str) -> None:
+    """By the limit and the grace period, as for any other function."""
+
+    def hanging(*_: object) -> object:
+        over.wait()
+        raise Late
+
+    over = Event()
+    ours = redouble.grpc.interceptors(retry(attempt_timeout=0.02, worker=Worker(grace=0.01)))
+    stub = stub_of(
+        grpc.intercept_channel(shared_channel(remote.target), *ours, DelegatingInterceptor(hanging)), shape
+    )
+    with virtual_time() as clock, pytest.raises(redouble.errors.WorkerStillRunning):
+        started = clock.now()
+        try:
+            stub(request_of(shape))
+        finally:
+            over.set()
+            assert clock.now() - started == pytest.approx(0.03)
 
 
 @pytest.mark.parametrize("base", [FailedCall, AioFailedCall])

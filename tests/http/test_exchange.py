@@ -20,7 +20,7 @@ from redouble import (
     report,
 )
 from redouble.http import Idempotency, host
-from redouble.http._request_body import RESENDABLE, Resendable, classify_body
+from redouble.http._request_body import Rewind, classify_body, nothing_to_rewind
 from tests.support.fakes import Ledger, Virtual
 from tests.support.http.offline_clients import Client, retrying
 
@@ -46,8 +46,8 @@ def read(file: BytesIO) -> BytesIO:
     return file
 
 
-BODIES: dict[str, Callable[[], Resendable]] = {
-    "again": lambda: RESENDABLE,
+BODIES: dict[str, Callable[[], Rewind]] = {
+    "again": lambda: nothing_to_rewind,
     "a file": lambda: classify_body(BytesIO(b"abc")),
     "not begun": lambda: classify_body(pieces_of()),
     "once": lambda: classify_body(begun()),

@@ -18,7 +18,7 @@ from redouble._clients.socket_deadline import SOCKET_DEADLINE, ShortenedTimeout
 from redouble.http._httpcore_sockets import (
     WRITE_SIZE,
     LimitedBackend,
-    LimitedSocketStream,
+    LimitedStream,
     limit_sockets,
     limit_stream,
     reject_retries,
@@ -210,7 +210,7 @@ def test_without_a_deadline_a_stream_behaves_like_the_librarys_own(library: Any,
         with mine, peer:
             own = sys.modules[f"{library.__name__}._backends.sync"].SyncStream(mine)
             stream = limit_stream(own, library) if ours else own
-            assert type(stream) is (LimitedSocketStream if ours else type(own))
+            assert type(stream) is (LimitedStream if ours else type(own))
             try:
                 found.append(SOCKET_USES[use](stream, peer))
             except Exception as error:

@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from redouble.http import AsyncReplayable, Replayable, replayable
-from redouble.http._request_body import RESENDABLE, classify_body, classify_parts
+from redouble.http._request_body import classify_body, classify_parts, nothing_to_rewind
 
 DATA = b"one, two, three"
 
@@ -82,8 +82,8 @@ class NoTell(io.BytesIO):
     ids=lambda source: type(source).__name__,
 )
 def test_values_and_iterables_are_resendable(source: object) -> None:
-    assert classify_body(source) is RESENDABLE
-    assert RESENDABLE.rewind()
+    assert classify_body(source) is nothing_to_rewind
+    assert nothing_to_rewind()
 
 
 @pytest.mark.parametrize(
@@ -92,17 +92,17 @@ def test_values_and_iterables_are_resendable(source: object) -> None:
     ids=lambda source: type(source).__name__,
 )
 def test_iterators_and_unknown_objects_are_not_resendable(source: object) -> None:
-    assert not classify_body(source).rewind()
+    assert not classify_body(source)()
 
 
 def test_a_generator_is_resendable_until_it_is_begun() -> None:
     body = pieces()
-    content = classify_body(body)
-    assert content.rewind()
+    rewind = classify_body(body)
+    assert rewind()
     next(body)
-    assert not content.rewind()
+    assert not rewind()
     assert [*body] == [DATA[5:]]
-    assert not content.rewind()
+    assert not rewind()
 
 
 @pytest.mark.parametrize("start", [0, 5, len(DATA)])
@@ -113,39 +113,39 @@ def test_a_file_is_rewound_to_its_first_position(tmp_path: Path, kind: str, star
     path.write_bytes(DATA)
     with io.BytesIO(DATA) if kind == "memory" else path.open("rb", 0 if kind == "unbuffered" else -1) as file:
         file.seek(start)
-        content = classify_body(file)
+        rewind = classify_body(file)
         for _ in range(3):
             assert file.read() == DATA[start:]
-            assert content.rewind()
+            assert rewind()
             assert file.tell() == start
 
 
 def test_a_text_file_is_rewound_too() -> None:
     file = io.TextIOWrapper(io.BytesIO("ä, ö, ü".encode()))
     assert file.read(3) == "ä, "
-    content = classify_body(file)
-    assert [file.read(), content.rewind(), file.read()] == ["ö, ü", True, "ö, ü"]
+    rewind = classify_body(file)
+    assert [file.read(), rewind(), file.read()] == ["ö, ü", True, "ö, ü"]
 
 
 def test_a_text_file_that_is_being_iterated_is_not_resendable() -> None:
     file = io.TextIOWrapper(io.BytesIO(b"a\nb\n"))
     assert next(file) == "a\n"
-    assert not classify_body(file).rewind()
+    assert not classify_body(file)()
 
 
 def test_a_closed_file_is_not_resendable() -> None:
     file = io.BytesIO(DATA)
-    content = classify_body(file)
+    rewind = classify_body(file)
     file.close()
-    assert not content.rewind()
-    assert not classify_body(file).rewind()
+    assert not rewind()
+    assert not classify_body(file)()
 
 
 def test_a_pipe_is_not_resendable() -> None:
     end, other = os.pipe()
     os.close(other)
     with os.fdopen(end, "rb") as pipe:
-        assert not classify_body(pipe).rewind()
+        assert not classify_body(pipe)()
 
 
 @pytest.mark.parametrize(
@@ -160,9 +160,9 @@ def test_an_async_file_is_not_resendable(
 
     async def main() -> None:
         async with await open_file(path, "rb") as file:
-            content = classify_body(file)
+            rewind = classify_body(file)
             assert await file.read() == DATA
-            assert not content.rewind()
+            assert not rewind()
 
     run(main)
 
@@ -175,23 +175,23 @@ def read(*files: io.BytesIO) -> list[bytes]:
 
 
 def test_parts_that_need_no_rewinding_are_resendable() -> None:
-    assert classify_parts([]) is RESENDABLE
-    assert classify_parts([None, b"x", "x", [b"x"]]) is RESENDABLE
+    assert classify_parts([]) is nothing_to_rewind
+    assert classify_parts([None, b"x", "x", [b"x"]]) is nothing_to_rewind
 
 
 def test_all_files_among_the_parts_are_rewound() -> None:
     one, two = io.BytesIO(b"1234"), io.BytesIO(b"5678")
     two.seek(2)
-    content = classify_parts([b"x", one, None, two])
+    rewind = classify_parts([b"x", one, None, two])
     assert read(one, two) == [b"1234", b"78"]
-    assert content.rewind()
+    assert rewind()
     assert read(one, two) == [b"1234", b"78"]
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_one_part_that_is_not_resendable_is_enough(place: int) -> None:
     files = [io.BytesIO(b"1234"), io.BytesIO(b"5678")]
-    assert not classify_parts([*files[:place], iter([b"x"]), *files[place:]]).rewind()
+    assert not classify_parts([*files[:place], iter([b"x"]), *files[place:]])()
 
 
 # --------------------------------------------------------------- bodies made by a function
@@ -247,7 +247,7 @@ def test_replayable_does_not_call_the_function_early() -> None:
     def never() -> Iterator[bytes]:
         raise AssertionError
 
-    assert classify_body(replayable(never)) is RESENDABLE
+    assert classify_body(replayable(never)) is nothing_to_rewind
     iter(replayable(never))
 
 
@@ -312,4 +312,4 @@ class Joined:
     ],
 )
 def test_an_iterable_that_holds_an_iterator_is_not_resendable(held: object, resendable: bool) -> None:
-    assert classify_body(Joined(held)).rewind() is resendable
+    assert classify_body(Joined(held))() is resendable

@@ -49,7 +49,7 @@ TWINS = [
     ("http/_sender", "Sender._prefetch", "AsyncSender._prefetch"),
     ("http/_sender", "Sender._restart", "AsyncSender._restart"),
     ("http/_sender", "Sender._close_unread", "AsyncSender._close_unread"),
-    ("http/_sender", "Sender._prepare_resend", "AsyncSender._prepare_resend"),
+    ("http/_sender", "Sender._conclude", "AsyncSender._conclude"),
     ("http/_response_body", "RestartableBody.chunks", "AsyncRestartableBody.chunks"),
     ("http/_response_body", "RestartableBody.read_whole", "AsyncRestartableBody.read_whole"),
     ("http/_response_body", "RestartableBody._read_first", "AsyncRestartableBody._read_first"),
@@ -270,7 +270,7 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         ),
         *(
             f"aiohttp.Middleware.{name}"
-            for name in ("_prepare_resend", "_read_result", "_release", "_discard")
+            for name in ("_complete", "_prepare_resend", "_read_result", "_release", "_discard")
         ),
         "http/_aiohttp_bodies.prepare_resend",
         *(

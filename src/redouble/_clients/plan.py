@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, replace
 from functools import partial
-from math import inf, prod
+from math import inf
 from typing import Any, TypeAlias, TypeVar, cast
 
 from redouble._clients.client_call import ClientCall
@@ -45,8 +45,6 @@ class Plan:
         self.labels: Mapping[str, str] = retries[0].labels if retries else {}
         self.name = (retries[0].name if retries else "") or name
         self.reads_bodies = any(layer.until is not None for layer in retries)  # a rule for results reads them
-        attempts = (inf if layer.attempts is None else layer.attempts for layer in retries)
-        self.max_attempts = prod(attempts, start=1.0)
         self.outermost = retries[0] if retries else None
         self._name, self._send, self._aio = name, send, aio
         self._by_host = any(isinstance(layer.budget, HostBudgets) for layer in retries)

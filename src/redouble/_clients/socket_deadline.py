@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 
 # The deadline and the clock by which it is measured, or None.
 SOCKET_DEADLINE: ContextVar[tuple[float, Callable[[], float]] | None] = ContextVar(
     "redouble_socket_deadline", default=None
 )
+
+UNLIMITED = nullcontext()
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from typing import Any, cast
 import grpc
 
 from redouble._drivers.opened_stream import END
+from redouble.errors import Reason
 from redouble.grpc._attempt import OpenedStream, arun_policy
 from redouble.grpc._finished_call import CANCELLED
 from redouble.grpc._resend_guard import RpcResendGuard, cancel
@@ -170,7 +171,7 @@ class StreamResponseCall(TaskCall, grpc.aio.UnaryStreamCall[Any, Any]):
         try:
             message = await anext(self._items, END)
         except Exception as error:
-            self._guard.record_break(error)
+            self._guard.annotate(error, Reason.committed)
             self._broken = error
             raise
         if message is not END:

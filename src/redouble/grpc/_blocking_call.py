@@ -21,7 +21,7 @@ from redouble._internal.logger import log
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
 from redouble._runtime.thread_waker import ThreadWaker
-from redouble.errors import Stopped
+from redouble.errors import Reason, Stopped
 from redouble.grpc._attempt import OpenedStream, rpc_of, run_policy, start_rpc
 from redouble.grpc._finished_call import CallCancelled, FutureOfAny, ResolvedCall
 from redouble.grpc._resend_guard import RpcResendGuard, cancel
@@ -207,7 +207,7 @@ class ResponseStream(BlockingCall):
             raise
         except Exception as error:
             if not isinstance(self._call, ResolvedCall):
-                self._guard.record_break(error)
+                self._guard.annotate(error, Reason.committed)
             raise
 
     next = __next__

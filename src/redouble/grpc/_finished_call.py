@@ -7,13 +7,13 @@ An attempt that fails raises gRPC's own error, unchanged. An error of redouble g
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from types import TracebackType, new_class
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import grpc
 
 from redouble import errors
+from redouble._clients.library_error import library_error_class
 
 if TYPE_CHECKING:
     FutureOfAny: TypeAlias = grpc.Future[Any]
@@ -129,27 +129,12 @@ class AioFailedCall(StatusMixin, grpc.aio.AioRpcError):
     _no_metadata = grpc.aio.Metadata
 
 
-@cache
-def _rpc_error_class(bases: tuple[type[Exception], type[grpc.RpcError]]) -> type[Exception]:
-    """Return the class of errors of redouble that are failed calls too."""
-    kind = bases[0]
-
-    def reduce(error: Exception) -> Any:
-        plain = kind(*error.args)  # unpickled, it is an error of redouble only
-        plain.__dict__.update(vars(error))
-        return plain.__reduce__()
-
-    own = {"__module__": "redouble.grpc", "__reduce__": reduce}
-    own |= {"__repr__": kind.__repr__, "__str__": kind.__str__}
-    return new_class(kind.__name__, bases, exec_body=lambda namespace: namespace.update(own))
-
-
 def as_rpc_error(error: Exception, base: type[grpc.RpcError]) -> None:
     """Make an error of redouble a `grpc.RpcError` too; those of gates and of a configuration stay."""
     if type(error).__module__ == errors.__name__ and not isinstance(
         error, errors.Rejected | errors.ConfigError
     ):
-        error.__class__ = _rpc_error_class((type(error), base))
+        error.__class__ = library_error_class((type(error), base), "redouble.grpc")
 
 
 class ResolvedCall(StatusMixin, FinishedCall):

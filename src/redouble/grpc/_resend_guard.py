@@ -127,10 +127,11 @@ class RpcResendGuard(ClientCall):
         return error
 
     def commit(self, call: Any) -> bool:
-        """Record that the caller receives a part of this RPC; return False if another one may follow."""
+        """Record that the caller receives a part of this RPC; return False if it is no longer current."""
         with self._lock:
-            self.committed = self.committed or self.current is call
-            return self.committed
+            is_current = self.current is call
+            self.committed = self.committed or is_current
+            return is_current
 
     # ------------------------------------------------------------------ before a retry
 
@@ -166,10 +167,6 @@ class RpcResendGuard(ClientCall):
             cancelled.__cause__ = ended
         annotate(cancelled, self.report_for(Reason.stopped, cancelled), None)
         return cancelled
-
-    def record_break(self, error: Exception) -> None:
-        """Record the error of a stream that failed after the caller had received a part of it."""
-        self.annotate(error, Reason.committed)
 
 
 # The guard of the call whose policy runs in this context: cancelling the call interrupts its delay.

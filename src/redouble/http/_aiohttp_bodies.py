@@ -8,19 +8,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Coroutine
 from math import inf
-from typing import Any, cast
+from typing import Any
 from weakref import ref
 
 import aiohttp
 from aiohttp.base_protocol import BaseProtocol
-from aiohttp.streams import AsyncStreamIterator, ChunkTupleAsyncStreamIterator
 
 from redouble._runtime.backend import cancel_after
-from redouble.http._exchange import Exchange, SuccessRecord, timeout_types
-from redouble.http._request_body import RESENDABLE, OneShot, Resendable, classify_body, classify_parts
+from redouble.http._exchange import Exchange, SuccessRecord
+from redouble.http._request_body import Rewind, classify_body, classify_parts, nothing_to_rewind
 from redouble.http._response_body import OUT_OF_TIME, BodyState
-
-TIMEOUT_TYPES = timeout_types(aiohttp.ServerTimeoutError, "redouble.aiohttp")
 
 
 class RestartableContent(BodyState):
@@ -60,20 +57,11 @@ class RestartableContent(BodyState):
         """Read one chunk as the server sent it."""
         return self._read("readchunk")
 
-    def __aiter__(self) -> AsyncStreamIterator[bytes]:
-        return AsyncStreamIterator(self.readline)
-
-    def iter_chunked(self, n: int) -> AsyncStreamIterator[bytes]:
-        """Iterate over pieces of at most ``n`` bytes."""
-        return AsyncStreamIterator(lambda: self.read(n))
-
-    def iter_any(self) -> AsyncStreamIterator[bytes]:
-        """Iterate over the data as it arrives."""
-        return AsyncStreamIterator(self.readany)
-
-    def iter_chunks(self) -> ChunkTupleAsyncStreamIterator:
-        """Iterate over the chunks as the server sent them."""
-        return ChunkTupleAsyncStreamIterator(cast("Any", self))
+    # The iterators of the library call the methods above.
+    __aiter__: Any = aiohttp.StreamReader.__aiter__
+    iter_chunked: Any = aiohttp.StreamReader.iter_chunked
+    iter_any: Any = aiohttp.StreamReader.iter_any
+    iter_chunks: Any = aiohttp.StreamReader.iter_chunks
 
     def set_exception(self, *args: Any) -> None:
         """Record that the response was closed, and close its replacement."""
@@ -141,37 +129,25 @@ def set_content(response: aiohttp.ClientResponse, body: bytes, error: Exception 
     response.content = content
 
 
-def classify_payload(body: Any) -> Resendable:
+def classify_payload(body: Any) -> Rewind:
     """Return how the body of a request can be resent, if at all."""
     if not body or isinstance(body, bytes | aiohttp.BytesPayload):
-        return RESENDABLE
+        return nothing_to_rewind
     if isinstance(body, aiohttp.MultipartWriter):
         return classify_parts(_payload_value(part) for part, _, _ in body._parts)
-    resendable = classify_body(_payload_value(body))
-    if isinstance(resendable, OneShot):
-        return OneShotPayload(body)
-    return resendable if resendable is RESENDABLE else ReusablePayload(body, resendable)
+
+    def once() -> bool:  # aiohttp records whether a body was started
+        return getattr(body, "consumed", True) is False
+
+    rewind = classify_body(_payload_value(body), once)
+    if rewind in (nothing_to_rewind, once):
+        return rewind
+    # A file. After the response head aiohttp marks it as consumed at once, and closes it later.
+    return lambda: getattr(body, "consumed", False) is False and rewind()
 
 
 def _payload_value(payload: Any) -> object:
     return getattr(payload, "_value", payload)
-
-
-class OneShotPayload(OneShot):
-    """A body that can be sent once; aiohttp records whether it was started."""
-
-    def rewind(self) -> bool:
-        return getattr(self._source, "consumed", True) is False
-
-
-class ReusablePayload(Resendable):
-    """A file. After the response head aiohttp marks it as consumed at once, and closes it later."""
-
-    def __init__(self, payload: Any, file: Resendable) -> None:
-        self._payload, self._file = payload, file
-
-    def rewind(self) -> bool:
-        return getattr(self._payload, "consumed", False) is False and self._file.rewind()
 
 
 async def prepare_resend(request: aiohttp.ClientRequest) -> None:

@@ -7,12 +7,13 @@ body can be sent a second time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from http import HTTPStatus
 from math import inf
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, cast
 
 from redouble._clients.client_call import ClientCall, make_report
+from redouble._clients.library_error import library_error_class
 from redouble._engine.report import PREFIX, STAMP, Report, annotate
 from redouble._engine.run_results import OUTCOMES, return_report, summary_of
 from redouble._failures.verdict import RETRY, Verdict
@@ -22,16 +23,12 @@ from redouble._runtime.clock import context_clock
 from redouble._runtime.deadline import time_left
 from redouble.errors import AttemptTimeout, DeadlineExceeded, NotAccepted, Reason, Stopped
 from redouble.http._plan import HttpPlan
-from redouble.http._request_body import RESENDABLE, Resendable
+from redouble.http._request_body import Rewind, nothing_to_rewind
 from redouble.http._rule import sent
 
 SLACK = 0.01  # seconds
 MIN_TIMEOUT = 0.001  # seconds; clients read zero as no wait at all or as no limit
 PHRASES = {status.value: status.phrase for status in HTTPStatus}
-# Maps our timeout errors to subclasses that are also the client library's own timeout error.
-TimeoutTypes: TypeAlias = Mapping[type[Exception], type[Exception]]
-REQUEST_ATTRIBUTES = ("_request", "request", "response")
-
 CHALLENGES = (401, 407)  # the client answers these by resending the same request in the same call
 
 
@@ -80,11 +77,11 @@ class Exchange(ClientCall):
     attempt_deadline = inf  # when the last attempt's time limit expires, body included
     key: IssuedKey | None = None  # the key that the client has added
 
-    def __init__(self, client: Any, plan: HttpPlan, request: Any, body: Resendable, deliver: Any) -> None:
+    def __init__(self, client: Any, plan: HttpPlan, request: Any, rewind: Rewind, deliver: Any) -> None:
         super().__init__(plan, context_clock() if ambient.active else client._now)
         self.client = client  # the `Sender` or `AsyncSender`
         self.request = request
-        self.body = body
+        self.rewind = rewind
         self.host: Hashable = client._host_of(request)
         self.deliver = deliver  # the library's function that sends the request once
         self.call: Callable[[Any], Any] = plan.call_for(self.host)
@@ -145,13 +142,13 @@ class Exchange(ClientCall):
 
     def _resend_veto(self, verdict: Verdict) -> Reason | None:
         idempotent = self._is_idempotent()
-        if idempotent and self.body is RESENDABLE:
+        if idempotent and self.rewind is nothing_to_rewind:
             return None
         unsent = self._is_unsent(verdict)
         if not (idempotent or unsent):
             return Reason.stopped
         # Last, because it rewinds. A body that was never sent is complete even if it cannot be rewound.
-        return None if self.body.rewind() or unsent else Reason.not_replayable
+        return None if self.rewind() or unsent else Reason.not_replayable
 
     def _is_idempotent(self) -> bool:
         """Return True if the request may be resent although it may have reached the server."""
@@ -208,10 +205,9 @@ class Exchange(ClientCall):
         self.replace_stamp(error)
         self.error = self.answer = self.run = None
         self._spend_key()
-        client_type = self.client._timeout_types.get(type(error))
-        if client_type is not None:
-            typed: Any = error
-            typed.__class__ = client_type
+        if type(error) in (DeadlineExceeded, AttemptTimeout):
+            typed, client = cast("Any", error), self.client
+            typed.__class__ = library_error_class((type(error), client._timeout_error), client._module)
             typed._request = typed.request = self.request
             typed.response = None
         return None
@@ -272,21 +268,6 @@ def host(call: object, /) -> Hashable:
 def status_text(status: int) -> str:
     """Return a status with its standard phrase: the server's phrase is untrusted and would enter reports."""
     return f"{status} {PHRASES.get(status, '')}".rstrip()
-
-
-def timeout_types(timeout: type[Exception], module: str) -> TimeoutTypes:
-    """Make subclasses of our timeout errors that are also the client library's, for existing handlers."""
-
-    def make(kind: type[Exception]) -> type[Exception]:
-        def reduce(error: Exception) -> tuple[Any, ...]:
-            # Pickled as our error alone: the library's constructor may require the request.
-            plain = kind(*error.args)
-            plain.__dict__.update({k: v for k, v in vars(error).items() if k not in REQUEST_ATTRIBUTES})
-            return cast("tuple[Any, ...]", plain.__reduce__())
-
-        return type(kind.__name__, (kind, timeout), {"__module__": module, "__reduce__": reduce})
-
-    return {kind: make(kind) for kind in (DeadlineExceeded, AttemptTimeout)}
 
 
 def _resend_error(reason: Reason, *, cut: bool) -> Exception:

@@ -44,13 +44,13 @@ class LimitedBackend:
     def __init__(self, inner: Any, library: Any) -> None:
         self._inner, self._library = inner, library
 
-    def connect_tcp(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
+    def connect_tcp(self, *args: Any, **kwargs: Any) -> Any:
         """Open a TCP connection."""
-        return limit_stream(self._inner.connect_tcp(*args, timeout=timeout, **kwargs), self._library)
+        return limit_stream(self._inner.connect_tcp(*args, **kwargs), self._library)
 
-    def connect_unix_socket(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
+    def connect_unix_socket(self, *args: Any, **kwargs: Any) -> Any:
         """Open a connection to a Unix domain socket."""
-        return limit_stream(self._inner.connect_unix_socket(*args, timeout=timeout, **kwargs), self._library)
+        return limit_stream(self._inner.connect_unix_socket(*args, **kwargs), self._library)
 
     def sleep(self, seconds: float) -> None:
         """Wait between two connection attempts; httpcore makes only one by default."""
@@ -61,7 +61,7 @@ def limit_stream(inner: Any, library: Any) -> LimitedStream:
     """Wrap a connection of httpcore."""
     name = f"{inner.__class__.__module__}.{inner.__class__.__name__}"
     plain = name == f"{library.__name__}._backends.sync.SyncStream"
-    return LimitedSocketStream(inner, library) if plain else LimitedStream(inner, library)
+    return LimitedStream(inner, PlainSocket(inner, library) if plain else inner, library)
 
 
 class LimitedStream:
@@ -71,9 +71,9 @@ class LimitedStream:
 
     _read: Callable[..., bytes]
 
-    def __init__(self, inner: Any, library: Any) -> None:
+    def __init__(self, inner: Any, waits: Any, library: Any) -> None:
         self._inner, self._library = inner, library
-        self._read, self._write = inner.read, inner.write
+        self._read, self._write = waits.read, waits.write
         self.close, self.get_extra_info = inner.close, inner.get_extra_info
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
@@ -103,22 +103,15 @@ class LimitedStream:
             raise self._library.ReadTimeout(str(error)) from None
 
 
-class LimitedSocketStream(LimitedStream):
-    """A limited connection that is a plain socket.
+class PlainSocket:
+    """The waits of httpcore's own stream at less cost, so that unlimited calls pay nothing."""
 
-    Without a deadline it does the same as httpcore's own stream at less cost, so unlimited calls pay nothing.
-    """
+    def __init__(self, stream: Any, library: Any) -> None:
+        self._sock: socket = stream.get_extra_info("socket")
+        self._library = library
 
-    __slots__ = ("_sock",)
-
-    def __init__(self, inner: Any, library: Any) -> None:
-        super().__init__(inner, library)
-        self._sock: socket = inner.get_extra_info("socket")
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+    def read(self, max_bytes: int, timeout: float | None) -> bytes:
         """Receive at most ``max_bytes``."""
-        if deadline_of_waits() is not None or timeout.__class__ is ShortenedTimeout:
-            return super().read(max_bytes, timeout)
         try:
             self._sock.settimeout(timeout)
             return self._sock.recv(max_bytes)
@@ -127,11 +120,8 @@ class LimitedSocketStream(LimitedStream):
         except OSError as error:
             raise self._library.ReadError(error) from error
 
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+    def write(self, buffer: bytes, timeout: float | None) -> None:
         """Send the whole buffer."""
-        if deadline_of_waits() is not None or timeout.__class__ is ShortenedTimeout:
-            super().write(buffer, timeout)
-            return
         try:
             unsent = memoryview(buffer)
             while unsent:

@@ -16,9 +16,9 @@ from anyio import CancelScope, move_on_after  # unlike asyncio's, they wait for 
 from redouble._clients.idempotency_key import Keys
 from redouble._clients.socket_deadline import ShortenedTimeout, limited_waits
 from redouble._layers.layer import Layer
-from redouble.http._exchange import Exchange, SuccessRecord, status_text, timeout_types
+from redouble.http._exchange import Exchange, SuccessRecord, status_text
 from redouble.http._httpcore_sockets import limit_sockets, reject_retries
-from redouble.http._request_body import RESENDABLE, OneShot, Resendable, classify_body, classify_parts
+from redouble.http._request_body import Rewind, classify_body, classify_parts, nothing_to_rewind
 from redouble.http._request_options import EXTENSION, NO_OPTIONS, RequestOptions, request_options
 from redouble.http._response_body import OUT_OF_TIME, AsyncRestartableBody, BodyState, RestartableBody
 from redouble.http._sender import AsyncSender, Sender, SenderState
@@ -132,7 +132,7 @@ class HttpxBody(HttpxBodyState, RestartableBody):
     def _timed_chunks(self) -> Iterator[bytes]:
         for chunk in self._stream:
             yield chunk
-            self.check_time(self.until)
+            self.check_time()
 
     def close(self) -> None:
         """Close the stream that is being read."""
@@ -183,35 +183,26 @@ class HttpxLibrary:
         self.module = library
         self.ByteStream = library.ByteStream
         self._streams = streams = (library.SyncByteStream, library.AsyncByteStream)
-        self.timeout_types = timeout_types(library.TimeoutException, module)
         final = (library.DecodingError, library.StreamError)  # not of the connection
         members = {"__module__": module, "module": library, "final_errors": final}
         self.body = type("RestartableBody", (HttpxBody, streams[0]), members)
         self.async_body = type("AsyncRestartableBody", (AsyncHttpxBody, streams[1]), members)
         self.prefetched_body = type("PrefetchedBody", (PrefetchedBody, *streams), {"__module__": module})
 
-    def classify_stream(self, stream: Any) -> Resendable:
+    def classify_stream(self, stream: Any) -> Rewind:
         """Return how the body of a request can be resent; read from private attributes of the library."""
         if type(stream) is self.ByteStream:
-            return RESENDABLE
+            return nothing_to_rewind
         if str(stream.__class__.__module__).partition(".")[0] == self.name:
             if hasattr(stream, "fields"):  # multipart
                 return classify_parts(getattr(field, "file", None) for field in stream.fields)
             inner: Any = getattr(stream, "_stream", None)
-            body = OneShot(inner) if isinstance(inner, self._streams) else classify_body(inner)
-            return OneShotStream(stream, inner) if isinstance(body, OneShot) else body
-        return OneShot(stream)  # the caller's own class: a second iteration may yield anything
 
+            def once() -> bool:  # the library records whether an iterator was started
+                return getattr(stream, "_is_stream_consumed", True) is False
 
-class OneShotStream(OneShot):
-    """An iterator; the library records whether it was started."""
-
-    def __init__(self, stream: Any, source: object) -> None:
-        super().__init__(source)
-        self._stream = stream
-
-    def rewind(self) -> bool:
-        return getattr(self._stream, "_is_stream_consumed", True) is False
+            return once if isinstance(inner, self._streams) else classify_body(inner, once)
+        return lambda: False  # the caller's own class: a second iteration may yield anything
 
 
 class HttpxState(SenderState, Generic[TransportT]):
@@ -219,6 +210,7 @@ class HttpxState(SenderState, Generic[TransportT]):
 
     _library: ClassVar[HttpxLibrary]
     _body_type: Any
+    _shortened: tuple[str, ...] = TIMEOUT_NAMES  # the timeouts that an attempt shortens
 
     def __init__(
         self, policy: Layer | None = None, *, wrapped: TransportT | None = None, idempotency: Keys = None
@@ -239,7 +231,7 @@ class HttpxState(SenderState, Generic[TransportT]):
         if not self._aio:  # async waits are cancelled
             limit_sockets(wrapped)
         self._body_type = self._library.async_body if self._aio else self._library.body
-        self._timeout_types = self._library.timeout_types
+        self._timeout_error = library.TimeoutException
         self._response_type, self._response_name = library.Response, f"an {library.__name__}.Response"
         super().__init__(self._library.name, policy, idempotency)
 
@@ -253,7 +245,7 @@ class HttpxState(SenderState, Generic[TransportT]):
         url = request.url
         return url.raw_host, url.port
 
-    def _body_of(self, request: Any) -> Resendable:
+    def _body_of(self, request: Any) -> Rewind:
         library = self._library
         if not isinstance(request, library.module.Request):
             other = type(request).__module__.partition(".")[0]
@@ -273,9 +265,7 @@ class HttpxState(SenderState, Generic[TransportT]):
         own = {name: given.get(name) for name in TIMEOUT_NAMES}
         with limited_waits(exchange.now, seconds):
             shortened = exchange.shorten_timeout(seconds)
-            timeouts: dict[str, float | None] = {
-                name: ShortenedTimeout(timeout, shortened) for name, timeout in own.items()
-            }
+            timeouts = own | {name: ShortenedTimeout(own[name], shortened) for name in self._shortened}
             request.extensions = {**original, "timeout": timeouts}
             try:
                 yield
@@ -344,6 +334,8 @@ class HttpxSender(HttpxState[TransportT], Sender):
 class AsyncHttpxSender(HttpxState[TransportT], AsyncSender):
     """The transport of an async client."""
 
+    # Not "read": httpcore would read the rest of a body that was begun in the attempt by it, after its end.
+    _shortened = ("connect", "write", "pool")
     handle_async_request = AsyncSender._send
 
     def _deliver(self, request: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from inspect import getgeneratorstate, isgenerator
-from typing import Any, Final, cast, overload
+from typing import Any, TypeAlias, cast, overload
 
 from redouble._internal.callables import callable_kind, close_unawaited, display_name
 from redouble._internal.public import public
@@ -18,59 +18,26 @@ from redouble._internal.public import public
 CHUNK = 65_536
 
 
-class Resendable:
-    """A body that can be sent again as it is. Subclasses: bodies to be rewound first, or not resendable."""
-
-    def rewind(self) -> bool:
-        """Rewind to the start; return True if that was possible."""
-        return True
+# Rewinds a body to its start, so that it can be sent again; returns True if that was possible.
+Rewind: TypeAlias = Callable[[], bool]
 
 
-class OneShot(Resendable):
-    """A body that can be sent only once."""
-
-    def __init__(self, source: object) -> None:
-        self._source = source
-
-    def rewind(self) -> bool:
-        # A generator that was never started is still complete.
-        return isgenerator(self._source) and getgeneratorstate(self._source) == "GEN_CREATED"
+def nothing_to_rewind() -> bool:
+    """Do nothing: the body can be sent again as it is."""
+    return True
 
 
-class RewindableFile(Resendable):
-    """A file, sent from its position when the request was made."""
+def classify_body(source: object, once: Rewind | None = None) -> Rewind:
+    """Return how a body can be sent again, if at all; ``once`` is the result for one that can be sent once.
 
-    def __init__(self, file: Any, start: int) -> None:
-        self._file, self._start = file, start
-
-    def rewind(self) -> bool:
-        try:
-            self._file.seek(self._start)
-        except Exception:  # closed meanwhile, or seekable() was wrong
-            return False
-        return True
-
-
-class Multipart(Resendable):
-    """The parts of a multipart body."""
-
-    def __init__(self, parts: list[Resendable]) -> None:
-        self._parts = parts
-
-    def rewind(self) -> bool:
-        return all(part.rewind() for part in self._parts)
-
-
-RESENDABLE: Final = Resendable()
-
-
-def classify_body(source: object) -> Resendable:
-    """Return how a body can be sent again, if at all."""
+    Unless given, it returns True as long as a generator was not started, because it is still complete.
+    """
+    once = once or (lambda: isgenerator(source) and getgeneratorstate(source) == "GEN_CREATED")
     if hasattr(source, "read"):
-        return _classify_file(source)
+        return _rewind_of_file(source) or once
     if source is None or isinstance(source, (str, bytes, bytearray, memoryview)):
-        return RESENDABLE
-    return RESENDABLE if _is_reiterable(source) else OneShot(source)
+        return nothing_to_rewind
+    return nothing_to_rewind if _is_reiterable(source) else once
 
 
 def _is_reiterable(source: object, depth: int = 3) -> bool:
@@ -101,21 +68,30 @@ def _referents(source: Any) -> list[object]:
     return [*held, *getattr(source, "__dict__", {}).values()]
 
 
-def classify_parts(sources: Iterable[object]) -> Resendable:
+def classify_parts(sources: Iterable[object]) -> Rewind:
     """Return how all of several bodies can be sent again, if at all."""
-    parts = [part for source in sources if (part := classify_body(source)) is not RESENDABLE]
-    return Multipart(parts) if parts else RESENDABLE
+    parts = [part for source in sources if (part := classify_body(source)) is not nothing_to_rewind]
+    return (lambda: all(rewind() for rewind in parts)) if parts else nothing_to_rewind
 
 
-def _classify_file(file: Any) -> Resendable:
+def _rewind_of_file(file: Any) -> Rewind | None:
+    """Return what rewinds a file to its current position; None if it cannot be rewound."""
     try:
         start = file.tell() if file.seekable() is True else None
     except Exception:  # no such methods, or they fail, as for a text file during iteration
-        return OneShot(file)
+        return None
     if not isinstance(start, int) or callable_kind(file.seek) == "coroutine":
         close_unawaited(start)  # an async file's tell() is a coroutine, which cannot be awaited here
-        return OneShot(file)
-    return RewindableFile(file, start)
+        return None
+
+    def rewind() -> bool:
+        try:
+            file.seek(start)
+        except Exception:  # closed meanwhile, or seekable() was wrong
+            return False
+        return True
+
+    return rewind
 
 
 # --------------------------------------------------------------- bodies made by a function

@@ -10,10 +10,8 @@ import requests
 import urllib3
 
 from redouble._clients.socket_deadline import ShortenedTimeout
-from redouble.http._exchange import Exchange, SuccessRecord, timeout_types
+from redouble.http._exchange import Exchange, SuccessRecord
 from redouble.http._response_body import OUT_OF_TIME, RestartableBody
-
-TIMEOUT_TYPES = timeout_types(requests.Timeout, "redouble.requests")
 
 
 class RestartableResponse(requests.Response):

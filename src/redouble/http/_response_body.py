@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from math import inf
 from typing import Any
 
-from redouble._clients.socket_deadline import limited_waits
+from redouble._clients.socket_deadline import UNLIMITED, limited_waits
 from redouble._runtime.ambient import ambient
 from redouble.http._exchange import Exchange, SuccessRecord
 
@@ -31,7 +31,7 @@ class BodyState(ABC):
     response: Callable[[], Any]  # returns the response whose body this is, or None if it was dropped
     start: Callable[[], Any]  # starts to read the current response; returns an iterator over its chunks
     read_once: Callable[[], Any]  # reads the current response as a whole; in async code, returns an awaitable
-    until = inf  # when the time limit of a body that is read as a whole expires
+    until = inf  # when the time limit of reading what is delivered first expires
 
     @property
     def exchange(self) -> Exchange:
@@ -49,12 +49,20 @@ class BodyState(ABC):
         """Make the library's error for a body that did not arrive in time."""
 
     def limited(self, seconds: float) -> AbstractContextManager[object]:
-        """Return the time limit of reading what is delivered first."""
+        """Return a time limit of reading."""
         return limited_waits(self.exchange.now, seconds)
 
-    def check_time(self, until: float) -> None:
+    def limit(self) -> AbstractContextManager[object]:
+        """Return the time limit of reading what is delivered first."""
+        seconds = self.seconds_left()
+        if seconds == inf:
+            return UNLIMITED
+        self.until = self.exchange.now() + seconds
+        return self.limited(seconds)
+
+    def check_time(self) -> None:
         """Raise if the time is up, for transports whose sockets we cannot limit."""
-        if until < inf and self.exchange.now() >= until:
+        if self.until < inf and self.exchange.now() >= self.until:
             raise self.timeout_error()
 
     def seconds_left(self) -> float:
@@ -72,12 +80,10 @@ class RestartableBody(BodyState):
     def read_whole(self) -> Any:
         """Read the body as a whole: nothing of it is delivered before its end."""
         while True:
-            seconds = self.seconds_left()
             try:
-                if seconds == inf:
+                if self.seconds_left() == inf:  # most bodies: without the cost of a context manager
                     return self.read_once()
-                self.until = self.exchange.now() + seconds
-                with self.limited(seconds):
+                with self.limit():
                     return self.read_once()
             except Exception as error:
                 if isinstance(error, self.final_errors):
@@ -87,21 +93,17 @@ class RestartableBody(BodyState):
     def chunks(self) -> Iterator[Any]:
         """Yield the chunks of the body."""
         while True:
-            chunks, seconds = self.start(), self.seconds_left()
+            chunks = self.start()
             try:
-                if seconds == inf:
-                    received = self._read_first(chunks, inf)
-                else:
-                    with self.limited(seconds):
-                        received = self._read_first(chunks, self.exchange.now() + seconds)
+                with self.limit():
+                    first = self._read_first(chunks)
+                break
             except Exception as error:
                 self._restart(error)
-            else:
-                break
-        for chunk in received:
-            yield chunk
+        if first:
+            yield first
         try:
-            for chunk in chunks:
+            for chunk in chunks:  # noqa: UP028  as in async code
                 yield chunk
         except Exception as error:
             self.exchange.mark_delivered(error)
@@ -111,15 +113,13 @@ class RestartableBody(BodyState):
         self.close()
         self.replace(self.exchange.client._restart(self.exchange, error, self.response()))
 
-    def _read_first(self, chunks: Iterator[Any], until: float) -> list[Any]:
-        """Return the first chunk that is not empty, and those before it."""
-        received: list[Any] = []
+    def _read_first(self, chunks: Iterator[Any]) -> Any:
+        """Return the first chunk that is not empty; without one, an empty chunk."""
         for chunk in chunks:
-            received.append(chunk)
             if chunk:
-                break
-            self.check_time(until)
-        return received
+                return chunk
+            self.check_time()
+        return b""
 
 
 class AsyncRestartableBody(BodyState):
@@ -130,12 +130,10 @@ class AsyncRestartableBody(BodyState):
     async def read_whole(self) -> Any:
         """Read the body as a whole: nothing of it is delivered before its end."""
         while True:
-            seconds = self.seconds_left()
             try:
-                if seconds == inf:
+                if self.seconds_left() == inf:  # most bodies: without the cost of a context manager
                     return await self.read_once()
-                self.until = self.exchange.now() + seconds
-                with self.limited(seconds):
+                with self.limit():
                     return await self.read_once()
             except Exception as error:
                 if isinstance(error, self.final_errors):
@@ -145,19 +143,15 @@ class AsyncRestartableBody(BodyState):
     async def chunks(self) -> AsyncIterator[Any]:
         """Yield the chunks of the body."""
         while True:
-            chunks, seconds = self.start(), self.seconds_left()
+            chunks = self.start()
             try:
-                if seconds == inf:
-                    received = await self._read_first(chunks, inf)
-                else:
-                    with self.limited(seconds):
-                        received = await self._read_first(chunks, self.exchange.now() + seconds)
+                with self.limit():
+                    first = await self._read_first(chunks)
+                break
             except Exception as error:
                 await self._restart(error)
-            else:
-                break
-        for chunk in received:
-            yield chunk
+        if first:
+            yield first
         try:
             async for chunk in chunks:
                 yield chunk
@@ -169,12 +163,10 @@ class AsyncRestartableBody(BodyState):
         await self.aclose()
         self.replace(await self.exchange.client._restart(self.exchange, error, self.response()))
 
-    async def _read_first(self, chunks: AsyncIterator[Any], until: float) -> list[Any]:
-        """Return the first chunk that is not empty, and those before it."""
-        received: list[Any] = []
+    async def _read_first(self, chunks: AsyncIterator[Any]) -> Any:
+        """Return the first chunk that is not empty; without one, an empty chunk."""
         async for chunk in chunks:
-            received.append(chunk)
             if chunk:
-                break
-            self.check_time(until)
-        return received
+                return chunk
+            self.check_time()
+        return b""

@@ -1,7 +1,7 @@
 """How every HTTP client sends under its policy: the fast path, one attempt, and a body that restarts a call.
 
 `Sender` is for blocking clients and `AsyncSender` for async ones; a test compares the two. The library of a
-client supplies the abstract methods.
+client supplies the seams of `SenderState`.
 
 Most requests succeed at once and need no decision: they take a fast path, and an exchange is created only
 when something fails. The policy gets a bad status as the library's own error; the caller gets the response.
@@ -9,9 +9,8 @@ when something fails. The policy gets a bad status as the library's own error; t
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from math import inf
 from operator import attrgetter
 from typing import Any, cast
@@ -19,34 +18,45 @@ from weakref import WeakKeyDictionary
 
 from redouble._clients.idempotency_key import Keys, as_idempotency
 from redouble._clients.policy_binding import PolicyBinding
+from redouble._clients.socket_deadline import UNLIMITED
 from redouble._engine.report import STAMP
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, fast_reader
 from redouble._telemetry.emit import continuing_call
-from redouble.http._exchange import Exchange, IssuedKey, SuccessRecord, TimeoutTypes
+from redouble.http._exchange import Exchange, IssuedKey, SuccessRecord
 from redouble.http._plan import HttpPlan, http_plan
-from redouble.http._request_body import RESENDABLE, Resendable
+from redouble.http._request_body import Rewind, nothing_to_rewind
 from redouble.http._request_options import NO_OPTIONS, RequestOptions
 
 PREFETCH_LIMIT = 65_536  # bytes of a failed response that are read, to free its connection during the backoff
 NOW = fast_reader(SYSTEM, aio=False)  # the fast path always uses the system clock
-UNLIMITED = nullcontext()
 # Makes a `SuccessRecord` without a Python frame.
 new_record: Callable[[type[SuccessRecord], tuple[Any, ...]], SuccessRecord] = cast("Any", tuple).__new__
 
 
-class SenderState(ABC):
-    """The non-blocking part of both senders, and the seams that do not wait."""
+class SenderState:
+    """The non-blocking part of both senders, and the seams that a library fills."""
 
     _aio: bool
-    _timeout_types: TimeoutTypes
+    _timeout_error: type[Exception]  # of the library
     _response_type: type[Any]
     _response_name: str  # with its article, for messages
     _attempt: Callable[[Exchange], Any]
     _status_of: Any = attrgetter("status_code")
 
-    # The seams that wait; those of an async client return awaitables.
+    # The seams of a library. Those that wait return awaitables in an async client.
+    _is_simple: Callable[[Any], bool]  # True if a request has no options, and a body to be resent as it is
+    _body_of: Callable[[Any], Rewind]  # returns how the body of a request can be resent, if at all
+    _host_of: Callable[[Any], str]  # returns the host and port of a request, as in its URL
+    _host_key: Any  # returns what identifies the host of a request at the least cost
+    _limited: Callable[[Exchange, float], AbstractContextManager[object]]  # returns the limit of an attempt
+    # Makes the library's own error for a bad status, without the URL, which would enter reports.
+    _status_error: Callable[[Exchange, Any], Exception]
+    # Replaces a body by what was read of it, followed by the rest or the error.
+    _replace_body: Callable[[Exchange, Any, list[bytes], Any, Exception | None], None]
+    # Makes the body of a response restart the call if it fails before any part of it is delivered.
+    _attach_body: Callable[[Exchange | SuccessRecord, Any], None]
     _deliver: Callable[[Any], Any]  # sends a request once, if the library passes no such function with it
     _chunks_of: Callable[[Any], Any]  # returns an iterator over the body of a failed response
     _release: Callable[[Any], Any]  # returns the connection of a failed response that was read to its pool
@@ -54,6 +64,7 @@ class SenderState(ABC):
     _discard: Callable[[Any], Any]  # closes a response that is not returned
 
     def __init__(self, name: str, policy: Layer | None, idempotency: Keys) -> None:
+        self._module = f"redouble.{name}"
         self._keys = as_idempotency(idempotency)
         # These survive the reload of a policy that was given by name.
         self._issued_keys: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
@@ -63,27 +74,11 @@ class SenderState(ABC):
         def plan_of(policy: Layer | None) -> HttpPlan:
             return http_plan(policy, name, self._attempt, aio=self._aio)
 
-        self._binding = PolicyBinding(policy, plan_of, f"redouble.{name}")
-
-    @abstractmethod
-    def _is_simple(self, request: Any) -> bool:
-        """Return True if a request has no options, and a body that can be resent as it is."""
-
-    @abstractmethod
-    def _body_of(self, request: Any) -> Resendable:
-        """Return how the body of a request can be resent, if at all."""
+        self._binding = PolicyBinding(policy, plan_of, self._module)
 
     def _options_of(self, request: Any) -> RequestOptions:  # noqa: ARG002  most libraries have no place for them
         """Return the options of one request."""
         return NO_OPTIONS
-
-    @abstractmethod
-    def _host_of(self, request: Any) -> str:
-        """Return the host and port of a request, as in its URL."""
-
-    @abstractmethod
-    def _host_key(self, request: Any) -> Any:
-        """Return what identifies the host of a request at the least cost."""
 
     def _is_closed(self, request: Any) -> bool:  # noqa: ARG002  not all of them need it
         """Return True if no attempt may begin any more."""
@@ -92,8 +87,7 @@ class SenderState(ABC):
     def _begin_exchange(self, plan: HttpPlan, request: Any, deliver: Any) -> Exchange:
         """Create the exchange of a request, and add an idempotency key if it needs one."""
         body, options, keys = self._body_of(request), self._options_of(request), self._keys
-        if options is not NO_OPTIONS:
-            plan = plan.variant(options.policy, options.options)
+        plan = plan.variant(options.policy, options.options)
         if options.key is not None:
             request.headers[keys.header] = options.key
         exchange = Exchange(self, plan, request, body, deliver)
@@ -104,7 +98,7 @@ class SenderState(ABC):
 
     def _resume_exchange(self, plan: HttpPlan, request: Any, deliver: Any, started: float) -> Exchange:
         """Create the exchange of a request whose first attempt started at ``started`` (read from `NOW`)."""
-        exchange = Exchange(self, plan, request, RESENDABLE, deliver)
+        exchange = Exchange(self, plan, request, nothing_to_rewind, deliver)
         exchange.started -= NOW() - started
         exchange.sends, exchange.resend_allowed = 1, False
         return exchange
@@ -117,10 +111,6 @@ class SenderState(ABC):
             request.headers[header] = key.text
         return key
 
-    @abstractmethod
-    def _limited(self, exchange: Exchange, seconds: float) -> AbstractContextManager[object]:
-        """Return the time limit of an attempt."""
-
     def _body_length(self, response: Any) -> float:
         """Return how long the body of a response is announced to be; 0 if that is unknown."""
         length: str = response.headers.get("content-length", "")
@@ -130,26 +120,9 @@ class SenderState(ABC):
         """Return how many bytes of a failed response are read."""
         return PREFETCH_LIMIT
 
-    @abstractmethod
-    def _replace_body(
-        self, exchange: Exchange, response: Any, received: list[bytes], rest: Any, error: Exception | None
-    ) -> None:
-        """Replace a body by what was read of it, followed by the error or the rest."""
-
-    @abstractmethod
-    def _status_error(self, exchange: Exchange, response: Any) -> Exception:
-        """Make the library's own error for a bad status, without the URL, which would enter reports."""
-
-    @abstractmethod
-    def _attach_body(self, call: Exchange | SuccessRecord, response: Any) -> None:
-        """Make the body of a response restart the call if it fails before any part of it is delivered."""
-
     def _fits(self, response: Any, replacement: Any) -> bool:
         """Return True if a new response can continue one whose head was returned and whose body failed."""
         return bool(self._status_of(replacement) == self._status_of(response))
-
-    def _raised(self, exchange: Exchange, error: Exception) -> None:  # noqa: B027  most clients need nothing
-        """Handle the error that a call raises."""
 
     def _finish(self, exchange: Exchange, response: Any) -> Any:
         """Stamp the returned response; make its body restartable if an attempt of this call got it."""
@@ -191,10 +164,6 @@ class Sender(SenderState):
     def _discard(self, response: Any) -> None:
         response.close()
 
-    def _prepare_resend(self, exchange: Exchange) -> None:
-        """Prepare a request to be sent again."""
-        self._close_unread(exchange)
-
     def _send(self, request: Any, deliver: Any = None, /) -> Any:
         """Send a request as often as the policy allows; ``deliver`` sends it once."""
         plan = self._binding.value or self._binding.current
@@ -207,30 +176,31 @@ class Sender(SenderState):
         except Exception as error:
             exchange = self._resume_exchange(plan, request, deliver, started)
             exchange.record_failure(error)
-            response = None
         else:
             if self._status_of(response) < 400:
                 return self._finish_at_once(plan, request, deliver, response, started)
             exchange = self._resume_exchange(plan, request, deliver, started)
             with suppress(Exception):  # recorded in the exchange
                 self._settle(exchange, response)
-        return self._complete(exchange, response)
+        return self._complete(exchange)
 
-    def _complete(self, exchange: Exchange, response: Any = None) -> Any:
-        """Return the final response, continuing from the result of a first attempt if there was one."""
+    def _complete(self, exchange: Exchange) -> Any:
+        """Finish a call with its final response."""
+        return self._finish(exchange, self._conclude(exchange))
+
+    def _conclude(self, exchange: Exchange) -> Any:
+        """Return the final response, continuing after an attempt that was made outside of the policy."""
         try:
             if exchange.error is not None:
-                response = exchange.begin_again()
-            elif response is None:
-                response = exchange.call(exchange)
+                return exchange.begin_again()
+            return exchange.answer if exchange.sends else exchange.call(exchange)
         except Exception as error:
             response = exchange.final_response(error)
             if response is None:
-                self._raised(exchange, error)
                 raise
+            return response
         finally:
             self._close_unread(exchange)
-        return self._finish(exchange, response)
 
     def _attempt(self, exchange: Exchange) -> Any:
         exchange.begin_attempt()
@@ -296,15 +266,8 @@ class Sender(SenderState):
         The head was returned already, so that only a response that fits it may continue a failed one.
         """
         exchange.record_failure(error)
-        try:
-            with continuing_call():
-                replacement = exchange.begin_again()
-        except Exception as failed:
-            replacement = exchange.final_response(failed)
-            if replacement is None:
-                raise
-        finally:
-            self._close_unread(exchange)
+        with continuing_call():
+            replacement = self._conclude(exchange)
         own = exchange.finish(replacement)
         if own and self._continues(exchange, response, replacement):
             return replacement
@@ -313,19 +276,18 @@ class Sender(SenderState):
         raise exchange.mismatch(error)
 
     def _close_unread(self, exchange: Exchange) -> None:
+        """Close the failed response that was too large to prefetch, if any."""
         response, exchange.unread = exchange.unread, None
         if response is not None:
             self._discard(response)
+
+    _prepare_resend = _close_unread  # what has to be done before a request is sent again
 
 
 class AsyncSender(SenderState):
     """Sends the requests of an async client."""
 
     _aio = True
-
-    async def _prepare_resend(self, exchange: Exchange) -> None:
-        """Prepare a request to be sent again."""
-        await self._close_unread(exchange)
 
     async def _send(self, request: Any, deliver: Any = None, /) -> Any:
         """Send a request as often as the policy allows; ``deliver`` sends it once."""
@@ -339,30 +301,31 @@ class AsyncSender(SenderState):
         except Exception as error:
             exchange = self._resume_exchange(plan, request, deliver, started)
             exchange.record_failure(error)
-            response = None
         else:
             if self._status_of(response) < 400:
                 return self._finish_at_once(plan, request, deliver, response, started)
             exchange = self._resume_exchange(plan, request, deliver, started)
             with suppress(Exception):  # recorded in the exchange
                 await self._settle(exchange, response)
-        return await self._complete(exchange, response)
+        return await self._complete(exchange)
 
-    async def _complete(self, exchange: Exchange, response: Any = None) -> Any:
-        """Return the final response, continuing from the result of a first attempt if there was one."""
+    async def _complete(self, exchange: Exchange) -> Any:
+        """Finish a call with its final response."""
+        return self._finish(exchange, await self._conclude(exchange))
+
+    async def _conclude(self, exchange: Exchange) -> Any:
+        """Return the final response, continuing after an attempt that was made outside of the policy."""
         try:
             if exchange.error is not None:
-                response = await exchange.begin_again()
-            elif response is None:
-                response = await exchange.call(exchange)
+                return await exchange.begin_again()
+            return exchange.answer if exchange.sends else await exchange.call(exchange)
         except Exception as error:
             response = exchange.final_response(error)
             if response is None:
-                self._raised(exchange, error)
                 raise
+            return response
         finally:
             await self._close_unread(exchange)
-        return self._finish(exchange, response)
 
     async def _attempt(self, exchange: Exchange) -> Any:
         exchange.begin_attempt()
@@ -428,15 +391,8 @@ class AsyncSender(SenderState):
         The head was returned already, so that only a response that fits it may continue a failed one.
         """
         exchange.record_failure(error)
-        try:
-            with continuing_call():
-                replacement = await exchange.begin_again()
-        except Exception as failed:
-            replacement = exchange.final_response(failed)
-            if replacement is None:
-                raise
-        finally:
-            await self._close_unread(exchange)
+        with continuing_call():
+            replacement = await self._conclude(exchange)
         own = exchange.finish(replacement)
         if own and self._continues(exchange, response, replacement):
             return replacement
@@ -445,6 +401,9 @@ class AsyncSender(SenderState):
         raise exchange.mismatch(error)
 
     async def _close_unread(self, exchange: Exchange) -> None:
+        """Close the failed response that was too large to prefetch, if any."""
         response, exchange.unread = exchange.unread, None
         if response is not None:
             await self._discard(response)
+
+    _prepare_resend = _close_unread  # what has to be done before a request is sent again

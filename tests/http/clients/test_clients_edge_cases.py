@@ -23,9 +23,9 @@ import redouble.httpx
 import redouble.httpx2
 import redouble.requests
 from redouble import Fallback, Retry, errors, http, report
+from redouble._clients.library_error import library_error_class
 from redouble._clients.socket_deadline import SOCKET_DEADLINE
 from redouble.http import _urllib3_sockets
-from redouble.http._exchange import timeout_types
 from tests.support.servers import Server
 
 POLICY = Retry(backoff=[0] * 5, attempts=2)
@@ -284,7 +284,7 @@ def test_a_session_can_be_pickled(server: Server) -> None:
 
 
 def test_a_deadline_error_of_a_client_is_unpickled_as_the_base_error() -> None:
-    error: Any = timeout_types(requests.Timeout, __name__)[errors.DeadlineExceeded]("late")
+    error: Any = library_error_class((errors.DeadlineExceeded, requests.Timeout), __name__)("late")
     error.request, error.report = object(), None
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy)) == (errors.DeadlineExceeded, "late")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
 
 import aiohttp
+import httpcore2
 import httpx
 import httpx2
 import pytest
@@ -225,9 +227,53 @@ def test_the_timeouts_of_the_client_shrink_to_the_time_left(colour: str, limit: 
             mappings.extend(slow.mappings)
 
     in_colour(colour, blocking, waiting)
-    assert received == [pytest.approx(limits, abs=0.05) for limits in EXPECTED]
+    # An async attempt is cancelled while it reads.
+    own = {} if colour != "asyncio" else {"read": REQUEST_TIMEOUT["read"]}
+    assert received == [pytest.approx({**limits, **own}, abs=0.05) for limits in EXPECTED]
     assert request.extensions == {"timeout": REQUEST_TIMEOUT}
     assert mappings == [REQUEST_TIMEOUT] * len(EXPECTED)
+
+
+class TimedStream(httpcore2.AsyncMockStream):
+    """A connection that records the timeout of each read."""
+
+    timeouts: list[float | None]
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
+        self.timeouts.append(timeout)
+        return await super().read(max_bytes, timeout)
+
+
+class TimedBackend(httpcore2.AsyncMockBackend):
+    """A network backend with such connections."""
+
+    def __init__(self, buffer: list[bytes]) -> None:
+        super().__init__(buffer)
+        self.timeouts: list[float | None] = []
+
+    async def connect_tcp(self, *args: Any, **options: Any) -> httpcore2.AsyncNetworkStream:
+        stream = TimedStream(list(self._buffer))
+        stream.timeouts = self.timeouts
+        return stream
+
+
+def test_the_rest_of_a_failed_body_is_read_by_the_timeout_of_the_client() -> None:
+    """The attempt has begun to read a body too large to prefetch; its limit ends with it."""
+    head = b"HTTP/1.1 503 Unavailable\r\ntransfer-encoding: chunked\r\n\r\n"
+    backend = TimedBackend([head, b"11170\r\n" + b"x" * 70_000 + b"\r\n", b"3\r\nabc\r\n", b"0\r\n\r\n"])
+
+    async def main() -> None:
+        wrapped: Any = httpx2.AsyncHTTPTransport()
+        wrapped._pool._network_backend = backend
+        transport = redouble.httpx2.AsyncTransport(Retry(attempts=1, timeout=1), wrapped=wrapped)
+        async with (
+            httpx2.AsyncClient(transport=transport, timeout=30) as session,
+            session.stream("GET", "http://there/") as response,
+        ):
+            assert sum([len(chunk) async for chunk in response.aiter_raw()]) == 70_003
+
+    asyncio.run(main())
+    assert backend.timeouts[-2:] == [30, 30]
 
 
 class SlowAdapter(BaseAdapter):

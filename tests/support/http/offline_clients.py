@@ -6,15 +6,15 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, cast
+from typing import Any
 
 from redouble import Layer, Retry, remaining
 from redouble._clients.client_call import ClientCall
 from redouble._clients.idempotency_key import Keys
 from redouble._runtime.backend import backend
-from redouble.http._exchange import Exchange, timeout_types
+from redouble.http._exchange import Exchange
 from redouble.http._plan import HttpPlan, http_plan
-from redouble.http._request_body import RESENDABLE, Resendable
+from redouble.http._request_body import Rewind, nothing_to_rewind
 from redouble.http._request_options import NO_OPTIONS, RequestOptions, request_options
 from redouble.http._sender import SenderState
 from tests.support.fakes import ASYNC, Boom, in_colour
@@ -68,7 +68,7 @@ class Request:
 
     method: str = "GET"
     headers: dict[str, str] = field(default_factory=dict[str, str])
-    body: Resendable = RESENDABLE
+    body: Rewind = nothing_to_rewind
     options: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -93,20 +93,16 @@ class ClientTimeout(Exception):
     """The client library's own timeout error."""
 
 
-TIMEOUT_TYPES = timeout_types(ClientTimeout, __name__)
-
-
 class OfflineSender(SenderState):
     """The part of a sender that creates exchanges."""
 
-    _timeout_types = TIMEOUT_TYPES
-    _is_simple = _limited = _replace_body = _status_error = _attach_body = cast("Any", None)
+    _timeout_error = ClientTimeout
 
     def __init__(self, policy: Layer | None, idempotency: Keys, attempt: Any, *, aio: bool) -> None:
         self._aio, self._attempt = aio, attempt
         super().__init__("client", policy, idempotency)
 
-    def _body_of(self, request: Request) -> Resendable:
+    def _body_of(self, request: Request) -> Rewind:
         return request.body
 
     def _options_of(self, request: Request) -> RequestOptions:
@@ -137,7 +133,7 @@ class Client:
     def request(
         self,
         method: str = "GET",
-        source: Resendable = RESENDABLE,
+        source: Rewind = nothing_to_rewind,
         *,
         broken: Sequence[Exception] = (),
         **options: Any,
