@@ -102,8 +102,11 @@ def test_a_delay_of_zero_needs_no_name_of_asyncio(monkeypatch: pytest.MonkeyPatc
         if len(calls) == 1:
             raise Boom
 
+    def replaced(_: float) -> None:
+        calls.append("sleep")
+
     calls: list[str] = []
-    monkeypatch.setattr(asyncio, "sleep", lambda _: calls.append("sleep"))
+    monkeypatch.setattr(asyncio, "sleep", replaced)
     asyncio.run(Retry(on=Boom, backoff=[0]).call(work))
     assert calls == ["attempt", "attempt"]
 

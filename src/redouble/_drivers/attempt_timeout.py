@@ -157,7 +157,7 @@ async def arun_on_worker(
     await backend().checkpoint()
     if worker.kind == "process":
         return await _arun_in_process(run, worker, partial(fn, *args, **kwargs))
-    job, ended, in_time = await _arun_on_thread(run, run.time_left(), fn, args, kwargs)
+    job, ended, in_time = await _arun_on_thread(run, run.time_left(), fn, *args, **kwargs)
     if in_time:
         return job.result()
     if not await _wait_within(worker._grace, ended) or job.stuck:
@@ -177,7 +177,7 @@ async def _arun_in_process(run: LimitedCall, worker: Worker, call: Callable[[], 
             job.result()
             run.refresh_now()
             seconds = run.time_left()
-            job, ended, in_time = await _arun_on_thread(run, seconds, process.run, (seconds,))
+            job, ended, in_time = await _arun_on_thread(run, seconds, process.run, seconds)
             if in_time:
                 return job.result()
             process.stop()
@@ -188,18 +188,14 @@ async def _arun_in_process(run: LimitedCall, worker: Worker, call: Callable[[], 
 
 
 async def _arun_on_thread(
-    run: LimitedCall,
-    seconds: float,
-    fn: Callable[..., Any],
-    args: tuple[Any, ...] = (),
-    kwargs: dict[str, Any] | None = None,
+    run: LimitedCall, seconds: float, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
 ) -> tuple[ThreadJob, Callable[[], Awaitable[object]], bool]:
     """Call ``fn`` on a thread and await it; return the job, the wait for its end, and True if it is in time.
 
     The clock of the call decides whether it is.
     """
     wake, ended = backend().waker()
-    job = thread_job()(_clock_of(run), fn, args, kwargs or {}, wake)
+    job = thread_job()(_clock_of(run), fn, args, kwargs, wake)
     in_time = False
     try:
         job.start(seconds)

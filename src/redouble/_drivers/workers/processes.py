@@ -17,7 +17,7 @@ from redouble._internal.callables import display_name, without_partials
 from redouble._telemetry.bound_fields import BOUND
 from redouble.errors import WorkerFailed
 
-PREPARING, PREPARED, CALLING = range(3)
+PREPARING, PREPARED, CALLING = range(3)  # the steps of a job
 
 NAMELESS = "Write a function at the top of a module, and arguments that can be pickled"
 NESTED = "Of several layers, only the innermost can run its calls in a worker process"
