@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redouble import Retry, Verdict, errors, report
+from redouble import Retry, TokenBucket, Verdict, errors, report
 from redouble._drivers.calls import begin_run
 from redouble._engine.stream_run import StreamRun
 from redouble.types import Event
@@ -183,6 +183,18 @@ def test_a_stream_run_works_without_observers_and_budget() -> None:
     accepting.committed = True
     assert accepting.failed(Boom(), 0) is None
     assert accepting.ok
+
+
+@pytest.mark.parametrize(("error", "left"), [(Boom(), 9), (KeyError(), 10)])
+def test_a_late_error_counts_for_the_budget_as_any_other(error: Exception, left: int) -> None:
+    """`TokenBucket.grpc` ignores errors that no rule would retry: they are no signs of overload."""
+    budget = TokenBucket.grpc(tokens=10)
+    run = begin_run(StreamRun, Retry(on=Boom, budget=budget), "stream", aio=False)
+    assert run.start(0) is None
+    assert run.returned(1, 0) is None
+    run.committed = True
+    assert run.failed(error, 0) is None
+    assert budget.snapshot()["tokens"] == left
 
 
 def test_wrap_raises_stopped_for_a_late_error() -> None:

@@ -262,7 +262,7 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             f"_drivers/attempt_timeout.{name}"
             for name in (
                 "_arun_in_process",
-                "_arun_in_time",
+                "_arun_on_thread",
                 "_wait_within",
                 "arun_on_worker",
                 "run_with_cancel_scope",

@@ -94,6 +94,23 @@ def test_a_delay_of_zero_is_a_checkpoint(colour: str, shape: AsyncShape) -> None
     assert turns[: turns.index("gave up")].count("other") >= 2  # in Trio the order of tasks is random
 
 
+def test_a_delay_of_zero_needs_no_name_of_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test of the caller's may replace `asyncio.sleep`, and means its own code only."""
+
+    async def work() -> None:
+        calls.append("attempt")
+        if len(calls) == 1:
+            raise Boom
+
+    def replaced(_: float) -> None:
+        calls.append("sleep")
+
+    calls: list[str] = []
+    monkeypatch.setattr(asyncio, "sleep", replaced)
+    asyncio.run(Retry(on=Boom, backoff=[0]).call(work))
+    assert calls == ["attempt", "attempt"]
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_blocking_code_skips_a_delay_of_zero(shape: str) -> None:
     clock = Virtual()

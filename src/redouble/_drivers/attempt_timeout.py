@@ -157,9 +157,8 @@ async def arun_on_worker(
     await backend().checkpoint()
     if worker.kind == "process":
         return await _arun_in_process(run, worker, partial(fn, *args, **kwargs))
-    wake, ended = backend().waker()
-    job = thread_job()(_clock_of(run), fn, args, kwargs, wake)
-    if await _arun_in_time(run, job, run.time_left(), ended):
+    job, ended, in_time = await _arun_on_thread(run, run.time_left(), fn, *args, **kwargs)
+    if in_time:
         return job.result()
     if not await _wait_within(worker._grace, ended) or job.stuck:
         run.leave_worker(alone=not worker.overlap)
@@ -172,27 +171,31 @@ async def _arun_in_process(run: LimitedCall, worker: Worker, call: Callable[[], 
     from redouble._drivers.workers import process_pool, processes  # noqa: PLC0415  imported only if used
 
     process = processes.ProcessJob(worker.start, call)
-    wake, ended = backend().waker()
-    job = thread_job()(_clock_of(run), process.prepare, (), {}, wake)
-    job.on_cancel = process.abandon
-    if not await _arun_in_time(run, job, run.time_left(own=False), ended):
+    try:
+        job, _, in_time = await _arun_on_thread(run, run.time_left(own=False), process.prepare)
+        if in_time:
+            job.result()
+            run.refresh_now()
+            seconds = run.time_left()
+            job, ended, in_time = await _arun_on_thread(run, seconds, process.run, seconds)
+            if in_time:
+                return job.result()
+            process.stop()
+            await _wait_within(process_pool.REAP_TIMEOUT, ended)
         raise run.expired()
-    job.result()
-    run.refresh_now()
-    seconds = run.time_left()
+    finally:
+        process.stop()  # also after a cancellation, or if there is no thread for the call
+
+
+async def _arun_on_thread(
+    run: LimitedCall, seconds: float, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+) -> tuple[ThreadJob, Callable[[], Awaitable[object]], bool]:
+    """Call ``fn`` on a thread and await it; return the job, the wait for its end, and True if it is in time.
+
+    The clock of the call decides whether it is.
+    """
     wake, ended = backend().waker()
-    job = thread_job()(_clock_of(run), process.run, (seconds,), {}, wake)
-    job.on_cancel = process.kill
-    if await _arun_in_time(run, job, seconds, ended):
-        return job.result()
-    await _wait_within(process_pool.REAP_TIMEOUT, ended)
-    raise run.expired()
-
-
-async def _arun_in_time(
-    run: LimitedCall, job: ThreadJob, seconds: float, ended: Callable[[], Awaitable[object]]
-) -> bool:
-    """Run a job and await it; return True if it has ended in time by the clock of the call."""
+    job = thread_job()(_clock_of(run), fn, args, kwargs, wake)
     in_time = False
     try:
         job.start(seconds)
@@ -200,7 +203,7 @@ async def _arun_in_time(
         in_time = job.ended_in_time(woken=woken and _waits_by_system_clock(run))
     finally:
         job.end(in_time=in_time)  # also after a cancellation
-    return in_time
+    return job, ended, in_time
 
 
 async def _wait_within(seconds: float, wait: Callable[[], Awaitable[object]]) -> bool:

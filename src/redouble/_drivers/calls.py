@@ -142,7 +142,7 @@ async def adrive(
 
 def drive_after_failure(run: Run, error: Exception, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
     """Continue a call whose running attempt was not made by a driver, and has failed with this error."""
-    delay = run_after_failure(run, error, run.read_clock())
+    delay = run.failed(error, run.read_clock())
     if delay is not None:
         return drive(run, delay, fn, args, kwargs)
     try:
@@ -155,7 +155,7 @@ async def adrive_after_failure(
     run: Run, error: Exception, fn: Callable[..., Awaitable[T]], args: Args, kwargs: Kwargs
 ) -> T:
     """Continue a call whose running attempt was not made by a driver, and has failed with this error."""
-    delay = run_after_failure(run, error, run.read_clock())
+    delay = run.failed(error, run.read_clock())
     if delay is not None:
         return await adrive(run, delay, fn, args, kwargs)
     try:
@@ -210,18 +210,6 @@ def call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: K
                 raise error_of(run, error)  # noqa: B904  `error_of` sets the cause
             raise
     return drive(run, delay, fn, args, kwargs)
-
-
-def run_after_failure(run: Run, error: Exception, now: float) -> float | None:
-    """Let the run decide about a failure; refund the grant if an observer raises a BaseException."""
-    done = False
-    try:
-        delay = run.failed(error, now)
-        done = True
-    finally:
-        if not done:
-            run.refund()
-    return delay
 
 
 async def acall(policy: Options, name: str, fn: Callable[..., Awaitable[T]], args: Args, kwargs: Kwargs) -> T:

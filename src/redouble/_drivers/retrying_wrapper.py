@@ -12,16 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from redouble._drivers.attempt_timeout import arun_limited, overdue, run_limited, thread_job
-from redouble._drivers.calls import (
-    Args,
-    Kwargs,
-    acall,
-    adrive,
-    call,
-    drive,
-    run_after_failure,
-    slow_path_needed,
-)
+from redouble._drivers.calls import Args, Kwargs, acall, adrive, begin_run, call, drive, slow_path_needed
 from redouble._engine.options import FirstAttempt, Options
 from redouble._engine.run import Run
 from redouble._engine.run_results import error_of
@@ -88,8 +79,9 @@ ATTEMPTS = Template(
                     raise redouble_error
                 finally:
                     redouble_error = None  # break the cycle of the error and this frame
-        else:
-            redouble_run.start_at_once()
+        else:  # an untracked run, which has just found time left
+            redouble_run.attempt += 1
+            redouble_run.attempt_started = redouble_run.now
     if redouble_began is not None:
         redouble_fast_emitter.success(redouble_result, redouble_began, redouble_started, redouble_now())
 {check}    return redouble_result
@@ -104,7 +96,6 @@ ATTEMPTS_CREDITED = ATTEMPTS.derive(
         "        else:\n            break\n",
         "        else:\n            redouble_credit(None, redouble_budget_now())\n            break\n",
     ),
-    ("redouble_run.failed(", "redouble_run_after_failure(redouble_run, "),
 )
 ATTEMPTS_STARTED = ATTEMPTS_CREDITED.derive(
     "attempts, started and credited",
@@ -117,7 +108,7 @@ ATTEMPTS_STARTED = ATTEMPTS_CREDITED.derive(
 # The handler of a failure where the run exists already if the attempt has exceeded its limit.
 FAILED = """\
     except redouble_Exception as redouble_error:
-        redouble_run = redouble_run or redouble_begin_run(redouble_started)
+        redouble_run = redouble_run or redouble_begin_run(started=redouble_started)
         redouble_delay = redouble_run.failed(redouble_error, redouble_now())
         if redouble_delay is None:
             if redouble_run.replaces_error:
@@ -140,7 +131,7 @@ async def retrying({parameters}):
     try:
         with redouble_cancel_after(redouble_seconds):
             return await redouble_fn({arguments})
-        redouble_run = redouble_begin_run(redouble_started)
+        redouble_run = redouble_begin_run(started=redouble_started)
         redouble_run.time_left()
         raise redouble_run.expired()
 """
@@ -170,7 +161,7 @@ def retrying({parameters}):
         if redouble_job.run_within(redouble_seconds):
             redouble_result = redouble_job.result()
         else:
-            redouble_run = redouble_begin_run(redouble_started)
+            redouble_run = redouble_begin_run(started=redouble_started)
             redouble_run.time_left()
             raise redouble_overdue(redouble_run, redouble_policy.worker, redouble_job)
 """
@@ -210,14 +201,20 @@ def retrying({parameters}):
 """,
 )
 
+# For blocking and for async code.
+TEMPLATES: dict[FirstAttempt, tuple[Template, Template]] = {
+    "plain": (ATTEMPTS, ATTEMPTS),
+    "credited": (ATTEMPTS_CREDITED, ATTEMPTS_CREDITED),
+    "started": (ATTEMPTS_STARTED, ATTEMPTS_STARTED),
+    "limited": (FIRST_WORKED, FIRST_LIMITED),
+    "tracked": (EVERY_ATTEMPT, EVERY_ATTEMPT),
+}
+
 
 def compile_retrying(policy: Options, fn: Callable[..., Any], *, aio: bool) -> Callable[..., Any]:
     """Return a function with the signature of ``fn`` that retries it."""
     now = policy._anow if aio else policy._now
-    identity: dict[str, Any] = {
-        "name": policy.name or display_name(fn),
-        "cancelling": cancelling if aio else None,
-    }
+    name = policy.name or display_name(fn)
     drivers: dict[str, Any] = {"call": call_plain, "drive": drive, "run_limited": run_limited}
     if aio:
         drivers = {"call": acall, "drive": adrive, "run_limited": arun_limited, "cancel_after": cancel_after}
@@ -228,7 +225,7 @@ def compile_retrying(policy: Options, fn: Callable[..., Any], *, aio: bool) -> C
         drivers |= {"start": policy.budget.start, "credit": policy.budget.credit, "budget_now": budget_now}
     return compile_wrapper(
         fn,
-        _template(policy._afirst if aio else policy._first, aio=aio),
+        TEMPLATES[policy._afirst if aio else policy._first][aio],
         is_async=aio,
         aio=aio,
         now=now,
@@ -236,34 +233,19 @@ def compile_retrying(policy: Options, fn: Callable[..., Any], *, aio: bool) -> C
         Run=Run,
         make_emitter=make_emitter,
         has_hooks=policy._has_hooks,
-        begin_run=partial(_begin_run, policy, now, identity),
+        begin_run=partial(begin_run, Run, policy, name, aio=aio, attempt=1),
         error_of=error_of,
-        run_after_failure=run_after_failure,
         policy=policy,
+        name=name,
+        cancelling=cancelling if aio else None,
         seconds=policy._interrupt_limit,
         ambient=ambient.active,
-        fast_emitter=FastEmitter(policy, identity["name"]),
+        fast_emitter=FastEmitter(policy, name),
         slow_path_needed=slow_path_needed,
         watch=watch,
         others=ambient.others,
-        **identity,
         **drivers,
     )
-
-
-def _begin_run(policy: Options, now: Callable[[], float], identity: dict[str, Any], started: float) -> Run:
-    return Run(policy, started, read_clock=now, emit=make_emitter(policy), **identity)
-
-
-def _template(way: FirstAttempt, *, aio: bool) -> Template:
-    if way == "limited":
-        return FIRST_LIMITED if aio else FIRST_WORKED
-    return {
-        "plain": ATTEMPTS,
-        "credited": ATTEMPTS_CREDITED,
-        "started": ATTEMPTS_STARTED,
-        "tracked": EVERY_ATTEMPT,
-    }[way]
 
 
 def call_plain(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:

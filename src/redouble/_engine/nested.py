@@ -104,17 +104,11 @@ def _stamps(error: BaseException, run: RunState) -> Iterator[CallStamp | Report]
     for other in related_errors(error):
         # Our HTTP clients stamp a response too, and `raise_for_status()` may have made this error from it.
         for stamp in (stamp_of(other), stamp_of_response(other)):
-            if (
-                stamp is not None
-                and stamp.reason is not None
-                and _is_relevant(stamp)
-                and _is_of_this_attempt(stamp, run)
-            ):
+            if stamp is None or stamp.reason is None:
+                continue
+            relevant = _has_retried(stamp) or _exhausted(stamp) or left_worker(stamp)
+            if relevant and _is_of_this_attempt(stamp, run):
                 yield stamp
-
-
-def _is_relevant(stamp: CallStamp | Report) -> bool:
-    return _has_retried(stamp) or _exhausted(stamp) or left_worker(stamp)
 
 
 def _has_retried(stamp: CallStamp | Report) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random as chance
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
@@ -18,9 +19,9 @@ from redouble._failures.verdict import Kind, On, Rules, Until, as_rules, check_u
 from redouble._internal.callables import display_name
 from redouble._internal.lazy_dataclass import dataclass
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, hook, instance, integer, methods, number, seconds
+from redouble._internal.validation import Duration, choice, hook, instance, integer, methods, number, seconds
 from redouble._runtime.clock import SYSTEM, Chance, Clock, ForeignClock, fast_reader
-from redouble._telemetry.events import Event
+from redouble._telemetry.events import Observer
 from redouble._telemetry.registry import Counts, counts_of, register
 
 if TYPE_CHECKING:
@@ -52,8 +53,7 @@ class Hints:
         _over_limit: float = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.mode not in ("at_least", "instead", "ignore"):
-            raise ValueError(f"Hints mode={self.mode!r}: write 'at_least', 'instead' or 'ignore'")
+        choice(self.mode, "Hints mode", "at_least", "instead", "ignore")
         for option, limit in (("longest", "_ceiling"), ("over", "_over_limit")):
             value = getattr(self, option)
             checked = None if value is None else seconds(value, f"Hints {option}")
@@ -63,7 +63,6 @@ class Hints:
 
 
 Delays: TypeAlias = Backoff | Iterable[Duration]
-Observer: TypeAlias = Callable[[Event], object]
 
 # How the first attempt of a call is made, since most calls need no second one:
 # plain: the function is called, and a success needs nothing more;
@@ -174,8 +173,7 @@ class Options:
         for option in HOOKS:
             if (value := getattr(self, option)) is not None:
                 hook(value, option)
-        if self.nested not in ("warn", "stop", "allow"):
-            raise ValueError(f"nested={self.nested!r}: write 'warn', 'stop' or 'allow'")
+        choice(self.nested, "nested", "warn", "stop", "allow")
         instance(self.wrap, "wrap", bool, "True or False")
         instance(self.name, "name", str | None, "a text, or None to use the function's name")
         self._set("labels", _labels(self.labels))
@@ -213,19 +211,19 @@ class Options:
         hooks = (self.before_attempt, self.on_success)
         if self.until is not None or hooks != (None, None) or 0 in (self._limit, self._interrupt_limit):
             return "tracked"
-        limited = self._interrupt_limit < inf
-        if not aio:
-            limited = self.worker is not None or self.attempt_timeout is not None
+        worker = self.worker
+        if aio:
+            limited, inline = self._interrupt_limit < inf, True
+        else:
+            limited = worker is not None or self.attempt_timeout is not None
+            inline = worker is not None and worker.kind == "thread" and self.clock is SYSTEM
         if limited:
-            return "limited" if self.budget is None and (aio or self._runs_on_threads()) else "tracked"
+            return "limited" if inline and self.budget is None else "tracked"
         if self.budget is None:
             return "plain"
         from redouble._engine.budget_protocol import traits_of  # noqa: PLC0415  imported only if used
 
         return "started" if traits_of(self.budget).counts_starts else "credited"
-
-    def _runs_on_threads(self) -> bool:
-        return self.worker is not None and self.worker.kind == "thread" and self.clock is SYSTEM
 
     def _set(self, field: str, value: object) -> None:
         object.__setattr__(self, field, value)  # the dataclass is frozen
@@ -241,8 +239,8 @@ class Options:
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        changed = {name: _picklable(value) for name, value in self._changed().items()}
-        return (_rebuild, (type(self), changed))
+        changed: dict[str, Any] = {name: _picklable(value) for name, value in self._changed().items()}
+        return (partial(type(self), **changed), ())
 
     def __deepcopy__(self, memo: object) -> Self:
         return self  # a value that never changes; its budget is shared by identity
@@ -262,10 +260,6 @@ class Options:
 
 # The TypeError for an unknown option then names the class that users know.
 Options.__init__.__qualname__ = "Retry.__init__"
-
-
-def _rebuild(kind: Callable[..., Any], options: dict[str, Any]) -> Any:
-    return kind(**options)
 
 
 def _picklable(value: object) -> object:

@@ -71,11 +71,6 @@ class Run(RunState):
         self.attempt_started = self.now
         return None
 
-    def start_at_once(self) -> None:
-        """Begin an attempt of an untracked call without a delay: `failed` has just seen that time is left."""
-        self.attempt += 1
-        self.attempt_started = self.now
-
     def track_start(self) -> bool:
         """Emit that an attempt begins; return False if there is no time for it."""
         policy = self.policy
@@ -297,22 +292,27 @@ class Run(RunState):
 
     def track_retry(self, error: Exception | None, delay: float) -> float | None:
         """Spend from the budget and emit the retry; return the delay, or give up and return None."""
-        policy = self.policy
-        # 9. spend before sleeping: a refused retry must not cost the caller a wait
-        if policy.budget is not None:
-            self.unspent_grant = grant = policy.budget.spend(self.kind(error), self.budget_time())
-            if grant is None:
-                return self.give_up(BUDGET, error)
-            delay = max(delay, grant.wait)
-            if self.now + delay >= self.until:
-                return self.give_up(TIMEOUT, error)
-        # 10. emit; observers take time, so does the delay still fit?
-        if self.emit is not None:
-            self.emit(self, "retry", error, delay)
-            if self.refresh_now() + delay >= self.until:
-                return self.give_up(TIMEOUT, error)
-        if policy._counts is not None:
-            policy._counts.add(retries=1)
+        policy, granted = self.policy, False
+        try:
+            # 9. spend before sleeping: a refused retry must not cost the caller a wait
+            if policy.budget is not None:
+                self.unspent_grant = grant = policy.budget.spend(self.kind(error), self.budget_time())
+                if grant is None:
+                    return self.give_up(BUDGET, error)
+                delay = max(delay, grant.wait)
+                if self.now + delay >= self.until:
+                    return self.give_up(TIMEOUT, error)
+            # 10. emit; observers take time, so does the delay still fit?
+            if self.emit is not None:
+                self.emit(self, "retry", error, delay)
+                if self.refresh_now() + delay >= self.until:
+                    return self.give_up(TIMEOUT, error)
+            if policy._counts is not None:
+                policy._counts.add(retries=1)
+            granted = True
+        finally:
+            if not granted:
+                self.refund()  # an observer may raise a BaseException
         return delay
 
     # --------------------------------------------------------------------------- the delay

@@ -128,21 +128,12 @@ def report_of(run: RunState) -> Report:
 def _record(run: RunState, number: int, entry: Entry, delay: float | None) -> AttemptRecord:
     """Return the public record of one attempt."""
     verdict, error, text, started, ended = entry
-    elapsed = ended - started
+    succeeded = run.ok and number == run.attempt
     name = None if error is None else f"{error.__module__}.{error.__qualname__}".removeprefix("builtins.")
     text = None if text is None else _redacted(text)
-    if run.ok and number == run.attempt:
-        return AttemptRecord(number, None, name, text, started - run.started, elapsed, None, None)
-    return AttemptRecord(
-        number,
-        verdict.kind or kind_of(error),
-        name,
-        text,
-        started - run.started,
-        elapsed,
-        delay,
-        verdict.after,
-    )
+    kind = None if succeeded else verdict.kind or kind_of(error)
+    hint = None if succeeded else verdict.after
+    return AttemptRecord(number, kind, name, text, started - run.started, ended - started, delay, hint)
 
 
 def _redacted(text: str) -> str:

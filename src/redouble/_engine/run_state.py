@@ -127,12 +127,16 @@ class RunState:
 
     def succeed(self, error: Exception | None) -> float | None:
         """End the call with success: with a result, or with an exception that a rule accepted."""
-        if self.policy.budget is not None:
-            self.policy.budget.credit(self.spent_grant, self.budget_time())
+        self.credit()
         self.ok = True
         if self.emit is not None:
             self.emit(self, "success", error, None)
         return None
+
+    def credit(self) -> None:
+        """Credit the budget for a success."""
+        if self.policy.budget is not None:
+            self.policy.budget.credit(self.spent_grant, self.budget_time())
 
     def give_up(self, reason: Reason, error: Exception | None) -> float | None:
         """End the call with failure: annotate the error, refund an unspent grant, return None: no delay."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 from redouble._engine.run import Run
-from redouble._engine.run_state import RunState
 from redouble._failures.verdict import CANCELLED_BY_LIMIT
 from redouble.errors import Reason
 
@@ -22,8 +21,8 @@ COMMITTED, TIMEOUT = Reason.committed, Reason.timeout
 class StreamRun(Run):
     """The run of one stream.
 
-    Its driver sets ``committed`` before it yields the first item, and ``credited`` if the run begins with a
-    failure after items that another run has yielded.
+    Its driver sets ``committed`` before it yields the first item. It sets ``credited`` if the run begins with
+    a failure after items that another run has yielded, and been credited for.
     """
 
     committed = False
@@ -37,33 +36,23 @@ class StreamRun(Run):
         """Record that an attempt yielded a first item, or ended without one."""
         if self.now < now < INFINITY:
             self.now = now
-        if self.policy.budget is not None:
-            self.policy.budget.credit(self.spent_grant, self.budget_time())
-        self.ok = True
+        super().credit()
+        self.credited = self.ok = True
         return None
 
     def ended(self, now: float) -> None:
         """Record that the stream ended or was closed."""
         Run.returned(self, None, now)
 
-    def succeed(self, error: Exception | None) -> float | None:
-        """End the stream with success; credit the budget unless that was done at the first item."""
-        if not (self.committed or self.credited):
-            return RunState.succeed(self, error)
-        self.ok = True
-        if self.emit is not None:
-            self.emit(self, "success", error, None)
-        return None
+    def credit(self) -> None:
+        """Credit the budget for the end of the stream, unless that was done at the first item."""
+        if not self.credited:
+            super().credit()
 
     def track_failure(self, error: Exception | None) -> Reason | None:
         """Give up whatever the verdict if the first item was yielded; the consumer has it."""
-        if not self.committed:
-            return super().track_failure(error)
         self.ok = False
-        if self.policy._counts is not None:
-            self.policy._counts.add(failures=1)
-        if self.policy.budget is not None:
-            self.policy.budget.failed(self.kind(error), self.budget_time())
-        if self.emit is not None:
-            self.emit(self, "failure", error, None)
+        super().track_failure(error)
+        if not self.committed:
+            return None
         return TIMEOUT if self.verdict is CANCELLED_BY_LIMIT else COMMITTED

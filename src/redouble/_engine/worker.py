@@ -5,8 +5,8 @@ The threads and processes themselves are in `_drivers.workers`, which is importe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, cast
 
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, choice, instance, seconds
@@ -34,18 +34,19 @@ class Worker:
     overlap: bool = False
     start: Literal["spawn", "forkserver"] = "spawn"
 
-    _grace: float = field(init=False, repr=False, compare=False)  # `grace` in seconds, typed as float
-
     def __post_init__(self) -> None:
         choice(self.kind, "Worker kind", "thread", "process")
         object.__setattr__(self, "grace", seconds(self.grace, "Worker grace"))
-        object.__setattr__(self, "_grace", self.grace)
         instance(self.overlap, "Worker overlap", bool, "True or False")
         if self.start not in ("spawn", "forkserver"):
             raise ValueError(
                 f"Worker start={self.start!r}: write 'spawn' or 'forkserver' "
                 "('fork' would copy locks that are never released)"
             )
+
+    @property
+    def _grace(self) -> float:
+        return cast("float", self.grace)  # `__post_init__` has converted a timedelta
 
 
 def check_worker(worker: object, option: str) -> None:

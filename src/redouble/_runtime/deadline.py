@@ -25,6 +25,7 @@ class ActiveDeadline:
     """A deadline and the clock that it was set by; ``over`` once its block has been left."""
 
     __slots__ = ("clock", "outer", "over", "until")
+    cancelled: bool = False  # set by an attempt on a worker that is given up before its deadline
 
     def __init__(self, until: float, read_clock: Callable[[], float]) -> None:
         self.until, self.clock = until, read_clock
@@ -33,28 +34,7 @@ class ActiveDeadline:
 
     def left(self) -> float:
         """Return the seconds until the deadline; negative if it has passed."""
-        return self.until - self.clock()
-
-
-class CancellableDeadline(ActiveDeadline):
-    """The deadline of one attempt on a worker, which may be cancelled earlier: base class of jobs."""
-
-    __slots__ = ("cancelled", "on_cancel")
-
-    cancelled: bool
-    on_cancel: Callable[[], object] | None  # stops the operation, if that is possible
-
-    def left(self) -> float:
-        return 0.0 if self.cancelled else super().left()
-
-    def end(self, *, in_time: bool) -> None:
-        """Record that the caller no longer waits; unless the attempt ended in time, cancel the operation."""
-        if in_time:
-            self.over = True
-            return
-        self.cancelled = True
-        if self.on_cancel is not None:
-            self.on_cancel()
+        return 0.0 if self.cancelled else self.until - self.clock()
 
 
 ACTIVE_DEADLINE: ContextVar[ActiveDeadline | None] = ContextVar("redouble_deadline", default=None)
@@ -152,7 +132,7 @@ def cancelled() -> bool:
     """
     moment = ACTIVE_DEADLINE.get()
     while moment is not None:
-        if isinstance(moment, CancellableDeadline) and moment.cancelled:
+        if moment.cancelled:
             return True
         moment = moment.outer
     return False

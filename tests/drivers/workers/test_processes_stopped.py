@@ -14,6 +14,7 @@ import pytest
 from redouble import Timeout, Worker, errors, report
 from redouble._drivers.workers import process_pool as _pool
 from redouble._drivers.workers.processes import ProcessJob
+from redouble._drivers.workers.threads import ThreadJob
 from tests.support.workers import functions as in_process
 from tests.support.workers.calls import (
     ASYNCS,
@@ -188,23 +189,47 @@ def test_cancellation_during_the_start_does_not_kill_the_process(
         line.wait_for_exit()
 
 
+@ASYNCS
+def test_a_process_whose_call_gets_no_thread_serves_the_next_call(
+    colour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One thread prepares the process; here no other can be started for the call itself."""
+    before = policy().call(in_process.pid)
+    start, jobs = ThreadJob.start, list[ThreadJob]()
+
+    def fail_second(job: ThreadJob, seconds: float) -> None:
+        jobs.append(job)
+        if len(jobs) == 2:
+            raise errors.WorkerFailed("no thread")
+        start(job, seconds)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ThreadJob, "start", fail_second)
+        with pytest.raises(errors.WorkerFailed, match="no thread"):
+            in_any(colour, policy(), in_process.pid)
+    assert policy().call(in_process.pid) == before
+
+
 def prepared_job() -> ProcessJob:
     job = ProcessJob("spawn", in_process.pid)
     assert job.prepare()
     return job
 
 
-def test_a_prepared_job_that_is_abandoned_releases_its_process() -> None:
+def test_a_prepared_job_that_is_stopped_releases_its_process() -> None:
+    """It never makes its call."""
     before = policy().call(in_process.pid)
-    prepared_job().abandon()
+    job = prepared_job()
+    job.stop()
+    assert job.run(LONG) is None
     assert policy().call(in_process.pid) == before
 
 
-def test_a_job_that_is_abandoned_before_it_has_a_process_still_starts_one() -> None:
+def test_a_job_that_is_stopped_before_it_has_a_process_still_starts_one() -> None:
     """It serves the next job."""
     with without_idle_processes():
         job = ProcessJob("spawn", in_process.pid)
-        job.abandon()
+        job.stop()
         assert job.prepare()
         (process,) = idle_processes()
         assert policy().call(in_process.pid) == process._process.pid
@@ -226,7 +251,7 @@ def test_a_process_is_released_once() -> None:
         job = prepared_job()
         job.release()
         job.release()
-        job.kill()
+        job.stop()
         job.close()
         (process,) = idle_processes()
         assert policy().call(in_process.pid) == process._process.pid
@@ -237,8 +262,7 @@ def test_cancellation_after_the_end_does_not_kill_the_process() -> None:
     job = prepared_job()
     process = job.run(LONG)
     other = prepared_job()
-    job.kill()
-    job.abandon()
+    job.stop()
     other.start(LONG)
     assert other.wait(PATIENCE)
     assert other.result() == process

@@ -17,6 +17,8 @@ from redouble._internal.callables import display_name, without_partials
 from redouble._telemetry.bound_fields import BOUND
 from redouble.errors import WorkerFailed
 
+PREPARING, PREPARED, CALLING = range(3)  # the steps of a job
+
 NAMELESS = "Write a function at the top of a module, and arguments that can be pickled"
 NESTED = "Of several layers, only the innermost can run its calls in a worker process"
 
@@ -33,7 +35,7 @@ class ProcessJob:
 
     def __init__(self, start: str, call: Callable[[], Any]) -> None:
         self._start, self._call = start, call
-        self._prepared = self._abandoned = False
+        self._step, self._stopped = PREPARING, False
         self._owned = False  # True while it has a process; once released, another job may take it at once
         self._lock = allocate_lock()
 
@@ -46,29 +48,40 @@ class ProcessJob:
         self._owned = True
         fn = without_partials(self._call)
         module: str | None = getattr(fn, "__module__", None)
+        prepared = False
         try:
             ready = self._process.is_ready(time_left())
             if ready and module not in self._process.loaded:
                 self._process.load(module, self._packed(fn))
                 ready = self._process.is_ready(time_left())
-            with self._lock:  # so that this thread sees `_abandoned`, or the other one sees `_prepared`
-                self._prepared = True
+            prepared = True
         finally:
-            if not self._prepared:
+            if not prepared:
                 self.close()
-        if self._abandoned or not ready:  # it continues to start, for a later job
+        with self._lock:
+            self._step = PREPARED
+        if self._stopped or not ready:  # it continues to start, for a later job
             self.release()
         return ready
 
-    def abandon(self) -> None:
-        """Let the process serve another job once it is prepared, on the thread that prepares it."""
+    def stop(self) -> None:
+        """Stop the job on another thread than its own: kill the process if the call has begun.
+
+        Otherwise the process serves another job, as soon as it is prepared.
+        """
         with self._lock:
-            self._abandoned = True
-        if self._prepared:
+            self._stopped, step = True, self._step
+            if step == CALLING and self._owned:
+                self._process.kill()  # which ends a wait for its reply
+        if step == PREPARED:
             self.release()
 
     def run(self, seconds: float) -> Any:
         """Make the call, however long it takes, with a prepared process; return its result."""
+        with self._lock:
+            if self._stopped:
+                return None
+            self._step = CALLING
         try:
             self.start(seconds)
             return self.result()
@@ -118,12 +131,6 @@ class ProcessJob:
             raise payload from WorkerTraceback(text)
         finally:
             del payload  # break the cycle of the error and this frame
-
-    def kill(self) -> None:
-        """Kill the process, unless it was released, which ends a wait for its reply."""
-        with self._lock:
-            if self._owned:
-                self._process.kill()
 
     def close(self) -> None:
         """Kill and end the process unless it was released: its state is unknown."""

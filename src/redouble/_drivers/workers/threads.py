@@ -16,13 +16,13 @@ from typing import Any
 
 from redouble._engine.report import has_left_a_worker
 from redouble._runtime.ambient import ambient
-from redouble._runtime.deadline import ACTIVE_DEADLINE, CancellableDeadline, in_force
+from redouble._runtime.deadline import ACTIVE_DEADLINE, ActiveDeadline, in_force
 from redouble.errors import WorkerFailed
 
 IDLE_TIMEOUT = 10.0  # seconds after which an idle thread ends
 
 
-class ThreadJob(CancellableDeadline):
+class ThreadJob(ActiveDeadline):
     """One call of a blocking function on a thread, and the flag that its caller has stopped waiting.
 
     ``wake`` is called on that thread after the end of the call; without it, `run_within` and `wait` can wait.
@@ -39,8 +39,7 @@ class ThreadJob(CancellableDeadline):
         outer = ACTIVE_DEADLINE.get()  # without super().__init__(): this is benchmarked
         self.outer = outer if outer is None else in_force(outer)
         self.until, self.clock = inf, read_clock
-        self.over = self.cancelled = False
-        self.on_cancel = None
+        self.over = False
         self._fn, self._args, self._kwargs = fn, args, kwargs
         self._context = copy_context()
         self._lock = lock = allocate_lock()
@@ -74,6 +73,13 @@ class ThreadJob(CancellableDeadline):
         finally:
             self.end(in_time=in_time)  # also after a KeyboardInterrupt
         return in_time
+
+    def end(self, *, in_time: bool) -> None:
+        """Record that the caller no longer waits; unless the call ended in time, it should stop."""
+        if in_time:
+            self.over = True
+        else:
+            self.cancelled = True
 
     def ended_in_time(self, *, woken: bool = False) -> bool:
         """Return True if the call ended in time, however late the wake-up was: its caller may have been busy.
