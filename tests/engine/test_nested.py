@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redouble import Retry, errors, report
-from redouble._runtime.clock import _System
+from redouble._runtime.clock import SystemClock
 from tests.support.fakes import Boom, Ledger, Virtual, in_colour, options
 
 
@@ -256,7 +256,7 @@ def test_an_old_stamp_of_a_client_with_another_sleep_is_of_another_attempt() -> 
     def always_fails() -> None:
         raise Boom
 
-    inner = Retry(on=Boom, attempts=2, backoff=[0], clock=_System())
+    inner = Retry(on=Boom, attempts=2, backoff=[0], clock=SystemClock())
     seen = list[Exception]()
 
     @Retry(on=(Boom, KeyError), attempts=3, backoff=[0, 0], nested="stop")

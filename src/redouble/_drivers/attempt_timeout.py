@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from redouble._engine.run import Run
 from redouble._runtime.backend import backend, cancel_after
-from redouble._runtime.clock import Clock, _System, context_clock, virtual
+from redouble._runtime.clock import Clock, SystemClock, context_clock, virtual
 from redouble.errors import AttemptTimeout
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def run_on_worker(
     if job.run_within(seconds) and (_waits_by_system_clock(run) or job.ended_in_time()):
         return job.result()
     job.end(in_time=False)
-    if not job.ended and isinstance(run.clock, _System):
+    if not job.ended and isinstance(run.clock, SystemClock):
         _advance_virtual_clock(until)
     raise overdue(run, worker, job)
 
@@ -106,12 +106,12 @@ def overdue(run: LimitedCall, worker: Worker, job: ThreadJob) -> AttemptTimeout:
 
 def _waits_by_system_clock(run: LimitedCall) -> bool:
     """Return True if the clock of the call is the system clock, which times the wait."""
-    return isinstance(run.clock, _System) and virtual() is None
+    return isinstance(run.clock, SystemClock) and virtual() is None
 
 
 def _clock_of(run: LimitedCall) -> Callable[[], float]:
     """Return a function that reads the clock of the call in any thread."""
-    return context_clock() if isinstance(run.clock, _System) else run.clock.now
+    return context_clock() if isinstance(run.clock, SystemClock) else run.clock.now
 
 
 def _advance_virtual_clock(moment: float) -> None:

@@ -27,7 +27,7 @@ from redouble._engine.report import (
 from redouble._internal.codegen import is_compiled
 from redouble._internal.logger import log
 from redouble._runtime.backend import under_trio
-from redouble._runtime.clock import Clock, _System
+from redouble._runtime.clock import Clock, SystemClock
 from redouble.errors import Reason, Rejected, WorkerStillRunning
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _is_of_this_attempt(stamp: CallStamp | Report, run: RunState) -> bool:
 
 def _share_time(one: Clock, other: Clock) -> bool:
     """Return True if two clocks read the same time; those of our clients differ from `SYSTEM` in `sleep`."""
-    return one is other or (isinstance(one, _System) and isinstance(other, _System))
+    return one is other or (isinstance(one, SystemClock) and isinstance(other, SystemClock))
 
 
 def _warn(policy: Options, stamp: CallStamp | Report) -> None:

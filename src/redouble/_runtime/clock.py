@@ -115,7 +115,7 @@ def virtual() -> VirtualTime | None:
     return None if clock is None or clock._over else clock
 
 
-class _System(Clock):
+class SystemClock(Clock):
     """The real clock, or the virtual one of a test. Under Trio, async code uses Trio's clock."""
 
     def now(self) -> float:
@@ -137,7 +137,7 @@ class _System(Clock):
 
 
 REAL = Clock()
-SYSTEM: Clock = _System()
+SYSTEM: Clock = SystemClock()
 
 
 def _async_now() -> float:

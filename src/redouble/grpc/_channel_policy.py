@@ -15,7 +15,7 @@ from redouble._failures.verdict import Ended, Kind, Verdict, judge
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._layers.layer import Layer
 from redouble._layers.retry.retry import Retry
-from redouble._runtime.clock import SYSTEM, _System
+from redouble._runtime.clock import SYSTEM, SystemClock
 from redouble.grpc._attempt import aattempt_stream, aattempt_unary, attempt_stream, attempt_unary
 from redouble.grpc._request_stream import RequestSource
 from redouble.grpc._resend_guard import CURRENT_GUARD, RpcResendGuard, pushback
@@ -96,7 +96,7 @@ class PushbackRule:
         return replace(verdict, after=delay)
 
 
-class CancellableClock(_System):
+class CancellableClock(SystemClock):
     """The system clock, or a test's, with a sleep that ends when the caller cancels the call."""
 
     def sleep(self, seconds: float) -> None:
