@@ -111,14 +111,18 @@ class Transient:
         rules: list[Rule] = []
         for own in self._tables:
             for base in kind.__mro__:
-                for found in (own.get(id(base)), own.get(_qualified_name(base))):
+                for found in (own.get(id(base)), own.get(f"{base.__module__}.{base.__qualname__}")):
                     if isinstance(found, Verdict):
                         return tuple(rules), found, True
                     if found is not None:
                         rules.append(found)
         table, complete = _table_for(kind)
-        names = map(_qualified_name, kind.__mro__)
-        return tuple(rules), next((table[name] for name in names if name in table), None), complete
+        for base in kind.__mro__:
+            if base is Exception:
+                break  # the tables have no entry for Exception or its bases
+            if (name := f"{base.__module__}.{base.__qualname__}") in table:
+                return tuple(rules), table[name], complete
+        return tuple(rules), None, complete
 
     def __eq__(self, other: object) -> bool:
         return self._tables == other._tables if isinstance(other, Transient) else NotImplemented
@@ -176,10 +180,6 @@ def _table_repr(table: Mapping[Any, Any]) -> str:
         for k, v in table.items()
     )
     return "{" + ", ".join(items) + "}"
-
-
-def _qualified_name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _table_for(kind: type[Exception]) -> tuple[Mapping[str, Entry], bool]:
