@@ -163,7 +163,7 @@ def preventing(moment: str, clock: Virtual) -> Callable[[Event], None]:
 def test_a_retry_that_an_observer_prevents_is_refunded(
     colour: str, moment: str, raises: type[BaseException], hook: str
 ) -> None:
-    for shape in ("call", "loop"):
+    for shape in ("decorated", "call", "loop"):
         ledger, clock = Ledger(), Virtual()
         prevent = preventing(moment, clock)
 
@@ -198,6 +198,8 @@ def _failing(policy: Retry, shape: str) -> tuple[Callable[[], object], Callable[
 
     if shape == "loop":
         return loop, aloop
+    if shape == "decorated":
+        return policy(work), policy(awork)
     return lambda: policy.call(work), lambda: policy.call(awork)
 
 
