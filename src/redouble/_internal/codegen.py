@@ -39,6 +39,18 @@ class Template:
         return Template(title, source)
 
 
+def gil_variants(title: str, source: str, *statements: str) -> dict[bool, Template]:
+    """Return a template by `locks.gil.enabled`: without one, these statements run under the owner's lock."""
+    template = Template(title, source)
+
+    def locked(lines: str) -> tuple[str, str]:
+        margin = lines[: -len(lines.lstrip())]
+        indented = "".join(f"    {line}" for line in lines.splitlines(keepends=True))
+        return lines, f"{margin}with redouble_owner._lock:\n{indented}"
+
+    return {True: template, False: template.derive(title, *map(locked, statements))}
+
+
 # A plain function that returns a coroutine has not run yet: there was nothing to retry.
 CHECK = """\
     if redouble_type(redouble_result) is redouble_Coroutine:

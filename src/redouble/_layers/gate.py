@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
 from functools import partial
-from textwrap import indent
 from typing import Any, ClassVar, ParamSpec, TypeAlias, TypeVar
 
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
@@ -226,14 +225,3 @@ def task_error() -> BaseException | None:
     """Return the exception being handled; `CANCELLED` if the function turned a cancellation into an error."""
     error = sys.exception()
     return CANCELLED if isinstance(error, Exception) and cancelling(error) else error
-
-
-def gil_variants(title: str, source: str, *statements: str) -> dict[bool, Template]:
-    """Return a template by `gil.enabled`: without a GIL these statements run under the owner's lock."""
-    template = Template(title, source)
-
-    def locked(lines: str) -> tuple[str, str]:
-        margin = lines[: -len(lines.lstrip())]
-        return lines, f"{margin}with redouble_owner._lock:\n{indent(lines, '    ')}"
-
-    return {True: template, False: template.derive(title, *map(locked, statements))}

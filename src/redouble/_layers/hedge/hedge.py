@@ -15,12 +15,11 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 from redouble._engine.budget_protocol import Budget
 from redouble._failures.verdict import FailureFilter, Kind, On, Until, check_until
 from redouble._internal.callables import callable_kind, display_name
-from redouble._internal.codegen import compile_wrapper
+from redouble._internal.codegen import compile_wrapper, gil_variants
 from redouble._internal.locks import ForkSafe, gil
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, integer, methods, number, seconds
 from redouble._layers.analysis import Traits, WorstCase, combined_traits
-from redouble._layers.gate import gil_variants
 from redouble._layers.hedge.latency import HedgeQuota, LatencyHistogram
 from redouble._layers.hedge.race import FIRST, HedgedCall, Operation, Race, Unawaitable
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers

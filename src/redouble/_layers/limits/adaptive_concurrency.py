@@ -13,13 +13,14 @@ from typing import NoReturn, get_args
 
 from redouble._failures.transient import transient
 from redouble._failures.verdict import FailureFilter, Kind, On
+from redouble._internal.codegen import gil_variants
 from redouble._internal.locks import gil
 from redouble._internal.public import public
 from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.validation import Duration, choice, integer, methods
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits
-from redouble._layers.gate import Gate, Wrapper, gil_variants
+from redouble._layers.gate import Gate, Wrapper
 from redouble._layers.limits.limit_algorithms import Aimd, Gradient, LimitAlgorithm, Vegas
 from redouble._layers.limits.limit_window import AdaptiveConcurrencySettings, By, WindowedLimit
 from redouble._runtime.clock import SYSTEM, Chance

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import inf
 
-from redouble._layers.gate import gil_variants
+from redouble._internal.codegen import gil_variants
 
 CHECKS_PER_SLICE = 16  # reads of the clock in a slice of time
 MAX_STEP = 256  # the most calls from one read of the clock to the next
