@@ -23,7 +23,7 @@ from redouble._engine.report import STAMP
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, fast_reader
-from redouble._telemetry.emit import continuing_call
+from redouble._telemetry.emit import ContinuingCall
 from redouble.http._exchange import Exchange, IssuedKey, SuccessRecord
 from redouble.http._plan import HttpPlan, http_plan
 from redouble.http._request_body import Rewind, nothing_to_rewind
@@ -266,7 +266,7 @@ class Sender(SenderState):
         The head was returned already, so that only a response that fits it may continue a failed one.
         """
         exchange.record_failure(error)
-        with continuing_call():
+        with ContinuingCall():
             replacement = self._conclude(exchange)
         own = exchange.finish(replacement)
         if own and self._continues(exchange, response, replacement):
@@ -391,7 +391,7 @@ class AsyncSender(SenderState):
         The head was returned already, so that only a response that fits it may continue a failed one.
         """
         exchange.record_failure(error)
-        with continuing_call():
+        with ContinuingCall():
             replacement = await self._conclude(exchange)
         own = exchange.finish(replacement)
         if own and self._continues(exchange, response, replacement):

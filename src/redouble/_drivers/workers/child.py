@@ -84,7 +84,7 @@ def make_call(work: bytes) -> Reply:
         call, left, bound = unpack(work)
         inherit(bound)
     except Exception as error:
-        return "unreadable", b"", f"{type(error).__name__}: {error}"
+        return "unreadable", b"", f"{type(error).__name__}: {text_of(error)}"
     with JobResult() as ended, nullcontext() if left == inf else deadline(max(0.0, left)):
         ended.value = call()
     del call
@@ -107,8 +107,19 @@ class JobResult(AbstractContextManager["JobResult", bool]):
         kind, payload, text = "value", self.value, ""
         if self.error is not None:
             kind, payload = "error", self.error
-            text = "".join(traceback.format_exception(self.error)).rstrip()
+            try:
+                text = "".join(traceback.format_exception(self.error)).rstrip()
+            except Exception:
+                text = f"{type(self.error).__name__}: {text_of(self.error)}"
         try:
             return kind, pack(payload), text
         except Exception as error:
-            return f"unpicklable {kind}", b"", text or f"{type(payload).__qualname__}: {error}"
+            return f"unpicklable {kind}", b"", text or f"{type(payload).__qualname__}: {text_of(error)}"
+
+
+def text_of(error: BaseException) -> str:
+    """Return the text of an error, also if it has none."""
+    try:
+        return str(error)
+    except Exception:
+        return "<no text: __str__ failed>"

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
+from redouble._drivers.workers.child import text_of
 from redouble._drivers.workers.pickling import pack, unpack
 from redouble._drivers.workers.process_pool import WorkerProcess
 from redouble._internal.callables import display_name, without_partials
@@ -98,7 +99,8 @@ class ProcessJob:
         except Exception as error:
             self.release()
             raise WorkerFailed(
-                f"{display_name(self._call)} or its arguments cannot be sent to a worker process: {error}. "
+                f"{display_name(self._call)} or its arguments cannot be sent to a worker process: "
+                f"{text_of(error)}. "
                 f"{NESTED if hasattr(without_partials(self._call), '__wrapped__') else NAMELESS}"
             ) from error
 
@@ -121,7 +123,8 @@ class ProcessJob:
             payload = unpack(sent)
         except Exception as error:
             raise WorkerFailed(
-                f"the result or error of {name} cannot be unpickled: {error}{text and '. It was: '}{text}"
+                f"the result or error of {name} cannot be unpickled: {text_of(error)}"
+                f"{text and '. It was: '}{text}"
             ) from error
         if kind == "value":
             return payload
