@@ -64,6 +64,7 @@ class RunState:
     value: object = None  # the result of the last attempt, if it returned
     ok: bool = False
     replaces_error: bool = False  # True if the driver raises `error_of` instead of the operation's error
+    repeated: bool = False  # True if the last two attempts failed with one and the same exception instance
     exhausted: bool = False  # True if the budget of an inner policy was exhausted
     guard: ResendGuard | None = None  # of one of our clients, which decides whether a request is sent again
     first_item: float | None = None  # seconds until the first item of a stream
@@ -144,6 +145,8 @@ class RunState:
         if self.verdict is CANCELLED_BY_LIMIT:
             self.replaces_error = True
         else:
+            if error is not None and error is self.last:
+                self.repeated = True
             self.last = None  # it may be this very error, which will refer to this run: a cycle
         if reason is WORKER_STILL_RUNNING:
             self.replaces_error = self.stuck  # else the worker is an inner layer's, and so is the error
@@ -159,7 +162,7 @@ class RunState:
         if error is not None:
             first_stop = reason is STOPPED and self.attempt == 1
             replaced = annotate(error, self, None if first_stop else note_of(self))
-            if replaced is not None and carries_exhausted_budget(replaced, self):
+            if replaced is not None and carries_exhausted_budget(replaced, error, self):
                 self.exhausted = True
         if self.emit is not None:
             self.emit(self, "give_up", error, None)
