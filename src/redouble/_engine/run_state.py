@@ -10,7 +10,7 @@ Rule 3: drivers interrupt attempts. The state computes when, and records that it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from redouble._engine.nested import carries_exhausted_budget
@@ -20,7 +20,7 @@ from redouble._engine.run_results import Entry, note_of, report_of, return_repor
 from redouble._failures.transient import kind_of
 from redouble._failures.verdict import CANCELLED_BY_LIMIT, RETRY, Ended, Kind, Verdict
 from redouble._runtime.clock import SYSTEM, Clock
-from redouble._telemetry.events import What
+from redouble._telemetry.events import NO_USAGE, What
 from redouble.errors import AttemptTimeout, Limit, Reason
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class RunState:
     first_item: float | None = None  # seconds until the first item of a stream
     elapsed_before: float = 0.0  # seconds from the start of a stream to the start of this run
     attempt_elapsed_before: float = 0.0  # seconds that the stream's attempt had taken before this run
+    usage: Mapping[str, float] = NO_USAGE  # what the operation has used so far, such as tokens
 
     # fmt: off
     __slots__ = (
