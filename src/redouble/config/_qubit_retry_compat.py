@@ -1,8 +1,8 @@
 """Policies from settings with the key names of qubit-retry, for projects that already have such settings.
 
 In qubit-retry, durations are whole milliseconds, every error is retried but the failure of a worker to start
-or to end, and an absent key is inherited. The name of the delay strategy determines the keys that it requires;
-without a name, the first strategy that has one of its keys present is used.
+or to end, and an absent key is inherited. The name of the delay strategy determines the keys that it
+requires; without a name, the first strategy that has one of its keys present is used.
 """
 
 from __future__ import annotations
