@@ -31,6 +31,7 @@ from redouble._failures.verdict import (
     judge_result,
     with_retry_after,
 )
+from redouble._internal.callables import UsageError
 from redouble.errors import AttemptTimeout, Reason, RedoubleError, Rejected
 
 # An unlimited policy without delays, on a clock that stands still, would never end. No real clock
@@ -38,7 +39,8 @@ from redouble.errors import AttemptTimeout, Reason, RedoubleError, Rejected
 MAX_STALLED = 100_000
 
 INFINITY = float("inf")
-SPECIAL: tuple[type[Exception], ...] = (RedoubleError, ExceptionGroup)  # these may carry another call's end
+# The errors that may carry another call's end, and the one that ends every call.
+SPECIAL: tuple[type[Exception], ...] = (RedoubleError, ExceptionGroup, UsageError)
 
 # The method of the base class: an exception class of the caller may override it.
 set_traceback = BaseException.with_traceback
@@ -126,6 +128,7 @@ class Run(RunState):
     def failed(self, error: Exception | None, now: float, verdict: Verdict = RETRY) -> float | None:
         """Record that the attempt failed; return the seconds to wait, or None to end the call.
 
+        A `UsageError` is raised at once: a mistake in the program is no failure of the operation.
         ``error`` is what it raised, or None if it returned a result, on which this is the verdict.
         """
         policy = self.policy
@@ -138,6 +141,9 @@ class Run(RunState):
         ended = now
         if error is not None:
             kind: Any = type(error)
+            special = issubclass(kind, SPECIAL)
+            if special and issubclass(kind, UsageError):
+                raise error
             try:
                 text = str(error)
             except Exception:
@@ -148,7 +154,6 @@ class Run(RunState):
                 now = self.now
             elif not issubclass(kind, types):
                 verdict = default_verdict(error)
-            special = issubclass(kind, SPECIAL)
             if special and verdict.after is None and issubclass(kind, Rejected):
                 verdict = with_retry_after(verdict, error)
         else:

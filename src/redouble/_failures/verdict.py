@@ -13,7 +13,7 @@ from enum import StrEnum
 from types import GenericAlias, MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, cast
 
-from redouble._internal.callables import display_name, lazy_kind
+from redouble._internal.callables import UsageError, display_name, lazy_kind
 from redouble._internal.lazy_dataclass import dataclass
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, timedelta
@@ -263,13 +263,15 @@ class FailureFilter:
 
     def matches(self, error: Exception) -> bool | None:
         """Return True if an error counts as a failure; None if no rule has an opinion."""
-        if self._types is not None:
+        if self._types is not None and not issubclass(type(error), UsageError):
             return True if issubclass(type(error), self._types) else None
         verdict = self.verdict(error)
         return None if verdict is None else verdict.action == "retry"
 
     def verdict(self, error: Exception) -> Verdict | None:
         """Return the verdict of the rules on an error; the action "retry" means that it counts."""
+        if issubclass(type(error), UsageError):
+            return None
         return judge(self._rules, error, lambda error: Ended(1, error))
 
     def is_failure(self, error: BaseException | None) -> bool | None:
