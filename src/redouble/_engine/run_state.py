@@ -122,6 +122,8 @@ class RunState:
             self.unspent_grant = self.spent_grant = None
             if not attempt:
                 policy.budget.start(self.budget_time())
+        if policy._limits_each_call:
+            self.max_attempts = policy._attempts_of_call(self.budget_time())
 
     # ------------------------------------------------------------------------ the end
 
