@@ -355,6 +355,19 @@ def test_run_refuses_it_aloud() -> None:
             run(lazy)
 
 
+def test_run_raises_the_refusal_of_a_function_inside() -> None:
+    inner: Any = CircuitBreaker()(lazy)
+
+    async def outer() -> None:
+        inner()
+
+    async def main() -> None:
+        with pytest.raises(TypeError, match=MESSAGE):
+            await Retry(on=Exception).run(outer)
+
+    asyncio.run(main())
+
+
 def test_a_block_whose_decorated_function_is_refused_ends() -> None:
     """`on=Exception` of an outer loop does not retry the refusal either."""
     turns = 0
