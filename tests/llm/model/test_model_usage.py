@@ -10,9 +10,11 @@ import pytest
 import redouble
 from redouble.instruments import memory
 from redouble.llm import Price, Spend, Usage
+from redouble.llm._spend.meter import Meter
 from redouble.types import Event
 from tests.support.llm.scripted_model import (
     Service,
+    always,
     ask,
     every_call,
     every_shape,
@@ -105,7 +107,8 @@ def test_tokens_from_a_cache_have_a_price_of_their_own(colour: str, shape: str) 
 
 @every_call
 def test_a_usage_function_that_fails_costs_nothing_but_the_count(colour: str, shape: str) -> None:
-    model = model_of(price=PRICE, usage=lambda answer: Usage(5, 1, 6))  # more from the cache than there is
+    more_cached_than_read = always(Usage(5, 1, 6))
+    model = model_of(price=PRICE, usage=more_cached_than_read)
     with memory.instrument() as metrics:
         assert ask(colour, shape, model, Service("hi")).value == "hi"
     assert metrics.series().keys().isdisjoint({"tokens", "cost"})
@@ -137,3 +140,9 @@ def test_the_repr_of_a_usage_shows_cached_tokens_if_there_are_any() -> None:
         "Usage(input=2, output=1)",
         "Usage(input=2, output=1, cached=1)",
     ]
+
+
+def test_the_meter_of_a_call_shows_what_was_used() -> None:
+    meter = Meter()
+    assert meter.read({"usage": {"prompt_tokens": 1}}) == Usage(1, 0)
+    assert repr(meter) == "Meter({'input_tokens': 1, 'cached_tokens': 0, 'output_tokens': 0})"
