@@ -18,7 +18,7 @@ from redouble._engine.options import Options
 from redouble._engine.report import Report, ResendGuard, annotate
 from redouble._engine.run_results import Entry, note_of, report_of, return_report
 from redouble._failures.transient import kind_of
-from redouble._failures.verdict import CANCELLED_BY_LIMIT, RETRY, Ended, Kind, Verdict
+from redouble._failures.verdict import CANCELLED_BY_LIMIT, RETRY, Ended, Kind, Verdict, unwrapped
 from redouble._runtime.clock import SYSTEM, Clock
 from redouble._telemetry.events import What
 from redouble.errors import AttemptTimeout, Limit, Reason
@@ -122,6 +122,8 @@ class RunState:
             self.unspent_grant = self.spent_grant = None
             if not attempt:
                 policy.budget.start(self.budget_time())
+        if policy._limits_each_call:
+            self.max_attempts = policy._attempts_of_call(self.budget_time())
 
     # ------------------------------------------------------------------------ the end
 
@@ -288,7 +290,7 @@ class RunState:
 
     def kind(self, error: Exception | None) -> Kind:
         """Return the kind of failure: the verdict's, or else that of the error's type."""
-        return self.verdict.kind or kind_of(None if error is None else type(error))
+        return self.verdict.kind or kind_of(None if error is None else type(unwrapped(error)))
 
     def attempt_result(self, error: Exception | None, value: object = None) -> Ended:
         """Return how the attempt ended, for a rule to judge."""

@@ -290,11 +290,16 @@ class HttpxState(SenderState, Generic[TransportT]):
         else:
             self._set_body(response, received)
 
+    def _is_read(self, response: Any) -> bool:
+        in_memory = type(response.stream) is self._library.ByteStream
+        return (response.is_stream_consumed or response.is_closed) and not in_memory
+
     def _set_body(self, response: Any, chunks: list[bytes]) -> None:
         """Replace a body by its chunks, all of which were read, so that rules can read the content."""
         response.stream = self._library.ByteStream(b"".join(chunks))
         with suppress(Exception):  # undecodable content: raised when the caller reads it
             response.read()
+        response.is_stream_consumed = response.is_closed = False  # its chunks can be iterated over
 
     def _status_error(self, exchange: Exchange, response: Any) -> Exception:
         error: Exception = self._library.module.HTTPStatusError(
@@ -307,10 +312,11 @@ class HttpxState(SenderState, Generic[TransportT]):
         return super()._fits(response, replacement) and encodings[0] == encodings[1]
 
     def _attach_body(self, call: Exchange | SuccessRecord, response: Any) -> None:
-        if isinstance(call, Exchange) and (call.failed_finally or call.plan.reads_bodies):
-            reset(response)
-        if type(response.stream) is not self._library.ByteStream:  # otherwise the body is in memory
-            self._body_type(call, response)
+        if type(response.stream) is not self._library.ByteStream:
+            if not self._is_read(response):
+                self._body_type(call, response)
+        elif isinstance(call, Exchange) and (call.failed_finally or call.plan.reads_bodies):
+            reset(response)  # the body is in memory
 
 
 class HttpxSender(HttpxState[TransportT], Sender):
