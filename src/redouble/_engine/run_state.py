@@ -10,7 +10,7 @@ Rule 3: drivers interrupt attempts. The state computes when, and records that it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from redouble._engine.nested import carries_exhausted_budget
@@ -18,9 +18,9 @@ from redouble._engine.options import Options
 from redouble._engine.report import Report, ResendGuard, annotate
 from redouble._engine.run_results import Entry, note_of, report_of, return_report
 from redouble._failures.transient import kind_of
-from redouble._failures.verdict import CANCELLED_BY_LIMIT, RETRY, Ended, Kind, Verdict
+from redouble._failures.verdict import CANCELLED_BY_LIMIT, RETRY, Ended, Kind, Verdict, unwrapped
 from redouble._runtime.clock import SYSTEM, Clock
-from redouble._telemetry.events import What
+from redouble._telemetry.events import NO_USAGE, What
 from redouble.errors import AttemptTimeout, Limit, Reason
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class RunState:
     first_item: float | None = None  # seconds until the first item of a stream
     elapsed_before: float = 0.0  # seconds from the start of a stream to the start of this run
     attempt_elapsed_before: float = 0.0  # seconds that the stream's attempt had taken before this run
+    usage: Mapping[str, float] = NO_USAGE  # what the operation has used so far, such as tokens
 
     # fmt: off
     __slots__ = (
@@ -123,6 +124,8 @@ class RunState:
             self.unspent_grant = self.spent_grant = None
             if not attempt:
                 policy.budget.start(self.budget_time())
+        if policy._limits_each_call:
+            self.max_attempts = policy._attempts_of_call(self.budget_time())
 
     # ------------------------------------------------------------------------ the end
 
@@ -291,7 +294,7 @@ class RunState:
 
     def kind(self, error: Exception | None) -> Kind:
         """Return the kind of failure: the verdict's, or else that of the error's type."""
-        return self.verdict.kind or kind_of(None if error is None else type(error))
+        return self.verdict.kind or kind_of(None if error is None else type(unwrapped(error)))
 
     def attempt_result(self, error: Exception | None, value: object = None) -> Ended:
         """Return how the attempt ended, for a rule to judge."""
