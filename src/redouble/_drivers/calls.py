@@ -19,6 +19,7 @@ from redouble._engine.options import Options
 from redouble._engine.report import Outcome
 from redouble._engine.run import Run
 from redouble._engine.run_results import error_of, outcome_of
+from redouble._internal.callables import UsageError, reject_awaitable
 from redouble._runtime.ambient import ATTEMPT_OVERRIDE, ambient
 from redouble._runtime.backend import cancelling
 from redouble._runtime.clock import call_reader, virtual
@@ -172,6 +173,8 @@ def outcome(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs
     run = begin_run(Run, policy, name, aio=False)
     try:
         value = drive(run, None, run_limited(run, fn), args, kwargs)
+    except UsageError:
+        raise
     except Exception as error:
         return outcome_of(run, None, error)
     if not run.ok:
@@ -186,6 +189,8 @@ async def aoutcome(
     run = begin_run(Run, policy, name, aio=True)
     try:
         value = await adrive(run, None, arun_limited(run, fn), args, kwargs)
+    except UsageError:
+        raise
     except Exception as error:
         return outcome_of(run, None, error)
     if not run.ok:
@@ -201,7 +206,7 @@ def call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: K
     now = policy._now
     started = now()
     try:
-        return fn(*args, **kwargs)
+        return reject_awaitable(fn, fn(*args, **kwargs))
     except Exception as error:
         run = Run(policy, started, name, now, None, make_emitter(policy))
         delay = run.failed(error, now())
@@ -209,7 +214,7 @@ def call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: K
             if run.replaces_error:
                 raise error_of(run, error)  # noqa: B904  `error_of` sets the cause
             raise
-    return drive(run, delay, fn, args, kwargs)
+    return drive(run, delay, run_limited(run, fn), args, kwargs)
 
 
 async def acall(policy: Options, name: str, fn: Callable[..., Awaitable[T]], args: Args, kwargs: Kwargs) -> T:
@@ -228,7 +233,7 @@ async def acall(policy: Options, name: str, fn: Callable[..., Awaitable[T]], arg
             if run.replaces_error:
                 raise error_of(run, error)  # noqa: B904  `error_of` sets the cause
             raise
-    return await adrive(run, delay, fn, args, kwargs)
+    return await adrive(run, delay, arun_limited(run, fn), args, kwargs)
 
 
 async def acall_blocking(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:

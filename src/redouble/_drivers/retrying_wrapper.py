@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 from redouble._drivers.attempt_timeout import arun_limited, overdue, run_limited, thread_job
-from redouble._drivers.calls import Args, Kwargs, acall, adrive, begin_run, call, drive, slow_path_needed
+from redouble._drivers.calls import acall, adrive, begin_run, call, drive, slow_path_needed
 from redouble._engine.options import FirstAttempt, Options
 from redouble._engine.run import Run
 from redouble._engine.run_results import error_of
-from redouble._internal.callables import display_name, reject_awaitable
+from redouble._internal.callables import call_plain, display_name
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import cancel_after, cancelling
@@ -44,6 +44,7 @@ ATTEMPTS = Template(
     while True:
         try:
             redouble_result = {await_}redouble_fn({arguments})
+            {check}
         except redouble_Exception as redouble_error:
             if redouble_run is None:
                 redouble_run = redouble_Run(
@@ -68,7 +69,7 @@ ATTEMPTS = Template(
             break
         if redouble_run.tracked:
             redouble_result = {await_}redouble_drive(
-                redouble_run, redouble_delay, redouble_fn, ({positional}), {keyword_dict}
+                redouble_run, redouble_delay, redouble_checked_fn, ({positional}), {keyword_dict}
             )
             break
         if redouble_delay or redouble_aio:
@@ -84,7 +85,7 @@ ATTEMPTS = Template(
             redouble_run.attempt_started = redouble_run.now
     if redouble_began is not None:
         redouble_fast_emitter.success(redouble_result, redouble_began, redouble_started, redouble_now())
-{check}    return redouble_result
+    return redouble_result
 """,
 )
 
@@ -160,6 +161,7 @@ def retrying({parameters}):
     try:
         if redouble_job.run_within(redouble_seconds):
             redouble_result = redouble_job.result()
+            {check}
         else:
             redouble_run = redouble_begin_run(started=redouble_started)
             redouble_run.time_left()
@@ -176,7 +178,7 @@ def retrying({parameters}):
             ({positional}),
             {keyword_dict},
         )
-{check}    return redouble_result
+    return redouble_result
 """,
 )
 
@@ -215,9 +217,10 @@ def compile_retrying(policy: Options, fn: Callable[..., Any], *, aio: bool) -> C
     """Return a function with the signature of ``fn`` that retries it."""
     now = policy._anow if aio else policy._now
     name = policy.name or display_name(fn)
-    drivers: dict[str, Any] = {"call": call_plain, "drive": drive, "run_limited": run_limited}
+    drivers: dict[str, Any] = {"call": call, "drive": drive, "run_limited": run_limited}
     if aio:
         drivers = {"call": acall, "drive": adrive, "run_limited": arun_limited, "cancel_after": cancel_after}
+    drivers["checked_fn"] = fn if aio else partial(call_plain, fn)
     if policy.worker is not None and not aio:
         drivers |= {"Job": thread_job(), "overdue": overdue}
     if policy.budget is not None:
@@ -246,8 +249,3 @@ def compile_retrying(policy: Options, fn: Callable[..., Any], *, aio: bool) -> C
         others=ambient.others,
         **drivers,
     )
-
-
-def call_plain(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
-    """Call a plain function with retries; reject a result that has to be awaited."""
-    return reject_awaitable(fn, call(policy, name, fn, args, kwargs))

@@ -109,6 +109,9 @@ class Options:
     clock: Clock = SYSTEM
     random: Chance = chance
 
+    # True if a subclass overrides `_attempts_of_call`. Without an annotation, which would make it an option.
+    _limits_each_call = False
+
     # Derived from the options once, for the engine and the drivers. These are attributes and not fields, so
     # that `dataclasses.fields` lists the options only.
     if TYPE_CHECKING:
@@ -226,6 +229,10 @@ class Options:
         from redouble._engine.budget_protocol import traits_of  # noqa: PLC0415  imported only if used
 
         return "started" if traits_of(self.budget).counts_starts else "credited"
+
+    def _attempts_of_call(self, now: float) -> float:  # noqa: ARG002  for subclasses
+        """Return the most attempts of a call that has failed for the first time."""
+        return self._max_attempts
 
     def _set(self, field: str, value: object) -> None:
         object.__setattr__(self, field, value)  # the dataclass is frozen

@@ -70,13 +70,14 @@ GUARDED = Template(
     redouble_good = False
     try:
         redouble_result = {await_}redouble_fn({arguments})
+        {check}
         redouble_good = True
     finally:
         if redouble_ticket.failure_streak or not redouble_good:
             redouble_owner.ended(
                 redouble_ticket, None if redouble_good else redouble_exception(), redouble_now()
             )
-{check}    return redouble_result
+    return redouble_result
 """,
 )
 
