@@ -91,7 +91,7 @@ class Run(RunState):
 
     def no_time_left(self) -> Exception:
         """Give up between attempts; return the last error, or a `RetryError` if there is none."""
-        last = self.last
+        last, self.last = self.last, None
         self.give_up(TIMEOUT if self.now >= self.until else WORK_TIMEOUT, last)
         # Raised in a generator or an async loop, these would look like its regular end.
         if last is None or self.policy.wrap or isinstance(last, StopIteration | StopAsyncIteration):
