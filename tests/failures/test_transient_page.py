@@ -28,6 +28,7 @@ WORDS = {
     "by_cause_or_network": "as the error inside, else yes",
     "by_cause_or_timeout": "as the error inside, else yes",
     "by_kafka_name": "by code",
+    "by_last": "as its `last`",
     "by_lookup": 'if it says "try again"',
     "by_members": "if all members are",
     "by_mysql_code": "by code",

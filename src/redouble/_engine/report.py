@@ -39,6 +39,7 @@ class Report(NamedTuple):
 
     ``limit`` is the limit that ended it, or that its last attempt exceeded: ``attempt``, ``work``, ``total``,
     ``give_up_after`` or ``deadline``. ``workers_left`` is the number of threads that did not stop when asked.
+    ``usage`` is what the call has used, by name: tokens and cost, if it is one of an `llm.Model`.
     """
 
     reason: Reason | None
@@ -50,6 +51,7 @@ class Report(NamedTuple):
     name: str = ""
     labels: Mapping[str, str] = {}
     history: tuple[AttemptRecord, ...] = ()
+    usage: Mapping[str, float] = {}
 
     @property
     def late(self) -> bool:

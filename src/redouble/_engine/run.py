@@ -29,6 +29,7 @@ from redouble._failures.verdict import (
     Verdict,
     judge,
     judge_result,
+    unwrapped,
     with_retry_after,
 )
 from redouble._internal.callables import UsageError
@@ -90,7 +91,7 @@ class Run(RunState):
 
     def no_time_left(self) -> Exception:
         """Give up between attempts; return the last error, or a `RetryError` if there is none."""
-        last = self.last
+        last, self.last = self.last, None
         self.give_up(TIMEOUT if self.now >= self.until else WORK_TIMEOUT, last)
         # Raised in a generator or an async loop, these would look like its regular end.
         if last is None or self.policy.wrap or isinstance(last, StopIteration | StopAsyncIteration):
@@ -142,8 +143,11 @@ class Run(RunState):
         if error is not None:
             kind: Any = type(error)
             special = issubclass(kind, SPECIAL)
-            if special and issubclass(kind, UsageError):
-                raise error
+            judged = error
+            if special:
+                if issubclass(kind, UsageError):
+                    raise error
+                judged = unwrapped(error)
             try:
                 text = str(error)
             except Exception:
@@ -152,9 +156,9 @@ class Run(RunState):
             if types is None or self.limit is not None:
                 verdict = self.judge(error, text)
                 now = self.now
-            elif not issubclass(kind, types):
-                verdict = default_verdict(error)
-            if special and verdict.after is None and issubclass(kind, Rejected):
+            elif not issubclass(kind, types) and (judged is error or not issubclass(type(judged), types)):
+                verdict = default_verdict(judged)
+            if special and verdict.after is None and issubclass(type(judged), Rejected):
                 verdict = with_retry_after(verdict, error)
         else:
             kind = text = None
@@ -243,7 +247,7 @@ class Run(RunState):
             self.rule_failed(broken, error, text)
             raise
         self.refresh_now()
-        return default_verdict(error) if verdict is None else verdict
+        return default_verdict(unwrapped(error)) if verdict is None else verdict
 
     def rule_failed(self, broken: Exception, error: Exception | None, text: str | None) -> None:
         """End the call because a rule raised; stamp its error, which propagates, and the operation's."""

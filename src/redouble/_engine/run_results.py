@@ -122,6 +122,7 @@ def report_of(run: RunState) -> Report:
             _record(run, number, entry, delay)
             for number, (entry, delay) in enumerate(zip(ended, delays, strict=False), first)
         ),
+        usage=dict(run.usage),
     )
 
 

@@ -10,7 +10,7 @@ Rule 3: drivers interrupt attempts. The state computes when, and records that it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from redouble._engine.nested import carries_exhausted_budget
@@ -18,9 +18,9 @@ from redouble._engine.options import Options
 from redouble._engine.report import Report, ResendGuard, annotate
 from redouble._engine.run_results import Entry, note_of, report_of, return_report
 from redouble._failures.transient import kind_of
-from redouble._failures.verdict import CANCELLED_BY_LIMIT, RETRY, Ended, Kind, Verdict
+from redouble._failures.verdict import CANCELLED_BY_LIMIT, RETRY, Ended, Kind, Verdict, unwrapped
 from redouble._runtime.clock import SYSTEM, Clock
-from redouble._telemetry.events import What
+from redouble._telemetry.events import NO_USAGE, What
 from redouble.errors import AttemptTimeout, Limit, Reason
 
 if TYPE_CHECKING:
@@ -64,11 +64,13 @@ class RunState:
     value: object = None  # the result of the last attempt, if it returned
     ok: bool = False
     replaces_error: bool = False  # True if the driver raises `error_of` instead of the operation's error
+    repeated: bool = False  # True if the last two attempts failed with one and the same exception instance
     exhausted: bool = False  # True if the budget of an inner policy was exhausted
     guard: ResendGuard | None = None  # of one of our clients, which decides whether a request is sent again
     first_item: float | None = None  # seconds until the first item of a stream
     elapsed_before: float = 0.0  # seconds from the start of a stream to the start of this run
     attempt_elapsed_before: float = 0.0  # seconds that the stream's attempt had taken before this run
+    usage: Mapping[str, float] = NO_USAGE  # what the operation has used so far, such as tokens
 
     # fmt: off
     __slots__ = (
@@ -146,6 +148,8 @@ class RunState:
         if self.verdict is CANCELLED_BY_LIMIT:
             self.replaces_error = True
         else:
+            if error is not None and error is self.last:
+                self.repeated = True
             self.last = None  # it may be this very error, which will refer to this run: a cycle
         if reason is WORKER_STILL_RUNNING:
             self.replaces_error = self.stuck  # else the worker is an inner layer's, and so is the error
@@ -161,7 +165,7 @@ class RunState:
         if error is not None:
             first_stop = reason is STOPPED and self.attempt == 1
             replaced = annotate(error, self, None if first_stop else note_of(self))
-            if replaced is not None and carries_exhausted_budget(replaced, self):
+            if replaced is not None and carries_exhausted_budget(replaced, error, self):
                 self.exhausted = True
         if self.emit is not None:
             self.emit(self, "give_up", error, None)
@@ -290,7 +294,7 @@ class RunState:
 
     def kind(self, error: Exception | None) -> Kind:
         """Return the kind of failure: the verdict's, or else that of the error's type."""
-        return self.verdict.kind or kind_of(None if error is None else type(error))
+        return self.verdict.kind or kind_of(None if error is None else type(unwrapped(error)))
 
     def attempt_result(self, error: Exception | None, value: object = None) -> Ended:
         """Return how the attempt ended, for a rule to judge."""

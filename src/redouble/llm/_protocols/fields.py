@@ -73,11 +73,16 @@ def usage_in(get: Fields) -> Usage | None:
         return None
     get = fields_of(usage)
     prompt, completion = _counts(get, "prompt_tokens"), _counts(get, "completion_tokens")
-    if not prompt:  # input_tokens does not include the counts of the cache
-        prompt = _counts(get, "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    cached = _counts(get, "cache_read_input_tokens")
+    if not prompt:  # Anthropic's input_tokens does not include the counts of the cache
+        prompt = [*_counts(get, "input_tokens", "cache_creation_input_tokens"), *cached]
     if not completion:
         completion = _counts(get, "output_tokens")
-    return Usage(sum(prompt), sum(completion)) if prompt or completion else None
+    for details in ("prompt_tokens_details", "input_tokens_details"):  # of OpenAI, which does include it
+        cached = cached or _counts(fields_of(get(details)), "cached_tokens")
+    if not prompt and not completion:
+        return None
+    return Usage(sum(prompt), sum(completion), min(sum(cached), sum(prompt)))
 
 
 def _counts(get: Fields, *names: str) -> list[int]:
