@@ -58,6 +58,7 @@ TOO_LONG = r"Retry\(attempts=\d+\) may need .* s and has .* s: at worst, there i
 NO_BUDGET = (
     r"Retry with .* and no budget: when the service is down, every attempt adds to its load; pass budget=.*"
 )
+SOFT_LIMIT = r"Retry\(.*timeout=.*\) without a worker, beside a layer that has one: .*; write worker=Worker.*"
 RETRY_INSIDE = r"Retry inside Retry: their attempts multiply; retry in one place"
 
 
@@ -79,6 +80,19 @@ PROBLEMS: list[tuple[Layer, list[str]]] = [
     (Timeout(timedelta(seconds=5)) | Timeout(5), [INSIDE_LIMIT]),
     (Timeout(5) | Retry(hints=UNHINTED) | Timeout(9), [TOO_LONG, INSIDE_LIMIT]),
     (Retry(timeout=5) | Timeout(5), [TOO_LONG, INSIDE_LIMIT]),
+    # a limit that interrupts nothing, where the other one does
+    (Timeout(30, worker=Worker()) | Retry(timeout=9), [SOFT_LIMIT]),
+    (Retry(timeout=20) | Timeout(2, worker=Worker()), [SOFT_LIMIT]),
+    (Retry(attempts=1, work_timeout=9) | Timeout(2, worker=Worker()), [SOFT_LIMIT]),
+    (
+        Retry(timeout=9, nested="stop") | quick(timeout=1, worker=Worker()),
+        [SOFT_LIMIT, RETRY_INSIDE, TOO_LONG],
+    ),
+    (
+        Retry(timeout=5) | Timeout(6, worker=Worker()),
+        [SOFT_LIMIT, TOO_LONG],
+    ),  # the inner limit does end calls
+    (Timeout(5, worker=Worker()) | Timeout(5, worker=Worker()), [INSIDE_LIMIT]),
     # a slot that is released too early
     (Retry() | BULKHEAD, [BULKHEAD_INSIDE]),
     (Retry() | Timeout(2) | Own() | BULKHEAD | Timeout(1), [BULKHEAD_INSIDE]),
@@ -172,6 +186,8 @@ FINE: list[Layer] = [
     Fallback(value=1) | Bulkhead(10) | Retry() | CircuitBreaker(),
     Bulkhead(10) | Fallback(print) | Timeout(30, worker=Worker()) | Retry() | CircuitBreaker() | Timeout(2),
     # near misses
+    Timeout(30, worker=Worker()) | Retry(timeout=9, worker=Worker()),
+    Timeout(30, worker=Worker()) | Retry(timeout=20) | Timeout(2),  # async code
     Retry(attempt_timeout=2, timeout=20),
     Timeout(10) | Retry() | Timeout(2),
     Timeout(5.001) | Timeout(5),

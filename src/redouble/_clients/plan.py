@@ -131,7 +131,8 @@ class GuardedRetry(Layer):
         if failure is None:
             run = begin_run(Run, policy, name, aio=aio)
         elif run is None:
-            started = call_reader(policy._time, aio=aio)() - client_call.elapsed()
+            elapsed = client_call.elapsed()  # first: the run must not begin before the call
+            started = call_reader(policy._time, aio=aio)() - elapsed
             run = begin_run(Run, policy, name, aio=aio, attempt=1, started=started)
         else:
             run.reopen()

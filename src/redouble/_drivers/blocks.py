@@ -19,6 +19,7 @@ from redouble._drivers.calls import begin_run, slow_path_needed
 from redouble._engine.options import Options, refuse_limits, refuse_until
 from redouble._engine.run import Run
 from redouble._engine.run_results import error_of
+from redouble._failures.error_path import holds_run
 from redouble._internal.logger import log
 from redouble._internal.public import public
 from redouble._runtime.ambient import ambient
@@ -35,6 +36,7 @@ ERROR_LOST = (
 )
 
 
+@holds_run
 @public("redouble")
 class Attempt:
     """The current attempt of a loop: write ``with attempt:`` around what may fail.
@@ -126,6 +128,7 @@ class Attempt:
         return f"<Attempt {self.number}>"
 
 
+@holds_run
 class AsyncAttempt(Attempt):
     """The current attempt of an ``async for`` loop: write ``with attempt:``, without ``async``."""
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from redouble._failures import codes
 from redouble._failures.builtin_errors import BUSY, NETWORK, TIMEOUT, UNSENT, Ask
-from redouble._failures.retry_after import milliseconds, response_hint, response_wish, with_hint
+from redouble._failures.grpc_trailers import requested_delay
+from redouble._failures.retry_after import response_hint, response_wish, with_hint
 from redouble._failures.verdict import Kind, Verdict, changed
 
 # It has been sent, body and all, and the server has promised that it did nothing with it.
@@ -188,17 +189,25 @@ def by_redis_timeout(error: Any, _: Ask) -> Verdict | None:
 
 
 def by_grpc_code(error: Any, _: Ask) -> Verdict | None:
-    """Judge by the status code and the server's pushback; a negative pushback forbids a retry."""
+    """Judge by the status code, and by what the server asks for; it may forbid a retry."""
     code, details = error.code().name, str(error.details())
     if code == "RESOURCE_EXHAUSTED" and "larger than max" in details:
         return None  # the same message would be too large again
     if code == "UNAVAILABLE" and details.startswith("failed to connect to all addresses"):
         return UNSENT
-    metadata: dict[str, str] = dict(error.trailing_metadata() or ())
-    if "grpc-retry-pushback-ms" not in metadata:
-        return codes.GRPC.get(code)
-    pushback = milliseconds(metadata["grpc-retry-pushback-ms"])
-    return None if pushback is None else with_hint(codes.GRPC.get(code), pushback)
+    if code == "INTERNAL" and details == "Internal error from Core" and _failed_to_send(error):
+        return codes.GRPC["UNAVAILABLE"]
+    delay = requested_delay(error.trailing_metadata())
+    return None if delay is not None and delay < 0 else with_hint(codes.GRPC.get(code), delay)
+
+
+def _failed_to_send(error: Any) -> bool:
+    """Return True if a message could not be sent because the server had ended the call.
+
+    `grpc.aio` then replaces the status of the server by an error of its own.
+    """
+    text = str(error.debug_error_string())
+    return text.startswith('Failed "execute_batch"') and "SendMessageOperation" in text
 
 
 def by_aws_code(error: Any, _: Ask) -> Verdict | None:

@@ -100,8 +100,9 @@ class SenderState:
 
     def _resume_exchange(self, plan: HttpPlan, request: Any, deliver: Any, started: float) -> Exchange:
         """Create the exchange of a request whose first attempt started at ``started`` (read from `NOW`)."""
+        elapsed = NOW() - started  # first: the exchange must not begin before the call
         exchange = Exchange(self, plan, request, nothing_to_rewind, deliver)
-        exchange.started -= NOW() - started
+        exchange.started -= elapsed
         exchange.sends, exchange.resend_allowed = 1, False
         return exchange
 
