@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redouble import Kind, Verdict, transient, llm
+from redouble import Kind, Verdict, llm, transient
 from tests.libraries import clients
 from tests.libraries.servers import closed_port, judged, library, run, sending, silent
 
