@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from redouble._engine.backoff import Backoff
 from redouble._engine.nested import nested, rejected_before_call
-from redouble._engine.options import MAX_RECORDS
+from redouble._engine.options import MAX_RECORDS, SHORT_TEXT
 from redouble._engine.report import STAMP, annotate
 from redouble._engine.run_results import error_of
 from redouble._engine.run_state import RunState
@@ -152,6 +152,8 @@ class Run(RunState):
                 judged = unwrapped(error)
             try:
                 text = str(error)
+                if len(text) > SHORT_TEXT:
+                    text = self.bound_text(text)
             except Exception:
                 text = "<no text: __str__ failed>"
             types = policy._types

@@ -11,14 +11,15 @@ Rule 3: drivers interrupt attempts. The state computes when, and records that it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from redouble._engine.nested import carries_exhausted_budget
-from redouble._engine.options import Options
+from redouble._engine.options import MAX_TEXTS, SHORT_TEXT, Options
 from redouble._engine.report import Report, ResendGuard, annotate
 from redouble._engine.run_results import Entry, note_of, report_of, return_report
 from redouble._failures.transient import kind_of
 from redouble._failures.verdict import CANCELLED_BY_LIMIT, RETRY, Ended, Kind, Verdict, unwrapped
+from redouble._redaction.rendering import shortened
 from redouble._runtime.ambient import CREDITED_CALL, CreditedCall, credited_call
 from redouble._runtime.clock import SYSTEM, Clock
 from redouble._telemetry.events import NO_USAGE, What
@@ -62,6 +63,7 @@ class RunState:
     delays_by_kind: dict[Kind | None, Iterator[float]] | None = None
     worked: float = 0.0  # the duration of the first ``counted`` entries of the records, see `work`
     counted: int = 0
+    texts_length: int = 0  # the characters of the long texts in the records
     value: object = None  # the result of the last attempt, if it returned
     ok: bool = False
     replaces_error: bool = False  # True if the driver raises `error_of` instead of the operation's error
@@ -314,6 +316,22 @@ class RunState:
         self.worked = self.work  # which counts it
         self.counted -= 2
         del self.records[:2]
+
+    def bound_text(self, text: str) -> str:
+        """Return the bounded text of an error, to record it; shorten earlier ones once they are many.
+
+        Texts of some kilobytes in every record would be megabytes on one exception.
+        """
+        if self.texts_length > MAX_TEXTS:
+            self.texts_length = 0
+            for number, entry in enumerate(self.records[::2]):
+                verdict, kind, earlier, started, ended = cast("Entry", entry)
+                if earlier is not None and len(earlier) > SHORT_TEXT:
+                    earlier = shortened(earlier, SHORT_TEXT)
+                    self.records[number * 2] = (verdict, kind, earlier, started, ended)
+        text = shortened(text)
+        self.texts_length += len(text)
+        return text
 
     def kind(self, error: Exception | None) -> Kind:
         """Return the kind of failure: the verdict's, or else that of the error's type."""

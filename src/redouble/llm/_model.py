@@ -153,7 +153,8 @@ class Model(Layer):
         return f"{self.provider}/{self.model}: {self._calls.describe()}"
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
-        return self._calls.worst_case(inner)
+        # The timeouts of the SDK end a blocking call too.
+        return self._calls.worst_case(WorstCase(*inner))
 
     def traits(self) -> Traits:
         traits = self._calls.traits()
