@@ -29,7 +29,7 @@ WORDS = {
     "by_cause_or_timeout": "as the error inside, else yes",
     "by_kafka_name": "by code",
     "by_last": "as its `last`",
-    "by_lookup": 'if it says "try again"',
+    "by_lookup": 'if it says "try again"; on macOS and Windows also "no such name"',
     "by_members": "if all members are",
     "by_mysql_code": "by code",
     "by_orig": "as its `orig`",
@@ -44,6 +44,7 @@ WORDS = {
     "by_status": "by status",
     "by_tls_reason": "if it was cut",
     "by_connect_error": "yes, if it can get better",
+    "by_http2_event": "yes",
 }
 SENT = {"yes": True, "no": False, "unknown": None}
 CODES = sorted(name for name, value in vars(_codes).items() if name.isupper() and isinstance(value, dict))

@@ -17,6 +17,10 @@ from redouble._failures.grpc_trailers import requested_delay
 from redouble._failures.retry_after import response_hint, response_wish, with_hint
 from redouble._failures.verdict import Kind, Verdict, changed
 
+# It has been sent, body and all, and the server has promised that it did nothing with it.
+NOT_PROCESSED = Verdict.retry(kind=Kind.network, sent=False, reason="not_processed")
+REFUSED_STREAM = 7  # an error code of HTTP/2
+
 # -------------------------------------------------------------------------- HTTP clients
 
 
@@ -87,6 +91,14 @@ def by_connect_error(error: Any, ask: Ask) -> Verdict | None:
                 return None
             return codes.UNSENT_TIMEOUT if verdict.kind is Kind.timeout else UNSENT
     return UNSENT
+
+
+def by_http2_event(error: Any, _: Ask) -> Verdict | None:
+    """Judge by the HTTP/2 event that httpcore reports: a refused stream was not processed at all."""
+    event = next(iter(getattr(error.__cause__, "args", ())), None)
+    refused = type(event).__name__ == "StreamReset" and getattr(event, "error_code", None) == REFUSED_STREAM
+    unseen = type(event).__name__ == "ConnectionTerminated" and getattr(event, "last_stream_id", None) == 0
+    return NOT_PROCESSED if refused or unseen else NETWORK
 
 
 def by_errno_or_network(error: Any, ask: Ask) -> Verdict | None:
@@ -228,6 +240,10 @@ def by_tls_reason(error: Any, _: Ask) -> Verdict | None:
     return NETWORK if error.reason == "UNEXPECTED_EOF_WHILE_READING" else None
 
 
+AMBIGUOUS_RESOLVERS = ("darwin", "win32", "cygwin")
+LOOKUP_FAILURES = frozenset({"gaierror", "herror", "NameResolutionError", "ClientConnectorDNSError"})
+
+
 def by_lookup(error: Any, _: Ask) -> Verdict | None:
     """Retry if the resolver reports a temporary failure; "no such host" is final."""
     return _resolver_verdict(error.errno)
@@ -239,5 +255,13 @@ def by_host_lookup(error: Any, _: Ask) -> Verdict | None:
 
 
 def _resolver_verdict(number: object) -> Verdict | None:
-    temporary_failure = getattr(sys.modules.get("socket"), "EAI_AGAIN", None)
-    return UNSENT if number is not None and number == temporary_failure else None
+    """Retry a temporary failure; macOS and Windows also report "no such name" while the network is down."""
+    names = ("EAI_AGAIN", "EAI_NONAME") if sys.platform in AMBIGUOUS_RESOLVERS else ("EAI_AGAIN",)
+    known = [getattr(sys.modules.get("socket"), name, None) for name in names]
+    return UNSENT if number is not None and number in known else None
+
+
+def is_lookup_failure(error: Exception) -> bool:
+    """Return True if a name could not be resolved: by the error, or by one that it was raised from."""
+    kinds = [base.__name__ for one in (error, *_causes(error)) for base in type(one).__mro__]
+    return not LOOKUP_FAILURES.isdisjoint(kinds)

@@ -34,13 +34,14 @@ _BY_MODULE: dict[str, dict[Entry, str]] = {
     "urllib.error": {read.by_status: "HTTPError", read.by_cause: "URLError"},
     # HTTP clients and gRPC.
     "httpx httpx2": {
-        NETWORK: "NetworkError RemoteProtocolError",
+        NETWORK: "NetworkError",
         POOL_TIMEOUT: "PoolTimeout",
         READ_TIMEOUT: "ReadTimeout",
         TIMEOUT: "TimeoutException",
         UNSENT_TIMEOUT: "ConnectTimeout",
         WRITE_TIMEOUT: "WriteTimeout",
         read.by_connect_error: "ConnectError",
+        read.by_http2_event: "RemoteProtocolError",
         read.by_status: "HTTPStatusError",
     },
     "requests.exceptions": {
