@@ -230,7 +230,7 @@ def from_http(status: int, *details: object, reason: str = "", **headers: str) -
     return error_named(
         "google.api_core.exceptions.GoogleAPICallError",
         code=status,
-        grpc_status_code=None,
+        grpc_status_code=Thing(name="UNAVAILABLE"),  # the class has one, although there was no gRPC
         response=Thing(headers={name.replace("_", "-"): value for name, value in headers.items()}),
         details=list(details),
         errors=[{"reason": reason}] if reason else [],
@@ -255,6 +255,7 @@ def retry_info(seconds: int, nanos: int) -> object:
             from_rpc(rpc_error("ABORTED", grpc_retry_pushback_ms="50"), retry_info(9, 0)),
             after(CONFLICT, 0.05),
         ),
+        (from_rpc(rpc_error("ABORTED", grpc_retry_pushback_ms="-1"), retry_info(9, 0)), None),
         (from_rpc(rpc_error("INTERNAL")), None),
         (from_rpc(rpc_error("PERMISSION_DENIED")), None),
         (from_http(429), RATE_LIMIT),
@@ -283,9 +284,18 @@ def test_google(error: Exception, expected: Verdict | None) -> None:
 def test_a_google_error_of_a_status_alone() -> None:
     """`from_grpc_status` makes one without a call."""
     name = "google.api_core.exceptions.GoogleAPICallError"
-    error = error_named(name, grpc_status_code=Thing(name="ABORTED"), response=None, details=[])
-    assert transient(error) == CONFLICT
-    assert transient(error_named(name, grpc_status_code=None, response=None, details=[])) is None
+    aborted, internal = Thing(name="ABORTED"), Thing(name="INTERNAL")
+    assert (
+        transient(error_named(name, code=500, grpc_status_code=internal, response=None, details=[])) is None
+    )
+    assert (
+        transient(error_named(name, code=409, grpc_status_code=aborted, response=None, details=[]))
+        == CONFLICT
+    )
+    assert (
+        transient(error_named(name, code=429, grpc_status_code=None, response=None, details=[])) == RATE_LIMIT
+    )
+    assert transient(error_named(name, code=None, grpc_status_code=None, response=None, details=[])) is None
 
 
 # ---------------------------------------------------------------- Azure, Elastic, OpenSearch

@@ -181,14 +181,20 @@ def by_grpc_code(error: Any, _: Ask) -> Verdict | None:
 
 def by_google_code(error: Any, ask: Ask) -> Verdict | None:
     """Judge a gRPC error by itself, and a response by its reason and status; ``RetryInfo`` is a hint."""
-    response, delay = error.response, _retry_info(error.details)
-    if error.grpc_status_code is not None or response is None:
-        verdict = ask(response) or codes.GRPC.get(getattr(error.grpc_status_code, "name", ""))
-        return verdict if verdict is None or verdict.after is not None else with_hint(verdict, delay)
-    limited = any(as_mapping(each).get("reason") in codes.GOOGLE_LIMITS for each in error.errors)
-    verdict = codes.RATE_LIMIT if limited else codes.AWS_STATUSES.get(error.code)
-    hint = response_hint(response.headers, error.code)
-    return with_hint(verdict, delay if hint is None else hint)
+    response, status, delay = error.response, error.code, _retry_info(error.details)
+    headers = getattr(response, "headers", None)
+    if headers is not None:
+        limited = any(as_mapping(each).get("reason") in codes.GOOGLE_LIMITS for each in error.errors)
+        verdict = codes.RATE_LIMIT if limited else codes.AWS_STATUSES.get(status)
+        hint = response_hint(headers, status)
+        return with_hint(verdict, delay if hint is None else hint)
+    if response is not None:
+        verdict = ask(response)
+    elif error.grpc_status_code is not None:
+        verdict = codes.GRPC.get(error.grpc_status_code.name)
+    else:
+        verdict = codes.AWS_STATUSES.get(status)
+    return verdict if verdict is None or verdict.after is not None else with_hint(verdict, delay)
 
 
 def _retry_info(details: Sequence[Any]) -> float | None:
