@@ -103,6 +103,9 @@ class Middleware(AsyncSender):
         await super()._prepare_resend(exchange)
         await prepare_resend(exchange.request)
 
+    def _is_read(self, response: aiohttp.ClientResponse) -> bool:
+        return response._body is not None
+
     async def _read_result(self, exchange: Exchange, response: aiohttp.ClientResponse) -> None:
         if exchange.plan.reads_bodies:
             set_content(response, await response.read())

@@ -130,6 +130,9 @@ class Adapter(Sender, BaseAdapter):
             _ = response.content  # a body that fails is a failure of the attempt
         return response
 
+    def _is_read(self, response: requests.Response) -> bool:
+        return cast("Any", response)._content is not False
+
     def _read_result(self, exchange: Exchange, response: requests.Response) -> None:
         if not _options_of(exchange)["stream"] or exchange.plan.reads_bodies:
             _ = response.content

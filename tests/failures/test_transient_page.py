@@ -29,7 +29,6 @@ WORDS = {
     "by_last_attempt": "as the last error inside",
     "by_mongo_code": "by code, else by label",
     "by_oracle_code": "by code",
-    "by_peer_violation": "yes",
     "by_recipients": "if all reply codes are",
     "by_redis_code": "by first word",
     "by_retryable": "if it is `retryable`",
@@ -46,6 +45,7 @@ WORDS = {
     "by_cause_or_timeout": "as the error inside, else yes",
     "by_kafka_name": "by code",
     "by_lookup": "if it may be temporary",
+    "by_last": "as its `last`",
     "by_members": "if all members are",
     "by_mysql_code": "by code",
     "by_orig": "as its `orig`",
@@ -60,6 +60,7 @@ WORDS = {
     "by_status": "by status",
     "by_tls_reason": "if it was cut",
     "by_connect_error": "yes, if it can get better",
+    "by_http2_event": "yes",
 }
 SENT = {"yes": True, "no": False, "unknown": None}
 CODES = sorted(name for name, value in vars(_codes).items() if name.isupper() and isinstance(value, dict))

@@ -16,6 +16,7 @@ from redouble import Kind, Verdict, transient
 from tests.support.failures.library_errors import class_named, error_named
 
 UNSENT = Verdict.retry(kind=Kind.network, sent=False, reason="network")
+NOT_PROCESSED = Verdict.retry(kind=Kind.network, sent=False, reason="not_processed")
 NETWORK = Verdict.retry(kind=Kind.network, reason="network")
 TIMEOUT = Verdict.retry(kind=Kind.timeout, reason="timeout")
 READ_TIMEOUT = Verdict.retry(kind=Kind.timeout, reason="timeout_read")
@@ -180,11 +181,11 @@ def h2_event(name: str, **attributes: object) -> object:
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
-        (h2_event("StreamReset", error_code=7, stream_id=1), UNSENT),
+        (h2_event("StreamReset", error_code=7, stream_id=1), NOT_PROCESSED),
         (h2_event("StreamReset", error_code=2, stream_id=1), NETWORK),
         (h2_event("StreamReset", error_code=8, stream_id=1), NETWORK),
-        (h2_event("ConnectionTerminated", error_code=0, last_stream_id=0), UNSENT),
-        (h2_event("ConnectionTerminated", error_code=11, last_stream_id=0), UNSENT),
+        (h2_event("ConnectionTerminated", error_code=0, last_stream_id=0), NOT_PROCESSED),
+        (h2_event("ConnectionTerminated", error_code=11, last_stream_id=0), NOT_PROCESSED),
         (h2_event("ConnectionTerminated", error_code=0, last_stream_id=1), NETWORK),
         (h2_event("ConnectionTerminated", error_code=0, last_stream_id=None), NETWORK),
         ("Server disconnected", NETWORK),

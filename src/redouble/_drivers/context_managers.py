@@ -33,17 +33,11 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
 
     def __enter__(self) -> T:
         run = self._begin(aio=False)
-        try:
-            return drive(run, None, self._enter, (run,), {})
-        except UsageError as misused:
-            raise misused.error() from None
+        return drive(run, None, self._enter, (run,), {})
 
     async def __aenter__(self) -> T:
         run = self._begin(aio=True)
-        try:
-            return await adrive(run, None, self._aenter, (run,), {})
-        except UsageError as misused:
-            raise misused.error() from None
+        return await adrive(run, None, self._aenter, (run,), {})
 
     def _begin(self, *, aio: bool) -> Run:
         if not aio:

@@ -154,6 +154,15 @@ class RetryBudget(SharedBudget, ReentrancySafe):
         most = self._limit_for(earning)
         return {"available": max(0, most - granted), "limit": most, "granted": granted, "credits": earning}
 
+    def balance(self, now: float, /) -> int:
+        """Return how many whole retries are left; `spend` also grants the one that has been begun."""
+        self._run_exclusively(self._advance, now)
+        return self._run_now(self._balance)
+
+    def _balance(self) -> int:
+        earned, per = self._exact_ratio
+        return max(0, self._minimum + self._credits.total * earned // per - self._grants.total)
+
     def can_reconfigure(self, other: RetryBudget, /) -> bool:
         """Return True unless ``credit`` differs: functions that are decorated already cannot change it."""
         return self._credited_by == other._credited_by

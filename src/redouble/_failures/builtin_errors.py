@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
-from redouble._failures.verdict import Kind, Verdict, with_retry_after
+from redouble._failures.verdict import Kind, Verdict, unwrapped, with_retry_after
 
 T = TypeVar("T")
 
@@ -89,6 +89,13 @@ def by_hint(rejected: Any, _: Ask) -> Verdict | None:
     return with_retry_after(REJECTED, rejected)
 
 
+def by_last(error: Any, ask: Ask) -> Verdict | None:
+    """Judge a `RetryError` by the error that it wraps; if there is none, by its own type."""
+    inner = unwrapped(error)
+    verdict = None if inner is error else ask(inner)
+    return TIMEOUT if verdict is None and isinstance(error, TimeoutError) else verdict
+
+
 BUILTIN: dict[str, Entry] = {
     "builtins.ConnectionError": NETWORK,
     "builtins.ConnectionRefusedError": UNSENT,
@@ -96,4 +103,5 @@ BUILTIN: dict[str, Entry] = {
     "builtins.OSError": by_errno,
     "builtins.TimeoutError": TIMEOUT,
     "redouble.errors.Rejected": by_hint,
+    "redouble.errors.RetryError": by_last,
 }

@@ -12,9 +12,14 @@ from typing import Any, cast
 
 from redouble._failures import codes
 from redouble._failures.builtin_errors import BUSY, NETWORK, TIMEOUT, UNSENT, Ask
+from redouble._failures.grpc_trailers import requested_delay
 from redouble._failures.quota_headers import decimal
-from redouble._failures.retry_after import milliseconds, response_hint, response_wish, with_hint
+from redouble._failures.retry_after import response_hint, response_wish, with_hint
 from redouble._failures.verdict import Kind, Verdict, changed
+
+# It has been sent, body and all, and the server has promised that it did nothing with it.
+NOT_PROCESSED = Verdict.retry(kind=Kind.network, sent=False, reason="not_processed")
+REFUSED_STREAM = 7  # an error code of HTTP/2
 
 # -------------------------------------------------------------------------- HTTP clients
 
@@ -88,6 +93,21 @@ def by_connect_error(error: Any, ask: Ask) -> Verdict | None:
     return UNSENT
 
 
+def by_http2_event(error: Any, _: Ask) -> Verdict | None:
+    """Judge by the HTTP/2 event that httpcore reports: a refused stream was not processed at all."""
+    for one in (error, error.__cause__):  # httpcore's own error, and that of httpx around it
+        event = next(iter(getattr(one, "args", ())), None)
+        refused = (
+            type(event).__name__ == "StreamReset" and getattr(event, "error_code", None) == REFUSED_STREAM
+        )
+        unseen = (
+            type(event).__name__ == "ConnectionTerminated" and getattr(event, "last_stream_id", None) == 0
+        )
+        if refused or unseen:
+            return NOT_PROCESSED
+    return NETWORK
+
+
 def by_errno_or_network(error: Any, ask: Ask) -> Verdict | None:
     """Judge by the errno (of a file to upload, for instance); without one, it is a network error."""
     return NETWORK if error.errno is None else ask(OSError(error.errno, ""))
@@ -133,23 +153,7 @@ def by_llm_error(error: Any, _: Ask) -> Verdict | None:
     return with_hint(verdict or (codes.ANSWERED if requested else None), hint)
 
 
-# ------------------------------------------------------------------ HTTP/1, HTTP/2, WebSocket
-
-
-def by_peer_violation(error: Any, _: Ask) -> Verdict | None:
-    """Judge a broken HTTP connection: a request that an HTTP/2 server refused was not processed."""
-    for cause in (error, *causes(error)):
-        event: Any = cause.args[0] if cause.args else None
-        if type(event).__module__ == "h2.events":
-            return UNSENT if _is_refusal(event) else NETWORK
-    return NETWORK
-
-
-def _is_refusal(event: Any) -> bool:
-    """Return True for REFUSED_STREAM (7), and for a GOAWAY that excludes every stream."""
-    if type(event).__name__ == "StreamReset":
-        return int(event.error_code) == 7
-    return getattr(event, "last_stream_id", None) == 0
+# ------------------------------------------------------------------ WebSocket
 
 
 def by_close_code(error: Any, _: Ask) -> Verdict | None:
@@ -166,17 +170,25 @@ def by_cut_handshake(error: Any, _: Ask) -> Verdict | None:
 
 
 def by_grpc_code(error: Any, _: Ask) -> Verdict | None:
-    """Judge by the status code and the server's pushback; a negative pushback forbids a retry."""
+    """Judge by the status code, and by what the server asks for; it may forbid a retry."""
     code, details = error.code().name, str(error.details())
     if code == "RESOURCE_EXHAUSTED" and "larger than max" in details:
         return None  # the same message would be too large again
     if code == "UNAVAILABLE" and details.startswith(("failed to connect to all addresses", "DNS resolution")):
         return UNSENT
-    metadata: dict[str, str] = dict(error.trailing_metadata() or ())
-    if "grpc-retry-pushback-ms" not in metadata:
-        return codes.GRPC.get(code)
-    pushback = milliseconds(metadata["grpc-retry-pushback-ms"])
-    return None if pushback is None else with_hint(codes.GRPC.get(code), pushback)
+    if code == "INTERNAL" and details == "Internal error from Core" and _failed_to_send(error):
+        return codes.GRPC["UNAVAILABLE"]
+    delay = requested_delay(error.trailing_metadata())
+    return None if delay is not None and delay < 0 else with_hint(codes.GRPC.get(code), delay)
+
+
+def _failed_to_send(error: Any) -> bool:
+    """Return True if a message could not be sent because the server had ended the call.
+
+    `grpc.aio` then replaces the status of the server by an error of its own.
+    """
+    text = str(error.debug_error_string())
+    return text.startswith('Failed "execute_batch"') and "SendMessageOperation" in text
 
 
 def by_google_code(error: Any, ask: Ask) -> Verdict | None:
@@ -288,7 +300,8 @@ def by_tls_reason(error: Any, _: Ask) -> Verdict | None:
 
 
 # On these platforms the resolver also says "no such name" if it cannot reach a server.
-_AMBIGUOUS_LOOKUPS = ("darwin", "ios", "win32")
+AMBIGUOUS_RESOLVERS = ("darwin", "ios", "win32", "cygwin")
+LOOKUP_FAILURES = frozenset({"gaierror", "herror", "NameResolutionError", "ClientConnectorDNSError"})
 
 
 def by_lookup(error: Any, _: Ask) -> Verdict | None:
@@ -306,5 +319,11 @@ def resolver_verdict(number: object) -> Verdict | None:
     socket = sys.modules.get("socket")
     temporary, unknown = getattr(socket, "EAI_AGAIN", None), getattr(socket, "EAI_NONAME", None)
     if number is not None and number == unknown:
-        return UNSENT if temporary is None or sys.platform in _AMBIGUOUS_LOOKUPS else None
+        return UNSENT if temporary is None or sys.platform in AMBIGUOUS_RESOLVERS else None
     return UNSENT if number is not None and number == temporary else None
+
+
+def is_lookup_failure(error: Exception) -> bool:
+    """Return True if a name could not be resolved: by the error, or by one that it was raised from."""
+    kinds = [base.__name__ for one in (error, *causes(error)) for base in type(one).__mro__]
+    return not LOOKUP_FAILURES.isdisjoint(kinds)

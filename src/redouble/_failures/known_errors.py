@@ -54,7 +54,7 @@ _BY_MODULE: dict[str, dict[Entry, str]] = {
         UNSENT_TIMEOUT: "ConnectTimeout",
         WRITE_TIMEOUT: "WriteTimeout",
         read.by_connect_error: "ConnectError",
-        read.by_peer_violation: "RemoteProtocolError",
+        read.by_http2_event: "RemoteProtocolError",
     },
     "httpx httpx2": {read.by_status: "HTTPStatusError"},
     "h11._util": {NETWORK: "RemoteProtocolError"},

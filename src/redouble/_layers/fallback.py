@@ -56,12 +56,11 @@ class Fallback(Layer):
 
         def replaced(*args: P.args, **kwargs: P.kwargs) -> T:
             try:
-                result = fn(*args, **kwargs)
+                return reject_awaitable(fn, fn(*args, **kwargs))
             except Exception as error:
                 if not self._failures.matches(error):
                     raise
                 return cast("T", self._blocking_substitute(fn, error))
-            return reject_awaitable(fn, result)
 
         return replaced
 

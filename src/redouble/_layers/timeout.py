@@ -15,7 +15,7 @@ from redouble._drivers.attempt_timeout import run_on_worker
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
 from redouble._drivers.stream_function import wrap_stream
 from redouble._engine.worker import Worker, check_worker
-from redouble._internal.callables import display_name, reject_awaitable
+from redouble._internal.callables import display_name
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, seconds
 from redouble._layers.analysis import Traits, WorstCase, combined_traits
@@ -72,11 +72,11 @@ class Timeout(Layer):
                 raise call.expired()
             try:
                 result: T = run_on_worker(call, worker, fn, *args, **kwargs)
+                return result
             except AttemptTimeout as error:
                 if call.stuck:
                     raise WorkerStillRunning(f"{error}, and its worker is still running") from error
                 raise
-            return reject_awaitable(fn, result)
 
         return limited
 
@@ -112,10 +112,16 @@ class Timeout(Layer):
         return inner.within(self._limit + (0.0 if self.worker is None else self.worker._grace))
 
     def traits(self) -> Traits:
-        return Traits(time_limit=self._limit, each_call_limit=self._limit)
+        return Traits(
+            time_limit=self._limit,
+            each_call_limit=self._limit,
+            blocking_limit=inf if self.worker is None else self._limit,
+            async_only=self.worker is None,
+        )
 
     def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:  # noqa: ARG002
-        limit = combined_traits(outer).time_limit
+        around = combined_traits(outer)
+        limit = around.time_limit if self.worker is None else around.blocking_limit
         if limit <= self._limit:
             yield (
                 f"Timeout({self._limit:g}) inside a limit of {format_seconds(limit)}: the limit is always "

@@ -24,7 +24,7 @@ from redouble._runtime.deadline import time_left
 from redouble.errors import AttemptTimeout, DeadlineExceeded, NotAccepted, Reason, Stopped
 from redouble.http._plan import HttpPlan
 from redouble.http._request_body import Rewind, nothing_to_rewind
-from redouble.http._rule import sent
+from redouble.http._rule import is_untouched, sent
 
 SLACK = 0.01  # seconds
 MIN_TIMEOUT = 0.001  # seconds; clients read zero as no wait at all or as no limit
@@ -71,7 +71,7 @@ class Exchange(ClientCall):
     slack = 0.0  # seconds by which the client's timeout ends before the attempt does
     resend_allowed = True  # True if the next attempt may send the request
     answer: Any = None  # the response of the last attempt, successful or not
-    unread: Any = None  # a failed response too large to prefetch: close it before the next attempt
+    unread: Any = None  # the last attempt's response, if it may be unread: closed unless returned
     failed_finally = False  # True if the call failed and its last response was returned
     in_flight = False  # True while an attempt runs, and after one was cancelled
     attempt_deadline = inf  # when the last attempt's time limit expires, body included
@@ -122,6 +122,8 @@ class Exchange(ClientCall):
     def record_success(self, response: Any) -> None:
         """Record the response of a successful attempt."""
         self.answer, self.in_flight = response, False
+        if not self.plan.reads_bodies:
+            self.unread = response
 
     def record_failure(self, error: Exception, response: Any = None) -> Exception:
         """Record the error of an attempt, and the response that it reports, if any."""
@@ -144,11 +146,10 @@ class Exchange(ClientCall):
         idempotent = self._is_idempotent()
         if idempotent and self.rewind is nothing_to_rewind:
             return None
-        unsent = self._is_unsent(verdict)
-        if not (idempotent or unsent):
+        if not (idempotent or self._is_unsent(verdict)):
             return Reason.stopped
         # Last, because it rewinds. A body that was never sent is complete even if it cannot be rewound.
-        return None if self.rewind() or unsent else Reason.not_replayable
+        return None if self.rewind() or is_untouched(self.error) else Reason.not_replayable
 
     def _is_idempotent(self) -> bool:
         """Return True if the request may be resent although it may have reached the server."""
@@ -194,14 +195,19 @@ class Exchange(ClientCall):
 
     # ------------------------------------------------------------------- when the call ends
 
+    def hand_over(self, response: Any) -> Any:
+        """Return the response that the policy returned; the caller closes it."""
+        if response is self.unread:
+            self.unread = None
+        return response
+
     def final_response(self, error: Exception) -> Any:
         """Return the response that the caller gets instead of this error of the policy, or None."""
         if self.error is error and self.answer is not None:
-            self.unread = None  # the caller closes it
-            return self.answer
+            return self.hand_over(self.answer)
         if isinstance(error, NotAccepted) and error.last is not None:
             self.error = error
-            return error.last
+            return self.hand_over(error.last)
         self.replace_stamp(error)
         self.error = self.answer = self.run = None
         self._spend_key()
@@ -213,9 +219,10 @@ class Exchange(ClientCall):
         return None
 
     def finish(self, response: Any) -> bool:
-        """Stamp a response that is returned to the caller; return True if an attempt of this call made it.
+        """Stamp a response that is returned to the caller; return True if the last attempt got it.
 
-        Any other response (of a fallback) is not touched any further, and keeps the stamp of its own call.
+        Any other response (of a fallback, of another client, of an earlier attempt) is not touched: what is
+        attached to a response belongs to the attempt that got it.
         """
         own = response is self.answer
         self.in_flight = False
@@ -230,7 +237,7 @@ class Exchange(ClientCall):
             stamp = self.report()
         self.failed_finally = self.error is not None
         self.error = self.answer = None
-        if own or STAMP not in vars(response):
+        if own:
             setattr(response, STAMP, stamp)
         return own
 

@@ -21,7 +21,7 @@ from redouble._clients.policy_binding import PolicyBinding
 from redouble._clients.socket_deadline import UNLIMITED
 from redouble._engine.report import STAMP
 from redouble._layers.layer import Layer
-from redouble._runtime.ambient import ambient
+from redouble._runtime.ambient import CREDITED_CALL, ambient
 from redouble._runtime.clock import SYSTEM, fast_reader
 from redouble._telemetry.emit import continuing_call
 from redouble.http._exchange import Exchange, IssuedKey, SuccessRecord
@@ -61,6 +61,8 @@ class SenderState:
     _chunks_of: Callable[[Any], Any]  # returns an iterator over the body of a failed response
     _release: Callable[[Any], Any]  # returns the connection of a failed response that was read to its pool
     _read_result: Callable[[Exchange, Any], Any]  # reads a result that the caller or a rule needs as a whole
+    # True if a response was read already, below or inside the policy: its connection may be another's by now.
+    _is_read: Callable[[Any], bool]
     _discard: Callable[[Any], Any]  # closes a response that is not returned
 
     def __init__(self, name: str, policy: Layer | None, idempotency: Keys) -> None:
@@ -98,8 +100,9 @@ class SenderState:
 
     def _resume_exchange(self, plan: HttpPlan, request: Any, deliver: Any, started: float) -> Exchange:
         """Create the exchange of a request whose first attempt started at ``started`` (read from `NOW`)."""
+        elapsed = NOW() - started  # first: the exchange must not begin before the call
         exchange = Exchange(self, plan, request, nothing_to_rewind, deliver)
-        exchange.started -= NOW() - started
+        exchange.started -= elapsed
         exchange.sends, exchange.resend_allowed = 1, False
         return exchange
 
@@ -139,7 +142,9 @@ class SenderState:
     ) -> Any:
         """Finish a call whose first attempt, made without an exchange, has succeeded."""
         now = NOW()
-        if plan.budget is not None:
+        if plan.budget is not None and not (
+            CREDITED_CALL.get() and plan.leaves_credit(self._host_of(request))
+        ):
             key = self._host_key(request)
             (plan.credits.get(key) or plan.credit_for(key, self._host_of(request)))(now)
         record = new_record(SuccessRecord, (self, plan, request, deliver, started, now, None))
@@ -192,8 +197,8 @@ class Sender(SenderState):
         """Return the final response, continuing after an attempt that was made outside of the policy."""
         try:
             if exchange.error is not None:
-                return exchange.begin_again()
-            return exchange.answer if exchange.sends else exchange.call(exchange)
+                return exchange.hand_over(exchange.begin_again())
+            return exchange.hand_over(exchange.answer if exchange.sends else exchange.call(exchange))
         except Exception as error:
             response = exchange.final_response(error)
             if response is None:
@@ -223,7 +228,9 @@ class Sender(SenderState):
         unread = response
         try:
             failed = exchange.plan.fails(self._status_of(response), response.headers)
-            if failed:
+            if self._is_read(response):
+                pass
+            elif failed:
                 self._prefetch(exchange, response)
             else:
                 self._read_result(exchange, response)
@@ -276,7 +283,7 @@ class Sender(SenderState):
         raise exchange.mismatch(error)
 
     def _close_unread(self, exchange: Exchange) -> None:
-        """Close the failed response that was too large to prefetch, if any."""
+        """Close the response of the last attempt if it may be unread and is not handed over to the caller."""
         response, exchange.unread = exchange.unread, None
         if response is not None:
             self._discard(response)
@@ -317,8 +324,8 @@ class AsyncSender(SenderState):
         """Return the final response, continuing after an attempt that was made outside of the policy."""
         try:
             if exchange.error is not None:
-                return await exchange.begin_again()
-            return exchange.answer if exchange.sends else await exchange.call(exchange)
+                return exchange.hand_over(await exchange.begin_again())
+            return exchange.hand_over(exchange.answer if exchange.sends else await exchange.call(exchange))
         except Exception as error:
             response = exchange.final_response(error)
             if response is None:
@@ -348,7 +355,9 @@ class AsyncSender(SenderState):
         unread = response
         try:
             failed = exchange.plan.fails(self._status_of(response), response.headers)
-            if failed:
+            if self._is_read(response):
+                pass
+            elif failed:
                 await self._prefetch(exchange, response)
             else:
                 await self._read_result(exchange, response)
@@ -401,7 +410,7 @@ class AsyncSender(SenderState):
         raise exchange.mismatch(error)
 
     async def _close_unread(self, exchange: Exchange) -> None:
-        """Close the failed response that was too large to prefetch, if any."""
+        """Close the response of the last attempt if it may be unread and is not handed over to the caller."""
         response, exchange.unread = exchange.unread, None
         if response is not None:
             await self._discard(response)

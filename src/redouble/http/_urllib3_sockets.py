@@ -15,7 +15,7 @@ from urllib3 import connection, poolmanager
 from urllib3.exceptions import EmptyPoolError
 
 from redouble._clients.socket_deadline import SOCKET_DEADLINE, ShortenedTimeout, socket_timeout
-from redouble.http._httpcore_sockets import WRITE_SIZE
+from redouble.http._httpcore import WRITE_SIZE
 
 
 class LimitedSocket:

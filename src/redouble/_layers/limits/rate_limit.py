@@ -35,16 +35,18 @@ PACED = Template(
     else:
         {await_}redouble_wait()
     redouble_result = {await_}redouble_fn({arguments})
-{check}    return redouble_result
+    {check}
+    return redouble_result
 """,
 )
 FOLLOWING = PACED.derive(
     "rate limit",
     (
-        "    redouble_result = {await_}redouble_fn({arguments})\n",
+        "    redouble_result = {await_}redouble_fn({arguments})\n    {check}\n",
         """\
     try:
         redouble_result = {await_}redouble_fn({arguments})
+        {check}
     except redouble_Exception as redouble_error:
         redouble_follow(redouble_error)
         raise
