@@ -68,6 +68,7 @@ TWINS = [
     ("grpc/_attempt", "attempt_stream", "aattempt_stream"),
     ("llm/_answer", "StreamOpener.open", "StreamOpener.aopen"),
     ("llm/_model", "Model.around", "Model.around_async"),
+    ("llm/_text_stream", "TextStream.__next__", "TextStream.__anext__"),
 ]
 
 # Twins that are not themselves async functions of a module or class: they contain one, or are nested in one.
@@ -314,7 +315,8 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         *("grpc/_aio_call.WritableCall.write", "grpc/_request_stream.AsyncAttemptRequests.__anext__"),
         *(f"grpc/_request_stream.AsyncBufferedRequests.{name}" for name in ("take", "_read_ahead")),
         *("grpc/_attempt.acall_unary", "grpc/_interceptors.start_task"),
-        *("llm/_answer._raise_cut_short", "llm/_stream_adapters.asource_of"),
+        *("llm/_answer._raise_cut_short", "llm/_answer.Answer._afinal"),
+        *("llm/_stream_adapters.asource_of", "llm/_text_stream.Chunks.__anext__"),
         *(f"_layers/hedge/race.HedgedCall.{name}" for name in ("run", "run_attempt")),
         *(
             f"_layers/hedge/race_asyncio.{name}"

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from redouble._engine.backoff import Backoff
 from redouble._engine.nested import nested, rejected_before_call
-from redouble._engine.options import MAX_RECORDS
+from redouble._engine.options import MAX_RECORDS, SHORT_TEXT
 from redouble._engine.report import STAMP, annotate
 from redouble._engine.run_results import error_of
 from redouble._engine.run_state import RunState
@@ -87,11 +87,13 @@ class Run(RunState):
             self.limit, self.limits_tied = None, False
         if policy.budget is not None and self.unspent_grant is not None:
             self.spent_grant, self.unspent_grant = self.unspent_grant, None
+            if self.credits and self.credited_call is not None:
+                self.credited_call[1] = None  # this retry is later than those inside the attempts before
         return True
 
     def no_time_left(self) -> Exception:
         """Give up between attempts; return the last error, or a `RetryError` if there is none."""
-        last = self.last
+        last, self.last = self.last, None
         self.give_up(TIMEOUT if self.now >= self.until else WORK_TIMEOUT, last)
         # Raised in a generator or an async loop, these would look like its regular end.
         if last is None or self.policy.wrap or isinstance(last, StopIteration | StopAsyncIteration):
@@ -150,6 +152,8 @@ class Run(RunState):
                 judged = unwrapped(error)
             try:
                 text = str(error)
+                if len(text) > SHORT_TEXT:
+                    text = self.bound_text(text)
             except Exception:
                 text = "<no text: __str__ failed>"
             types = policy._types
