@@ -13,6 +13,7 @@ from redouble import (
     CircuitBreaker,
     Fallback,
     Gate,
+    Keyed,
     Kind,
     Layer,
     Pipeline,
@@ -24,6 +25,7 @@ from redouble import (
     presets,
     transient,
 )
+from redouble.httpx2 import Transport
 from tests.support.fakes import Ledger, UnhashableRule, always
 from tests.support.layers.analysis import UNHINTED, Own, Patient, assert_warnings
 
@@ -285,3 +287,43 @@ def test_a_gate_of_your_own_is_shared_too() -> None:
     [twice] = (own | own).check()
     assert twice.startswith("the same Own is in the pipeline twice")
     assert (Own() | Own()).check() == []
+
+
+USED_BY_CLIENTS: list[tuple[Pipeline, list[str]]] = [
+    (Retry(attempt_timeout=2) | CircuitBreaker(), []),
+    (Retry() | Timeout(2) | CircuitBreaker(), []),
+    (Retry(attempt_timeout=2) | Keyed(str, CircuitBreaker), []),
+    (Timeout(2) | CircuitBreaker(), []),
+    (Timeout(30) | Retry() | CircuitBreaker(), []),
+    (Timeout(9) | Retry(hints=UNHINTED) | CircuitBreaker(), []),
+    (CircuitBreaker() | Retry(attempt_timeout=2), [BREAKER_OUTSIDE]),
+    (Timeout(1) | Retry(), [TOO_LONG]),
+    (Retry(attempt_timeout=8) | CircuitBreaker(), [TOO_LONG]),
+]
+
+
+@pytest.mark.parametrize(("pipeline", "expected"), USED_BY_CLIENTS)
+def test_a_client_ends_an_attempt_itself(pipeline: Pipeline, expected: list[str]) -> None:
+    """So a breaker counts it; the other warnings are the same."""
+    before = pipeline.check()
+    Transport(pipeline)
+    assert_warnings(pipeline, expected)
+    assert_warnings(Pipeline(*pipeline.layers), expected)  # an equal one
+    assert [text for text in before if not text.startswith("CircuitBreaker inside")] == pipeline.check()
+
+
+def test_a_layer_that_cannot_be_hashed_is_checked_too() -> None:
+    class Unhashable(Layer):
+        """A layer of the user's, equal to all others."""
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Unhashable)
+
+        __hash__: Any = None
+
+        def around(self, fn: Any, /) -> Any:
+            return fn
+
+    pipeline = Retry(attempt_timeout=2) | Unhashable() | CircuitBreaker()
+    Transport(pipeline)
+    assert_warnings(pipeline, [BREAKER_CUT])

@@ -107,6 +107,13 @@ class Outcome(NamedTuple, Generic[T_co]):
     error: Exception | None
     report: Report
 
+    def __repr__(self) -> str:
+        # The text of an error may hold secrets, and a value may be huge.
+        from redouble._redaction.rendering import field_repr  # noqa: PLC0415  only for a repr
+
+        fields = f"value={field_repr(self.value)}, error={field_repr(self.error)}, report={self.report!r}"
+        return f"Outcome(ok={self.ok}, {fields})"
+
     def unwrap(self) -> T_co:
         """Return the value, or raise the error."""
         if self.error is not None:

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from redouble._engine.backoff import Backoff
 from redouble._engine.nested import nested, rejected_before_call
-from redouble._engine.options import MAX_RECORDS
+from redouble._engine.options import MAX_RECORDS, SHORT_TEXT
 from redouble._engine.report import STAMP, annotate
 from redouble._engine.run_results import error_of
 from redouble._engine.run_state import RunState
@@ -87,6 +87,8 @@ class Run(RunState):
             self.limit, self.limits_tied = None, False
         if policy.budget is not None and self.unspent_grant is not None:
             self.spent_grant, self.unspent_grant = self.unspent_grant, None
+            if self.credits and self.credited_call is not None:
+                self.credited_call[1] = None  # this retry is later than those inside the attempts before
         return True
 
     def no_time_left(self) -> Exception:
@@ -150,6 +152,8 @@ class Run(RunState):
                 judged = unwrapped(error)
             try:
                 text = str(error)
+                if len(text) > SHORT_TEXT:
+                    text = self.bound_text(text)
             except Exception:
                 text = "<no text: __str__ failed>"
             types = policy._types

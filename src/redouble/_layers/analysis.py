@@ -7,9 +7,10 @@ hook raises gets a note with the name of the hook.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf, isinf
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+from weakref import WeakSet
 
 from redouble._failures.verdict import On
 from redouble._internal.public import public
@@ -112,11 +113,32 @@ def _duration(worst: WorstCase) -> str:
     return f"for as long as your function takes{waiting}"
 
 
-def check(layers: Layers) -> Iterator[str]:
+# The policies of clients. A client ends its own waits at the limits of its policy, as a `Timeout` inside all
+# layers would, so the layers see how such an attempt ended.
+_client_policies: WeakSet[Layer] = WeakSet()
+
+
+def used_by_client(policy: Layer) -> None:
+    """Record that a client uses a policy: `check` takes that into account."""
+    with suppress(TypeError):  # a layer of the user's that cannot be hashed
+        _client_policies.add(policy)
+
+
+def _is_used_by_client(policy: Layer) -> bool:
+    with suppress(TypeError):
+        return policy in _client_policies
+    return False
+
+
+def check(pipeline: Layer, layers: Layers) -> Iterator[str]:
     """Yield the known problems, each with its reason, outermost layer first."""
     traits = [_traits(layer) for layer in layers]  # validate all: `lint` reads traits of other layers
     seen: list[object] = []
-    for own, problems in zip(traits, lint(layers, (), (), WorstCase()), strict=True):
+    worst = WorstCase()
+    if _is_used_by_client(pipeline):
+        attempt = layers[max((i for i, own in enumerate(traits) if own.retries), default=0) :]
+        worst = worst.within(combined_traits(attempt).each_call_limit)
+    for own, problems in zip(traits, lint(layers, (), (), worst), strict=True):
         yield from problems
         for state in own.shared:
             if any(state is other for other in seen):

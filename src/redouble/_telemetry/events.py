@@ -75,7 +75,7 @@ class Event(NamedTuple):
         fields = self._asdict() | {"value": None, "labels": None, "bound": dict(self.bound) or None}
         fields |= {"again": self.again or None, "usage": dict(self.usage) or None}
         shown = [f"{k}={_repr(v)}" for k, v in fields.items() if v is not None]
-        return _redacted(f"Event({', '.join(shown)})")
+        return f"Event({', '.join(shown)})"
 
     def __reduce__(self) -> "tuple[type[Event], tuple[object, ...]]":
         # Mapping proxies cannot be pickled.
@@ -85,19 +85,9 @@ class Event(NamedTuple):
 
 def _repr(value: object) -> str:
     """Return the repr of a field; of an error its text only, because some reprs contain secrets."""
-    if not isinstance(value, Exception):
-        return repr(value)
-    try:
-        text = repr(_redacted(str(value)))
-    except Exception:
-        text = "<no text>"
-    return f"{type(value).__name__}({text})"
+    from redouble._redaction.rendering import field_repr  # noqa: PLC0415  only for a repr
 
-
-def _redacted(text: str) -> str:
-    from redouble._telemetry.redact import redacted  # noqa: PLC0415  only for a repr
-
-    return redacted(text)
+    return field_repr(value)
 
 
 Observer: TypeAlias = Callable[[Event], object]

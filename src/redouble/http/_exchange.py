@@ -24,7 +24,7 @@ from redouble._runtime.deadline import time_left
 from redouble.errors import AttemptTimeout, DeadlineExceeded, NotAccepted, Reason, Stopped
 from redouble.http._plan import HttpPlan
 from redouble.http._request_body import Rewind, nothing_to_rewind
-from redouble.http._rule import sent
+from redouble.http._rule import is_untouched, sent
 
 SLACK = 0.01  # seconds
 MIN_TIMEOUT = 0.001  # seconds; clients read zero as no wait at all or as no limit
@@ -146,11 +146,10 @@ class Exchange(ClientCall):
         idempotent = self._is_idempotent()
         if idempotent and self.rewind is nothing_to_rewind:
             return None
-        unsent = self._is_unsent(verdict)
-        if not (idempotent or unsent):
+        if not (idempotent or self._is_unsent(verdict)):
             return Reason.stopped
         # Last, because it rewinds. A body that was never sent is complete even if it cannot be rewound.
-        return None if self.rewind() or unsent else Reason.not_replayable
+        return None if self.rewind() or is_untouched(self.error) else Reason.not_replayable
 
     def _is_idempotent(self) -> bool:
         """Return True if the request may be resent although it may have reached the server."""

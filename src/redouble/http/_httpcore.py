@@ -27,10 +27,24 @@ WRITE_SIZE = 16_384  # bytes written between two reads of the clock
 # ------------------------------------------------------------------------------- waits
 
 
+RETRYING = ("TenacityTransport", "AsyncTenacityTransport")  # of Pydantic AI
+
+
 def reject_retries(transport: Any) -> None:
-    """Raise if an httpx transport retries connecting on its own."""
-    if getattr(getattr(transport, "_pool", None), "_retries", 0):
-        raise ValueError("wrapped retries by itself, so attempts would multiply: leave out its retries=")
+    """Raise if an httpx transport, or one that it wraps, retries on its own."""
+    kind = next((base for base in type(transport).__mro__ if base.__name__ == "BaseTransport"), object)
+    pending = [transport]
+    for one in pending:  # which grows
+        if getattr(getattr(one, "_pool", None), "_retries", 0):
+            raise ValueError("wrapped retries by itself, so attempts would multiply: leave out its retries=")
+        total: object = getattr(getattr(one, "retry", None), "total", 0)  # of httpx-retries
+        if type(one).__name__ in RETRYING or (isinstance(total, int) and total > 0):
+            raise ValueError(
+                f"wrapped retries by itself ({type(one).__name__}), so attempts would multiply: "
+                "write the transport inside it"
+            )
+        inner = [value for value in getattr(one, "__dict__", {}).values() if isinstance(value, kind)]
+        pending += [value for value in inner if all(value is not known for known in pending)]
 
 
 def limit_sockets(transport: Any) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeAlias, cast
 
 from redouble._failures.codes import LLM, LLM_STATUSES, QUOTA
+from redouble._redaction.rendering import shown
 from redouble.llm._errors import ErrorEvent
 from redouble.llm._spend.usage import Usage
 
@@ -124,6 +125,7 @@ def _has_only_error_fields(event: object) -> bool:
 def _make_error(event: object, details: Fields, fallback: str) -> ErrorEvent:
     error_type, message = _error_type(details), text_of(details("message")) or fallback
     text = ": ".join(part for part in (error_type, message) if part) or "no details"
+    text = shown(text)
     text = text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 3] + "..."
     return ErrorEvent(f"the stream reported an error: {text}", type=error_type, said=event)
 
