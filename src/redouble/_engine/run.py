@@ -87,6 +87,8 @@ class Run(RunState):
             self.limit, self.limits_tied = None, False
         if policy.budget is not None and self.unspent_grant is not None:
             self.spent_grant, self.unspent_grant = self.unspent_grant, None
+            if self.credits and self.credited_call is not None:
+                self.credited_call[1] = None  # this retry is later than those inside the attempts before
         return True
 
     def no_time_left(self) -> Exception:

@@ -20,6 +20,7 @@ from redouble._engine.run_results import Entry, note_of, report_of, return_repor
 from redouble._failures.transient import kind_of
 from redouble._failures.verdict import CANCELLED_BY_LIMIT, RETRY, Ended, Kind, Verdict, unwrapped
 from redouble._redaction.rendering import shortened
+from redouble._runtime.ambient import CREDITED_CALL, CreditedCall, credited_call
 from redouble._runtime.clock import SYSTEM, Clock
 from redouble._telemetry.events import NO_USAGE, What
 from redouble.errors import AttemptTimeout, Limit, Reason
@@ -68,6 +69,8 @@ class RunState:
     replaces_error: bool = False  # True if the driver raises `error_of` instead of the operation's error
     repeated: bool = False  # True if the last two attempts failed with one and the same exception instance
     exhausted: bool = False  # True if the budget of an inner policy was exhausted
+    credited_call: CreditedCall | None = None  # what credits the budget: this call, or one around it
+    credits: bool = True  # False if it is one around it
     guard: ResendGuard | None = None  # of one of our clients, which decides whether a request is sent again
     first_item: float | None = None  # seconds until the first item of a stream
     elapsed_before: float = 0.0  # seconds from the start of a stream to the start of this run
@@ -124,7 +127,9 @@ class RunState:
         self.tracked: bool = emit is not None or policy._tracked
         if policy.budget is not None:
             self.unspent_grant = self.spent_grant = None
-            if not attempt:
+            self.credited_call = credited_call(policy.budget)
+            self.credits = self.credited_call is None
+            if self.credits and not attempt:
                 policy.budget.start(self.budget_time())
         if policy._limits_each_call:
             self.max_attempts = policy._attempts_of_call(self.budget_time())
@@ -140,9 +145,27 @@ class RunState:
         return None
 
     def credit(self) -> None:
-        """Credit the budget for a success."""
-        if self.policy.budget is not None:
-            self.policy.budget.credit(self.spent_grant, self.budget_time())
+        """Credit the budget for a success: once for each logical call, with the grant of its last retry."""
+        if self.policy.budget is None:
+            return
+        call, grant = self.credited_call, self.spent_grant
+        if not self.credits:
+            if call is not None and grant is not None:
+                call[1] = grant  # the call around this one credits the budget
+            return
+        if call is not None and call[1] is not None:
+            grant = call[1]
+        self.policy.budget.credit(grant, self.budget_time())
+
+    def enter_credited_call(self) -> None:
+        """Begin the call that credits the budget, unless there is one around it or it has begun already.
+
+        The driver restores `CREDITED_CALL` in the end.
+        """
+        if self.credited_call is None:
+            self.credited_call = [self.policy.budget, None, CREDITED_CALL.get()]
+        if self.credits:
+            CREDITED_CALL.set(self.credited_call)
 
     def give_up(self, reason: Reason, error: Exception | None) -> float | None:
         """End the call with failure: annotate the error, refund an unspent grant, return None: no delay."""

@@ -60,7 +60,8 @@ def field_repr(value: object) -> str:
     """Return the repr of a field of an event or an outcome: of an error its type and its text."""
     if not isinstance(value, BaseException):
         return shown_repr(value)
-    return f"{escaped(type(value).__name__)}({shown(text_of(value))!r})"
+    text = text_of(value)
+    return f"{escaped(type(value).__name__)}({'<no text>' if text is NO_TEXT else repr(shown(text))})"
 
 
 def described(error: BaseException) -> str:

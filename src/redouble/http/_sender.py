@@ -21,7 +21,7 @@ from redouble._clients.policy_binding import PolicyBinding
 from redouble._clients.socket_deadline import UNLIMITED
 from redouble._engine.report import STAMP
 from redouble._layers.layer import Layer
-from redouble._runtime.ambient import ambient
+from redouble._runtime.ambient import CREDITED_CALL, ambient
 from redouble._runtime.clock import SYSTEM, fast_reader
 from redouble._telemetry.emit import continuing_call
 from redouble.http._exchange import Exchange, IssuedKey, SuccessRecord
@@ -142,7 +142,9 @@ class SenderState:
     ) -> Any:
         """Finish a call whose first attempt, made without an exchange, has succeeded."""
         now = NOW()
-        if plan.budget is not None:
+        if plan.budget is not None and not (
+            CREDITED_CALL.get() and plan.leaves_credit(self._host_of(request))
+        ):
             key = self._host_key(request)
             (plan.credits.get(key) or plan.credit_for(key, self._host_of(request)))(now)
         record = new_record(SuccessRecord, (self, plan, request, deliver, started, now, None))
