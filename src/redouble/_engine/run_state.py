@@ -67,6 +67,8 @@ class RunState:
     value: object = None  # the result of the last attempt, if it returned
     ok: bool = False
     replaces_error: bool = False  # True if the driver raises `error_of` instead of the operation's error
+    refused_delay: float | None = None  # the delay that a refused retry would have had
+    wait_failed: bool = False  # True if the wait before an attempt has raised
     repeated: bool = False  # True if the last two attempts failed with one and the same exception instance
     exhausted: bool = False  # True if the budget of an inner policy was exhausted
     credited_call: CreditedCall | None = None  # what credits the budget: this call, or one around it
@@ -188,12 +190,12 @@ class RunState:
         if self.cancelling is not None:
             self.cancelling(error)  # which undoes the cancellation request that a failed task group leaves
         if error is not None:
-            first_stop = reason is STOPPED and self.attempt == 1
+            first_stop = reason is STOPPED and self.attempt == 1 and not self.wait_failed
             replaced = annotate(error, self, None if first_stop else note_of(self))
             if replaced is not None and carries_exhausted_budget(replaced, error, self):
                 self.exhausted = True
         if self.emit is not None:
-            self.emit(self, "give_up", error, None)
+            self.emit(self, "give_up", error, self.refused_delay)
         return None
 
     def refund(self) -> None:
