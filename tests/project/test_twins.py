@@ -42,6 +42,7 @@ TWINS = [
     ("_drivers/calls", "drive_after_failure", "adrive_after_failure"),
     ("_clients/plan", "call_within", "acall_within"),
     ("_clients/plan", "GuardedRetry.around.retrying", "GuardedRetry.around_async.retrying"),
+    ("_clients/held_gate", "HeldGate.around.gated", "HeldGate.around_async.gated"),
     ("http/_sender", "Sender._send", "AsyncSender._send"),
     ("http/_sender", "Sender._complete", "AsyncSender._complete"),
     ("http/_sender", "Sender._attempt", "AsyncSender._attempt"),
@@ -55,6 +56,7 @@ TWINS = [
     ("http/_response_body", "RestartableBody._read_first", "AsyncRestartableBody._read_first"),
     ("http/_response_body", "RestartableBody._restart", "AsyncRestartableBody._restart"),
     ("http/_httpx_transport", "HttpxBody.close", "AsyncHttpxBody.aclose"),
+    ("http/_httpx_transport", "HttpxBody.close_source", "AsyncHttpxBody.close_source"),
     ("http/_httpx_transport", "HttpxSender._release", "AsyncHttpxSender._release"),
     ("grpc/_attempt", "start_rpc", "astart_rpc"),
     ("grpc/_attempt", "run_policy", "arun_policy"),
@@ -68,6 +70,7 @@ TWINS = [
 INSIDE = {
     "GuardedRetry.around_async.retrying",
     "Gate.around_async.gated",
+    "HeldGate.around_async.gated",
     "Chaos.around_async.faulty",
     "Model.around_async",
     "aattempt_function",

@@ -39,8 +39,8 @@ class Plan:
         retries = [layer for layer in layers if isinstance(layer, Retry)]
         self.layers = layers
         # Limits outside the outermost Retry hold for the whole call; inner ones restart with each attempt.
-        around = layers[: layers.index(retries[0])] if retries else layers
-        limits = [cast("float", layer.seconds) for layer in around if isinstance(layer, Timeout)]
+        self.around = layers[: layers.index(retries[0])] if retries else layers
+        limits = [cast("float", layer.seconds) for layer in self.around if isinstance(layer, Timeout)]
         self.total = min([retries[0]._total if retries else inf, *limits])
         self.labels: Mapping[str, str] = retries[0].labels if retries else {}
         self.name = (retries[0].name if retries else "") or name

@@ -11,6 +11,7 @@ Rule 3: drivers interrupt attempts. The state computes when, and records that it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from redouble._engine.nested import carries_exhausted_budget
@@ -137,8 +138,14 @@ class RunState:
 
     def credit(self) -> None:
         """Credit the budget for a success."""
-        if self.policy.budget is not None:
-            self.policy.budget.credit(self.spent_grant, self.budget_time())
+        budget = self.policy.budget
+        if budget is None:
+            return
+        credit = partial(budget.credit, self.spent_grant, self.budget_time())
+        if self.guard is None:
+            credit()
+        else:
+            self.guard.succeeded(credit)
 
     def give_up(self, reason: Reason, error: Exception | None) -> float | None:
         """End the call with failure: annotate the error, refund an unspent grant, return None: no delay."""
