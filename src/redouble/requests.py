@@ -20,8 +20,7 @@ from redouble._clients.idempotency_key import Keys
 from redouble._clients.socket_deadline import limited_waits
 from redouble._internal.extras import missing_extra
 from redouble._layers.layer import Layer
-from redouble.http._exchange import Exchange, SuccessRecord, status_text
-from redouble.http._origin import origin
+from redouble.http._exchange import Exchange, SuccessRecord, origin, status_text
 from redouble.http._request_body import Rewind, classify_body
 from redouble.http._sender import PREFETCH_LIMIT, Sender
 

@@ -58,12 +58,16 @@ TWINS = [
     ("http/_httpx_transport", "HttpxBody.close", "AsyncHttpxBody.aclose"),
     ("http/_httpx_transport", "HttpxBody.close_source", "AsyncHttpxBody.close_source"),
     ("http/_httpx_transport", "HttpxSender._release", "AsyncHttpxSender._release"),
+    ("http/_httpx_transport", "HttpxSender._deliver", "AsyncHttpxSender._deliver"),
+    ("http/_httpcore", "close_stream", "aclose_stream"),
+    ("http/_httpcore", "_close_all", "_aclose_all"),
     ("grpc/_attempt", "start_rpc", "astart_rpc"),
     ("grpc/_attempt", "run_policy", "arun_policy"),
     ("grpc/_attempt", "attempt_unary", "aattempt_unary"),
     ("grpc/_attempt", "attempt_stream", "aattempt_stream"),
     ("llm/_answer", "StreamOpener.open", "StreamOpener.aopen"),
     ("llm/_model", "Model.around", "Model.around_async"),
+    ("llm/_text_stream", "TextStream.__next__", "TextStream.__anext__"),
 ]
 
 # Twins that are not themselves async functions of a module or class: they contain one, or are nested in one.
@@ -83,7 +87,9 @@ FUNCTIONS = {
     "astart_rpc": "start_rpc",
     "arun_limited": "run_limited",
     "acall": "call",
+    "_aclose_all": "_close_all",
     "aclose_failed": "close_failed",
+    "aclose_stream": "close_stream",
     "adrive": "drive",
     "adrive_after_failure": "drive_after_failure",
     "acall_within": "call_within",
@@ -115,6 +121,7 @@ METHODS = {
     "aopen": "open",
     "around_async": "around",
     "asleep": "sleep",
+    "handle_async_request": "handle_request",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
     "__anext__": "__next__",
@@ -306,7 +313,8 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         *("grpc/_aio_call.WritableCall.write", "grpc/_request_stream.AsyncAttemptRequests.__anext__"),
         *(f"grpc/_request_stream.AsyncBufferedRequests.{name}" for name in ("take", "_read_ahead")),
         *("grpc/_attempt.acall_unary", "grpc/_interceptors.start_task"),
-        *("llm/_answer._raise_cut_short", "llm/_stream_adapters.asource_of"),
+        *("llm/_answer._raise_cut_short", "llm/_answer.Answer._afinal"),
+        *("llm/_stream_adapters.asource_of", "llm/_text_stream.Chunks.__anext__"),
         *(f"_layers/hedge/race.HedgedCall.{name}" for name in ("run", "run_attempt")),
         *(
             f"_layers/hedge/race_asyncio.{name}"

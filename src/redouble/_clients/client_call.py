@@ -17,7 +17,7 @@ from redouble._engine.run import Run
 from redouble._engine.run_results import OUTCOMES, return_report, summary
 from redouble._failures.transient import kind_of, transient
 from redouble._layers.keyed_table import KeyedEntry
-from redouble._telemetry.redact import redacted
+from redouble._redaction.rendering import shown, text_of
 from redouble.errors import Reason
 
 
@@ -88,7 +88,7 @@ def make_report(
         verdict = transient(error)
         kind = (None if verdict is None else verdict.kind) or kind_of(type(error))
         name = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
-        text = redacted(str(error))
+        text = shown(text_of(error))
     record = AttemptRecord(attempts, kind, name, text, 0.0, elapsed, None, None)
     labels = dict(plan.labels)
     return Report(reason, attempts, elapsed, elapsed, name=plan.name, labels=labels, history=(record,))

@@ -21,6 +21,7 @@ from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets
 from redouble._engine.run import Run
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._internal.callables import display_name
+from redouble._layers.analysis import used_by_client
 from redouble._layers.layer import Layer, Pipeline
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
@@ -131,7 +132,8 @@ class GuardedRetry(Layer):
         if failure is None:
             run = begin_run(Run, policy, name, aio=aio)
         elif run is None:
-            started = call_reader(policy._time, aio=aio)() - client_call.elapsed()
+            elapsed = client_call.elapsed()  # first: the run must not begin before the call
+            started = call_reader(policy._time, aio=aio)() - elapsed
             run = begin_run(Run, policy, name, aio=aio, attempt=1, started=started)
         else:
             run.reopen()
@@ -203,7 +205,9 @@ def make_plan(policy: object, plan: type[P], name: str, send: Send, *, aio: bool
             f"policy={policy!r} has a Hedge, and the attempts of a client share one request: hedge the call "
             "instead, as in Hedge(0.1)(client.get)"
         )
-    return plan(layers_of(policy), name, send, aio=aio)
+    made = plan(layers_of(policy), name, send, aio=aio)
+    used_by_client(policy)
+    return made
 
 
 def layers_of(policy: Layer) -> tuple[Layer, ...]:

@@ -19,9 +19,10 @@ from redouble._drivers.calls import begin_run, slow_path_needed
 from redouble._engine.options import Options, refuse_limits, refuse_until
 from redouble._engine.run import Run
 from redouble._engine.run_results import error_of
+from redouble._failures.error_path import holds_run
 from redouble._internal.logger import log
 from redouble._internal.public import public
-from redouble._runtime.ambient import ambient
+from redouble._runtime.ambient import CREDITED_CALL, CreditedCall, ambient
 from redouble._runtime.backend import cancel_after, in_event_loop
 from redouble.errors import Reason
 
@@ -35,6 +36,7 @@ ERROR_LOST = (
 )
 
 
+@holds_run
 @public("redouble")
 class Attempt:
     """The current attempt of a loop: write ``with attempt:`` around what may fail.
@@ -48,6 +50,8 @@ class Attempt:
     _aio: ClassVar = False
     _delay: float | None = None
     _warned: bool = False
+    _in_credited_call: bool = False  # True in a block whose policy has a budget
+    _around: CreditedCall | None = None  # the call that credited a budget before
     _left: bool = False  # True if the loop has ended before the attempt has: no other attempt can follow
     _policy: Options
     _run: Run | None
@@ -60,11 +64,14 @@ class Attempt:
                 "an attempt can be entered only once: write `with attempt:` once per turn of the loop"
             )
         self._state = OVER
+        if self._run is not None:
+            self._enter_credited_call(self._run)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool:
+        self._leave_credited_call()
         if error is None:
             if self._run is not None:
                 self._run.returned(None, self._run.read_clock())
@@ -82,6 +89,18 @@ class Attempt:
         elif run.replaces_error:
             raise error_of(run, error)
         return self._delay is not None
+
+    def _enter_credited_call(self, run: Run) -> None:
+        """Let calls in the block leave the credit of the budget to this one."""
+        if self._policy.budget is not None:
+            self._around, self._in_credited_call = CREDITED_CALL.get(), True
+            run.enter_credited_call()
+
+    def _leave_credited_call(self) -> None:
+        """Restore the context; a second call does nothing."""
+        if self._in_credited_call:
+            CREDITED_CALL.set(self._around)
+            self._in_credited_call = False
 
     def _begin(self, attempt: int) -> Run:
         """Begin the run: before the first attempt (``attempt=0``), or when it has failed (``attempt=1``)."""
@@ -126,6 +145,7 @@ class Attempt:
         return f"<Attempt {self.number}>"
 
 
+@holds_run
 class AsyncAttempt(Attempt):
     """The current attempt of an ``async for`` loop: write ``with attempt:``, without ``async``."""
 
@@ -144,6 +164,7 @@ class AsyncAttempt(Attempt):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool:
+        self._leave_credited_call()
         limit, self._limit = self._limit, None
         if limit is not None and self._run is not None:
             try:

@@ -20,7 +20,7 @@ from redouble._engine.report import Outcome
 from redouble._engine.run import Run
 from redouble._engine.run_results import error_of, outcome_of
 from redouble._internal.callables import UsageError, reject_awaitable
-from redouble._runtime.ambient import ATTEMPT_OVERRIDE, ambient
+from redouble._runtime.ambient import ATTEMPT_OVERRIDE, CREDITED_CALL, ambient
 from redouble._runtime.backend import cancelling
 from redouble._runtime.clock import call_reader, virtual
 from redouble._runtime.deadline import ACTIVE_DEADLINE, time_left
@@ -73,7 +73,11 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
     """Make attempts until one succeeds or the run gives up; ``delay`` is the wait before the first."""
     policy = run.policy
     clock, now = policy._time, run.read_clock
+    budgeted = policy.budget is not None
+    around = CREDITED_CALL.get() if budgeted else None
     try:
+        if budgeted:
+            run.enter_credited_call()
         while True:
             begins = run.now
             if delay:
@@ -99,6 +103,8 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
                         return result
                     raise error_of(run, None)
     finally:
+        if budgeted:
+            CREDITED_CALL.set(around)  # first: a signal handler may raise after the next call
         refusal = None  # break the cycle of the error and this frame
         if run.tracked:
             run.refund()
@@ -110,7 +116,11 @@ async def adrive(
     """Make attempts until one succeeds or the run gives up; ``delay`` is the wait before the first."""
     policy = run.policy
     clock, now = policy._time, run.read_clock
+    budgeted = policy.budget is not None
+    around = CREDITED_CALL.get() if budgeted else None
     try:
+        if budgeted:
+            run.enter_credited_call()
         while True:
             begins = run.now
             if delay is not None:
@@ -136,6 +146,8 @@ async def adrive(
                         return result
                     raise error_of(run, None)
     finally:
+        if budgeted:
+            CREDITED_CALL.set(around)  # first: a signal handler may raise after the next call
         refusal = None  # break the cycle of the error and this frame
         if run.tracked:
             run.refund()

@@ -18,7 +18,7 @@ from redouble._engine.run import Run
 from redouble._engine.run_results import error_of
 from redouble._internal.callables import call_plain, display_name
 from redouble._internal.codegen import Template, compile_wrapper
-from redouble._runtime.ambient import ambient
+from redouble._runtime.ambient import CREDITED_CALL, ambient, credited_call
 from redouble._runtime.backend import cancel_after, cancelling
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.emit import FastEmitter, make_emitter
@@ -89,21 +89,47 @@ ATTEMPTS = Template(
 """,
 )
 
-# The same with a budget, which is credited for each success and may count the start of each call. Budgets
-# read the clock of blocking code in every colour.
-ATTEMPTS_CREDITED = ATTEMPTS.derive(
-    "attempts, credited",
-    (
-        "        else:\n            break\n",
-        "        else:\n            redouble_credit(None, redouble_budget_now())\n            break\n",
-    ),
-)
-ATTEMPTS_STARTED = ATTEMPTS_CREDITED.derive(
-    "attempts, started and credited",
-    (
-        "    redouble_started = redouble_now()\n",
-        "    redouble_start(redouble_budget_now())\n    redouble_started = redouble_now()\n",
-    ),
+
+def _credited(title: str, start: str = "") -> Template:
+    """Return the template for a budget, which is credited for each success unless a call around this one is.
+
+    A signal handler may raise after every call of a function. So the statement that restores the context is
+    the first in its `finally`, and needs no result of an earlier one. Budgets read the clock of blocking code
+    in every colour.
+    """
+    first, last = "    while True:\n", "            redouble_run.attempt_started = redouble_run.now\n"
+    source = ATTEMPTS.source
+    loop = source[source.index(first) : source.index(last) + len(last)]
+    indented = "".join(f"    {line}" for line in loop.splitlines(keepends=True))
+    within = f"""\
+    redouble_around = redouble_credited_call.get()
+    redouble_own = redouble_around is None or redouble_call_of(redouble_budget) is None
+    redouble_credited = [redouble_budget, None, redouble_around]
+    try:
+        if redouble_own:
+{start}            redouble_credited_call.set(redouble_credited)
+{indented}\
+    finally:
+        redouble_credited_call.set(redouble_around)
+"""
+    began = "                    if redouble_began is not None:\n"
+    success = "            else:\n                break\n"
+    credit = """\
+            else:
+                if redouble_own:
+                    redouble_credit(redouble_credited[1], redouble_budget_now())
+                break
+"""
+    return ATTEMPTS.derive(title, (loop, within)).derive(
+        title,
+        (began, f"                    redouble_run.credits = redouble_own\n{began}"),
+        (success, credit),
+    )
+
+
+ATTEMPTS_CREDITED = _credited("attempts, credited")
+ATTEMPTS_STARTED = _credited(
+    "attempts, started and credited", "            redouble_start(redouble_budget_now())\n"
 )
 
 # The handler of a failure where the run exists already if the attempt has exceeded its limit.
@@ -226,6 +252,7 @@ def compile_retrying(policy: Options, fn: Callable[..., Any], *, aio: bool) -> C
     if policy.budget is not None:
         budget_now = policy._now if policy.clock is SYSTEM else now
         drivers |= {"start": policy.budget.start, "credit": policy.budget.credit, "budget_now": budget_now}
+        drivers |= {"budget": policy.budget, "credited_call": CREDITED_CALL, "call_of": credited_call}
     return compile_wrapper(
         fn,
         TEMPLATES[policy._afirst if aio else policy._first][aio],

@@ -77,6 +77,8 @@ DEFAULT_HINTS = Hints()
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 LIMITS = ("give_up_after", "timeout", "work_timeout")  # each of these bounds the length of a call
 MAX_RECORDS = 1000  # attempts in a report: a policy may retry for days
+SHORT_TEXT = 256  # characters of the text of an error that is recorded as it is
+MAX_TEXTS = 65_536  # characters of all longer texts of a call
 HOOKS = ("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up")
 
 

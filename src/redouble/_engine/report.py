@@ -39,6 +39,7 @@ class Report(NamedTuple):
 
     ``limit`` is the limit that ended it, or that its last attempt exceeded: ``attempt``, ``work``, ``total``,
     ``give_up_after`` or ``deadline``. ``workers_left`` is the number of threads that did not stop when asked.
+    ``usage`` is what the call has used, by name: tokens and cost, if it is one of an `llm.Model`.
     """
 
     reason: Reason | None
@@ -50,6 +51,7 @@ class Report(NamedTuple):
     name: str = ""
     labels: Mapping[str, str] = {}
     history: tuple[AttemptRecord, ...] = ()
+    usage: Mapping[str, float] = {}
 
     @property
     def late(self) -> bool:
@@ -108,6 +110,13 @@ class Outcome(NamedTuple, Generic[T_co]):
     value: T_co | None
     error: Exception | None
     report: Report
+
+    def __repr__(self) -> str:
+        # The text of an error may hold secrets, and a value may be huge.
+        from redouble._redaction.rendering import field_repr  # noqa: PLC0415  only for a repr
+
+        fields = f"value={field_repr(self.value)}, error={field_repr(self.error)}, report={self.report!r}"
+        return f"Outcome(ok={self.ok}, {fields})"
 
     def unwrap(self) -> T_co:
         """Return the value, or raise the error."""

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from redouble._engine.backoff import Backoff
 from redouble._engine.nested import nested, rejected_before_call
-from redouble._engine.options import MAX_RECORDS
+from redouble._engine.options import MAX_RECORDS, SHORT_TEXT
 from redouble._engine.report import STAMP, annotate
 from redouble._engine.run_results import error_of
 from redouble._engine.run_state import RunState
@@ -29,6 +29,7 @@ from redouble._failures.verdict import (
     Verdict,
     judge,
     judge_result,
+    unwrapped,
     with_retry_after,
 )
 from redouble._internal.callables import UsageError
@@ -86,11 +87,13 @@ class Run(RunState):
             self.limit, self.limits_tied = None, False
         if policy.budget is not None and self.unspent_grant is not None:
             self.spent_grant, self.unspent_grant = self.unspent_grant, None
+            if self.credits and self.credited_call is not None:
+                self.credited_call[1] = None  # this retry is later than those inside the attempts before
         return True
 
     def no_time_left(self) -> Exception:
         """Give up between attempts; return the last error, or a `RetryError` if there is none."""
-        last = self.last
+        last, self.last = self.last, None
         self.give_up(TIMEOUT if self.now >= self.until else WORK_TIMEOUT, last)
         # Raised in a generator or an async loop, these would look like its regular end.
         if last is None or self.policy.wrap or isinstance(last, StopIteration | StopAsyncIteration):
@@ -142,19 +145,24 @@ class Run(RunState):
         if error is not None:
             kind: Any = type(error)
             special = issubclass(kind, SPECIAL)
-            if special and issubclass(kind, UsageError):
-                raise error
+            judged = error
+            if special:
+                if issubclass(kind, UsageError):
+                    raise error
+                judged = unwrapped(error)
             try:
                 text = str(error)
+                if len(text) > SHORT_TEXT:
+                    text = self.bound_text(text)
             except Exception:
                 text = "<no text: __str__ failed>"
             types = policy._types
             if types is None or self.limit is not None:
                 verdict = self.judge(error, text)
                 now = self.now
-            elif not issubclass(kind, types):
-                verdict = default_verdict(error)
-            if special and verdict.after is None and issubclass(kind, Rejected):
+            elif not issubclass(kind, types) and (judged is error or not issubclass(type(judged), types)):
+                verdict = default_verdict(judged)
+            if special and verdict.after is None and issubclass(type(judged), Rejected):
                 verdict = with_retry_after(verdict, error)
         else:
             kind = text = None
@@ -243,7 +251,7 @@ class Run(RunState):
             self.rule_failed(broken, error, text)
             raise
         self.refresh_now()
-        return default_verdict(error) if verdict is None else verdict
+        return default_verdict(unwrapped(error)) if verdict is None else verdict
 
     def rule_failed(self, broken: Exception, error: Exception | None, text: str | None) -> None:
         """End the call because a rule raised; stamp its error, which propagates, and the operation's."""

@@ -236,7 +236,7 @@ class Pipeline(LayerProxy):
         """Return the known problems, each as a sentence with its reason; an empty list if there are none."""
         from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
 
-        return list(analysis.check(self.layers))
+        return list(analysis.check(self, self.layers))
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         return self._wrap_inside_out(fn, "around")

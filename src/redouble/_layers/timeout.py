@@ -112,10 +112,16 @@ class Timeout(Layer):
         return inner.within(self._limit + (0.0 if self.worker is None else self.worker._grace))
 
     def traits(self) -> Traits:
-        return Traits(time_limit=self._limit, each_call_limit=self._limit)
+        return Traits(
+            time_limit=self._limit,
+            each_call_limit=self._limit,
+            blocking_limit=inf if self.worker is None else self._limit,
+            async_only=self.worker is None,
+        )
 
     def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:  # noqa: ARG002
-        limit = combined_traits(outer).time_limit
+        around = combined_traits(outer)
+        limit = around.time_limit if self.worker is None else around.blocking_limit
         if limit <= self._limit:
             yield (
                 f"Timeout({self._limit:g}) inside a limit of {format_seconds(limit)}: the limit is always "

@@ -14,6 +14,7 @@ import grpc
 
 from redouble import errors
 from redouble._clients.library_error import library_error_class
+from redouble._redaction.rendering import shown, text_of
 
 if TYPE_CHECKING:
     FutureOfAny: TypeAlias = grpc.Future[Any]
@@ -150,7 +151,7 @@ class ResolvedCall(StatusMixin, FinishedCall):
 
     def details(self) -> Any:
         """Return the status message; empty after a success."""
-        return self._read("details", "" if self._error is None else str(self._error))
+        return self._read("details", "" if self._error is None else shown(text_of(self._error)))
 
     def debug_error_string(self) -> Any:
         """Return gRPC's debug text, or the status message."""

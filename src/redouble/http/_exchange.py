@@ -24,12 +24,13 @@ from redouble._runtime.deadline import time_left
 from redouble.errors import AttemptTimeout, DeadlineExceeded, NotAccepted, Reason, Stopped
 from redouble.http._plan import HttpPlan
 from redouble.http._request_body import Rewind, nothing_to_rewind
-from redouble.http._rule import sent
+from redouble.http._rule import is_untouched, sent
 
 NOW = fast_reader(SYSTEM, aio=False)  # the clock of the fast path, and of budgets in every colour
 SLACK = 0.01  # seconds
 MIN_TIMEOUT = 0.001  # seconds; clients read zero as no wait at all or as no limit
 PHRASES = {status.value: status.phrase for status in HTTPStatus}
+DEFAULT_PORTS = {"http": 80, "https": 443}
 CHALLENGES = (401, 407)  # the client answers these by resending the same request in the same call
 
 
@@ -192,11 +193,10 @@ class Exchange(ClientCall):
         idempotent = self._is_idempotent()
         if idempotent and self.rewind is nothing_to_rewind:
             return None
-        unsent = self._is_unsent(verdict)
-        if not (idempotent or unsent):
+        if not (idempotent or self._is_unsent(verdict)):
             return Reason.stopped
         # Last, because it rewinds. A body that was never sent is complete even if it cannot be rewound.
-        return None if self.rewind() or unsent else Reason.not_replayable
+        return None if self.rewind() or is_untouched(self.error) else Reason.not_replayable
 
     def _is_idempotent(self) -> bool:
         """Return True if the request may be resent although it may have reached the server."""
@@ -313,6 +313,17 @@ class Exchange(ClientCall):
             self.annotate(error, Reason.stopped)
         else:
             annotate(error, self.run, PREFIX + summary_of(self.run))
+
+
+def origin(scheme: str, host: str, port: int | None) -> str:
+    """Return scheme, host and effective port as a text that is the same in every client.
+
+    host: as it is sent: in ASCII, an IPv6 address without brackets.
+    port: None for the default port of the scheme.
+    """
+    scheme, host = scheme.lower(), host.lower()
+    port = DEFAULT_PORTS.get(scheme) if port is None else port
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}" + (f":{port}" if port is not None else "")
 
 
 @public("redouble.http")

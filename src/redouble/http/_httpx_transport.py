@@ -16,9 +16,15 @@ from anyio import CancelScope, move_on_after  # unlike asyncio's, they wait for 
 from redouble._clients.idempotency_key import Keys
 from redouble._clients.socket_deadline import ShortenedTimeout, limited_waits
 from redouble._layers.layer import Layer
-from redouble.http._exchange import Exchange, SuccessRecord, status_text
-from redouble.http._httpcore_sockets import limit_sockets, reject_retries
-from redouble.http._origin import origin
+from redouble.http._exchange import Exchange, SuccessRecord, origin, status_text
+from redouble.http._httpcore import (
+    aclose_stream,
+    close_stream,
+    drop_lost_connections,
+    limit_sockets,
+    pool_of,
+    reject_retries,
+)
 from redouble.http._request_body import Rewind, classify_body, classify_parts, nothing_to_rewind
 from redouble.http._request_options import EXTENSION, NO_OPTIONS, RequestOptions, request_options
 from redouble.http._response_body import OUT_OF_TIME, AsyncRestartableBody, BodyState, RestartableBody
@@ -137,12 +143,12 @@ class HttpxBody(HttpxBodyState, RestartableBody):
 
     def close_source(self) -> None:
         """Close the stream that is being read."""
-        self._stream.close()
+        close_stream(self._stream)
 
     def close(self) -> None:
         """Close the body: the caller closes the response, or the library does when it has ended."""
         try:
-            self._stream.close()
+            close_stream(self._stream)
         finally:
             if not self._is_whole:  # else `read_whole` records its end
                 self.closed = True
@@ -157,12 +163,12 @@ class AsyncHttpxBody(HttpxBodyState, AsyncRestartableBody):
 
     async def close_source(self) -> None:
         """Close the stream that is being read."""
-        await self._stream.aclose()
+        await aclose_stream(self._stream)
 
     async def aclose(self) -> None:
         """Close the body: the caller closes the response, or the library does when it has ended."""
         try:
-            await self._stream.aclose()
+            await aclose_stream(self._stream)
         finally:
             if not self._is_whole:  # else `read_whole` records its end
                 self.closed = True
@@ -249,6 +255,7 @@ class HttpxState(SenderState, Generic[TransportT]):
         if isinstance(wrapped, HttpxState):
             raise ValueError("wrapped is a redouble transport, so attempts would multiply: leave it out")
         self._wrapped: Any = wrapped
+        self._pool = pool_of(wrapped)
         if not self._aio:  # async waits are cancelled
             limit_sockets(wrapped)
         self._body_type = self._library.async_body if self._aio else self._library.body
@@ -345,18 +352,24 @@ class HttpxSender(HttpxState[TransportT], Sender):
     handle_request = Sender._send
 
     def _deliver(self, request: Any) -> Any:
-        return self._wrapped.handle_request(request)
+        response = None
+        try:
+            response = self._wrapped.handle_request(request)
+            return response
+        finally:
+            if response is None and self._pool is not None:
+                drop_lost_connections(self._pool)
 
     def _chunks_of(self, response: Any) -> Iterator[bytes]:
         return iter(response.stream)
 
     def _release(self, response: Any) -> None:
-        response.stream.close()
+        close_stream(response.stream)
 
     def _read_result(self, exchange: Exchange, response: Any) -> None:
         if exchange.plan.reads_bodies:
             chunks = list(response.stream)
-            response.stream.close()
+            close_stream(response.stream)
             self._set_body(response, chunks)
 
     def close(self) -> None:
@@ -372,8 +385,14 @@ class AsyncHttpxSender(HttpxState[TransportT], AsyncSender):
     _shortened = ("connect", "write", "pool")
     handle_async_request = AsyncSender._send
 
-    def _deliver(self, request: Any) -> Any:
-        return self._wrapped.handle_async_request(request)
+    async def _deliver(self, request: Any) -> Any:
+        response = None
+        try:
+            response = await self._wrapped.handle_async_request(request)
+            return response
+        finally:
+            if response is None and self._pool is not None:
+                drop_lost_connections(self._pool)
 
     @contextmanager
     def _limited(self, exchange: Exchange, seconds: float) -> Generator[None]:
@@ -386,12 +405,12 @@ class AsyncHttpxSender(HttpxState[TransportT], AsyncSender):
         return aiter(response.stream)
 
     async def _release(self, response: Any) -> None:
-        await response.stream.aclose()
+        await aclose_stream(response.stream)
 
     async def _read_result(self, exchange: Exchange, response: Any) -> None:
         if exchange.plan.reads_bodies:
             chunks = [chunk async for chunk in response.stream]
-            await response.stream.aclose()
+            await aclose_stream(response.stream)
             self._set_body(response, chunks)
 
     async def _discard(self, response: Any) -> None:

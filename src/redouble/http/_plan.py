@@ -15,6 +15,7 @@ from redouble._internal.bounded_cache import BoundedCache
 from redouble._layers.keyed import Keyed
 from redouble._layers.layer import Layer, Pipeline
 from redouble._layers.retry.retry import Retry
+from redouble._runtime.ambient import credited_call
 from redouble.http._rule import FAILING, IDEMPOTENT, HttpRule
 
 Credit: TypeAlias = Callable[[float], object]
@@ -74,10 +75,17 @@ class HttpPlan(Plan):
 
     def credit_for(self, key: Hashable, host: str) -> Credit:
         """Return the callable that credits a success at a given time to the host, cached by this key."""
-        budget = self.budget.of(host) if self._by_host else self.budget
+        budget = self._budget_of(host)
         plain = type(budget) in (RetryBudget, HostBudgets) and budget._credited_by == "success"
         credit: Credit = budget._record_credit if plain else partial(budget.credit, None)
         return self.credits.get_or_create(key, lambda: credit)
+
+    def leaves_credit(self, host: str) -> bool:
+        """Return True if a call around the request credits the budget of this host."""
+        return credited_call(self._budget_of(host)) is not None
+
+    def _budget_of(self, host: str) -> Any:
+        return self.budget.of(host) if self._by_host else self.budget
 
     def variant(self, policy: Layer | None, options: Mapping[str, Any]) -> HttpPlan:
         """Return the plan of one request: of another policy, or with other options of the outer `Retry`."""

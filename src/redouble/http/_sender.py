@@ -21,7 +21,7 @@ from redouble._clients.policy_binding import PolicyBinding
 from redouble._clients.socket_deadline import UNLIMITED
 from redouble._engine.report import STAMP
 from redouble._layers.layer import Layer
-from redouble._runtime.ambient import ambient
+from redouble._runtime.ambient import CREDITED_CALL, ambient
 from redouble._runtime.clock import SYSTEM, fast_reader
 from redouble._telemetry.emit import continuing_call
 from redouble.http._exchange import NOW, Exchange, IssuedKey, SuccessRecord
@@ -103,8 +103,9 @@ class SenderState:
 
     def _resume_exchange(self, plan: HttpPlan, request: Any, deliver: Any, started: float) -> Exchange:
         """Create the exchange of a request whose first attempt started at ``started`` (read from `NOW`)."""
+        elapsed = NOW() - started  # first: the exchange must not begin before the call
         exchange = Exchange(self, plan, request, nothing_to_rewind, deliver)
-        exchange.started -= NOW() - started
+        exchange.started -= elapsed
         exchange.sends, exchange.resend_allowed = 1, False
         return exchange
 
@@ -149,7 +150,9 @@ class SenderState:
     ) -> Any:
         """Finish a call whose first attempt, made without an exchange, has succeeded."""
         credit, now = None, NOW()
-        if plan.budget is not None:
+        if plan.budget is not None and not (
+            CREDITED_CALL.get() and plan.leaves_credit(self._host_of(request))
+        ):
             key = self._host_key(request)
             credit = plan.credits.get(key) or plan.credit_for(key, self._host_of(request))
         record = new_record(SuccessRecord, (self, plan, request, deliver, started, now, credit, None))

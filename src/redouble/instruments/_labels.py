@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from redouble._failures.error_readers import response_of
 from redouble._failures.verdict import CANCELLED_BY_LIMIT, Kind
+from redouble._redaction.rendering import shortened, without_secrets
 from redouble._telemetry.events import Event
 
 MAX_LENGTH = 64  # characters of a label value
@@ -69,6 +71,7 @@ def cause_of(event: Event) -> str | None:
     return None if event.verdict is None else reason_of(event)
 
 
+@lru_cache(maxsize=256)
 def label_value(text: str) -> str:
-    """Shorten and escape a text for a label value, because a rule may give any reason."""
-    return UNFIT.sub("_", text[:MAX_LENGTH])
+    """Redact, shorten and escape a text for a label value, because a rule may give any reason."""
+    return UNFIT.sub("_", without_secrets(shortened(text))[:MAX_LENGTH])

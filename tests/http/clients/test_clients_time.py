@@ -18,7 +18,7 @@ from requests.adapters import BaseAdapter
 
 import redouble.httpx2
 import redouble.requests
-from redouble import Layer, Reason, Retry, Timeout
+from redouble import CircuitBreaker, Layer, Reason, Retry, Timeout
 from redouble.testing import virtual_time
 from tests.support.fakes import in_colour
 from tests.support.http.body_readers import reader
@@ -323,3 +323,17 @@ def test_a_restart_counts_for_the_same_limit(server: Server, name: str) -> None:
     assert isinstance(seen.error, TIMEOUTS[name.partition("-")[0]])
     assert seen.report().reason == Reason.timeout
     assert len(server.ledger(url)) == 2
+
+
+@pytest.mark.quiet
+@EVERY_KIND
+def test_a_breaker_sees_an_attempt_that_its_client_ends(server: Server, name: str) -> None:
+    """Therefore `check` does not object to it: the client ends the attempt, and nothing is cancelled."""
+    breaker = CircuitBreaker(failures=2)
+    policy = Retry(attempts=2, backoff=NONE, attempt_timeout=0.1) | breaker
+    warning = "CircuitBreaker inside the limit of an attempt"
+    assert [text for text in policy.check() if text.startswith(warning)]
+    with client(name, policy) as http:
+        http.request("GET", server.url("stall"), timeout=LONG)
+    assert breaker.state == "open"
+    assert not [text for text in policy.check() if text.startswith(warning)]

@@ -259,7 +259,8 @@ class CircuitBreaker(ReentrancySafe, Gate):
         if cut and not combined_traits(inner).retries and worst.seconds == inf and self.settings.slow is None:
             yield (
                 "CircuitBreaker inside the limit of an attempt: it takes a call that is cut for a cancelled "
-                "one, so a service that hangs never opens it; put a Timeout inside, or set slow="
+                "one, so a service that hangs never opens it; put a Timeout inside, or set slow= (neither is "
+                "needed in a client of Redouble, which ends the attempt itself)"
             )
 
     def traits(self) -> Traits:

@@ -236,7 +236,7 @@ class Hedge(ForkSafe, Layer):
         return more._replace(seconds=more.seconds + hedges * (delay or 0.0))
 
     def traits(self) -> Traits:
-        return Traits(concurrent=True, shared=(self,))
+        return Traits(concurrent=True, shared=(self,), async_only=True)
 
     def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:  # noqa: ARG002
         if combined_traits(inner).retries:
