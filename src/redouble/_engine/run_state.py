@@ -223,10 +223,17 @@ class RunState:
         if self.reason is Reason.work_timeout:
             return "work"
         if self.reason is not Reason.timeout or self.verdict is CANCELLED_BY_LIMIT or self.until == INFINITY:
-            return self.limit
+            return self.limit or self.limit_of_layer()
         if self.until < self.started + self.policy._limit:
             return "deadline"
         return "total" if self.policy._total == self.policy._limit else "give_up_after"
+
+    def limit_of_layer(self) -> Limit | None:
+        """Return "attempt" if the call gave up after a layer inside it (a `Timeout`) ended an attempt."""
+        if self.reason is None or not self.records:
+            return None
+        kind: type[Exception] | None = self.records[(len(self.records) - 1) // 2 * 2][1]
+        return "attempt" if kind is not None and issubclass(kind, AttemptTimeout) else None
 
     def report(self) -> Report:
         """Build the report."""
@@ -266,6 +273,10 @@ class RunState:
             self.attempt_started = now
         self.binding_seconds = shortest
         return max(0.0, shortest)
+
+    def is_reached(self, slack: float) -> bool:
+        """Return True if no more than ``slack`` seconds are left of the time that `time_left` returned."""
+        return self.refresh_now() - self.attempt_started >= self.binding_seconds - slack
 
     def expired(self) -> AttemptTimeout:
         """Record that the running attempt exceeded its limit; return the error it failed with."""

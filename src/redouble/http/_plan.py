@@ -61,7 +61,7 @@ class HttpPlan(Plan):
         return self._send if self._keyed is not None else super()._wrap_send(host)
 
     def _client_layer(self, layer: Layer, host: Hashable | None) -> Layer:
-        per_attempt = self.outermost is not None and not any(layer is outer for outer in self.around)
+        per_attempt = self.outermost is not None and not any(layer is outer for outer in self._around)
         return held_gate(layer, per_attempt=per_attempt) or super()._client_layer(layer, host)
 
     def fails(self, status: int, headers: Mapping[str, str]) -> bool:
