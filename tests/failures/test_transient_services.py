@@ -490,6 +490,16 @@ def response(**headers: str) -> object:
             litellm("InternalServerError", "InternalServerError", status_code=500, response=response()),
             HTTP_5XX,
         ),
+        (
+            litellm(
+                "RateLimitError",
+                "RateLimitError",
+                status_code=429,
+                response=response(),
+                litellm_response_headers={"retry-after": "3"},
+            ),
+            after(RATE_LIMIT, 3),
+        ),
         (litellm("Timeout", "APITimeoutError", status_code=408), TIMEOUT),
         (litellm("APIConnectionError", "APIConnectionError", status_code=500), NETWORK),
         (litellm("AuthenticationError", "AuthenticationError", status_code=401, response=response()), None),

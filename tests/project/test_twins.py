@@ -166,7 +166,16 @@ class Erase(ast.NodeTransformer):
         match node:
             case ast.If(
                 test=ast.Compare(left=delay, ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]),
-                body=[ast.Expr(ast.Await(ast.Call(func=ast.Attribute(attr="asleep"), args=[slept]))), *_],
+                body=[
+                    ast.Expr(ast.Await(ast.Call(func=ast.Attribute(attr="asleep"), args=[slept])))
+                    | ast.With(
+                        body=[
+                            ast.Expr(ast.Await(ast.Call(func=ast.Attribute(attr="asleep"), args=[slept]))),
+                            *_,
+                        ]
+                    ),
+                    *_,
+                ],
             ) if ast.dump(delay) == ast.dump(slept):
                 self.used.add("checkpoint")
                 node.test = delay
