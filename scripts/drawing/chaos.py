@@ -69,7 +69,9 @@ def picture() -> str:
         "Ten calls a second. From second 10 to 30 Chaos lets three of ten fail. Without retries about 70 "
         "percent of the calls succeed, with Retry nearly all; that takes some 14 attempts a second.",
     )
-    legend(canvas, Entry("Retry() | Chaos(...)", "blue"), Entry("Chaos(...) alone", "orange"))
+    legend(
+        canvas, Entry("Retry(on=ConnectionError) | Chaos(...)", "blue"), Entry("Chaos(...) alone", "orange")
+    )
     time = plain("time, in seconds", END, 5)
     upper = Panel(canvas, time, SUCCESS, UPPER, numbered=False)
     lower = Panel(canvas, time, plain("attempts a second", 20, 10), LOWER)

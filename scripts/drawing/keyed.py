@@ -12,6 +12,7 @@ from redouble import CircuitBreaker, Keyed, Layer, errors
 from redouble.testing import virtual_time
 
 END, STEP, FROM, TO = 40, 0.5, 8.0, 26.0  # seconds: in all, from call to call, and when host b is down
+BREAKER = "CircuitBreaker(ratio=0.4, minimum=5, window=6, cooldown=6)"  # the label of what `breaker` makes
 ROWS = {"shared a": 4.0, "shared b": 3.0, "keyed a": 1.5, "keyed b": 0.5}
 
 
@@ -75,8 +76,8 @@ def picture() -> str:
     panel = Panel(canvas, plain("time, in seconds", END, 5), Axis("", 0, 5.3, names))
     panel.band(FROM, TO, "host b is down")
     for place, layer, words, height in (
-        ("shared", breaker(), "CircuitBreaker(): one for both", 4.5),
-        ("keyed", keyed, "Keyed(host, CircuitBreaker): one for each", 2.0),
+        ("shared", breaker(), f"{BREAKER}: one for both", 4.5),
+        ("keyed", keyed, f"Keyed(host_of, lambda: {BREAKER}): one for each", 2.0),
     ):
         measured = run(layer)
         panel.note(0, height, words, "ink")

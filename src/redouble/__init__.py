@@ -33,9 +33,11 @@ if TYPE_CHECKING:
     from redouble._layers.retry.decorator import retry, variant
     from redouble._layers.retry.retry import Retry
     from redouble._layers.timeout import Timeout
+    from redouble._redaction.text import redact
     from redouble._runtime.clock import SYSTEM, Clock
     from redouble._runtime.deadline import cancelled, deadline, remaining
     from redouble._telemetry.bound_fields import bind
+    from redouble._telemetry.hide import hide
     from redouble._telemetry.observers import observe
     from redouble._telemetry.stats import stats
     from redouble.config._reload import policies
@@ -76,9 +78,11 @@ __all__ = [
     "cancelled",
     "deadline",
     "errors",
+    "hide",
     "observe",
     "policies",
     "policy_of",
+    "redact",
     "remaining",
     "report",
     "retry",
@@ -116,9 +120,11 @@ _LAZY = {
         "_layers.retry.decorator": "retry variant",
         "_layers.retry.retry": "Retry",
         "_layers.timeout": "Timeout",
+        "_redaction.text": "redact",
         "_runtime.clock": "SYSTEM Clock",
         "_runtime.deadline": "cancelled deadline remaining",
         "_telemetry.bound_fields": "bind",
+        "_telemetry.hide": "hide",
         "_telemetry.observers": "observe",
         "_telemetry.stats": "stats",
         "config._reload": "policies",

@@ -22,7 +22,7 @@ asked for them with ``wrap=True``::
 All of them can be pickled.
 """
 
-# This module imports no other module of the library.
+# This module imports no other module of the library, but one inside a function.
 
 from __future__ import annotations
 
@@ -197,8 +197,7 @@ def _picklable(value: object) -> object:
     try:
         pickle.loads(pickle.dumps(value))  # noqa: S301  our own bytes: some errors fail only when unpickled
     except Exception:
-        try:
-            return repr(value)
-        except Exception:
-            return f"<{type(value).__qualname__}>"
+        from redouble._redaction.rendering import shown_repr  # noqa: PLC0415  only needed for these few
+
+        return shown_repr(value)
     return value

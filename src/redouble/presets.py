@@ -12,13 +12,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import update_wrapper
+from math import ceil
 from typing import Any, ParamSpec, TypeVar, cast
 
 from redouble._engine.backoff import Backoff
 from redouble._engine.options import Hints
 from redouble._engine.retry_budget import HostBudgets, RetryBudget
 from redouble._engine.token_bucket import TokenBucket
-from redouble._failures.verdict import Kind
+from redouble._failures.transient import transient
+from redouble._failures.verdict import Kind, Verdict, changed
 from redouble._layers.layer import Layer, Pipeline
 from redouble._layers.limits.adaptive_rate import AdaptiveRate
 from redouble._layers.retry.retry import Retry
@@ -57,7 +59,7 @@ def _preset(
         signature, own = inspect.signature(make), values()
         options = signature.parameters.items()
         defaults = [option.replace(default=own.get(name, option.default)) for name, option in options]
-        result = Retry if inside is _unchanged else Pipeline
+        result = make if inside is _unchanged else Pipeline
         shown = signature.replace(parameters=defaults, return_annotation=result)
         cast("Any", update_wrapper(preset, values)).__signature__ = shown
         preset.__annotations__ = {"return": result}
@@ -154,15 +156,41 @@ def httpware() -> dict[str, Any]:
     }
 
 
-@_preset(Retry, _unchanged)
-def finagle() -> dict[str, Any]:
-    """As Finagle requeues: at once, as often as the budget allows, at most 20 times (a fifth of its reserve).
+def _unsent(error: Exception, /) -> Verdict | None:
+    """Retry what `transient` retries, if the request is known not to have reached the server; else stop."""
+    verdict = transient(error)
+    if verdict is None or verdict.sent is False:
+        return verdict
+    return changed(verdict, action="stop", after=None)
 
-    The budget is credited by requests: a fifth of them, and 10 a second, over 10 s. There is no delay and
-    no jitter, which suits a client that picks another host each time, and hardly any other.
+
+class Requeue(Retry):
+    """A `Retry` that lets each call make a fifth of the retries that its budget has left, rounded up."""
+
+    _limits_each_call = True
+
+    def _attempts_of_call(self, now: float) -> float:
+        # Finagle's budget that never refuses has this balance too.
+        balance = self.budget.balance(now) if isinstance(self.budget, RetryBudget) else 100
+        return min(super()._attempts_of_call(now), 1 + ceil(balance / 5))
+
+    def describe(self) -> str:
+        return f"{super().describe()}, a fifth of what is left for each call"
+
+
+@_preset(Requeue, _unchanged)
+def finagle() -> dict[str, Any]:
+    """As Finagle requeues: at once, and only requests that are known not to have been sent.
+
+    These are refused connections, connect timeouts and rejections, for example. After a reset the server may
+    have processed the request, so it is not sent again. Each call may make a fifth of the retries that the
+    budget has left when the call first fails: 20 if it is full. The budget is credited by requests: a fifth
+    of them, and 10 a second, over 10 s. There is no delay and no jitter, which suits a client that picks
+    another host each time; any other should pass ``backoff=``.
     """
     return {
-        "attempts": 21,
+        "on": _unsent,
+        "attempts": None,
         "backoff": Backoff.constant(0),
         "budget": RetryBudget(ratio=0.2, per_second=10, window=10, credit="request"),
     }
@@ -173,7 +201,8 @@ def database() -> dict[str, Any]:
     """For transactions: deadlocks and lost connections end soon, and a user does not wait long for a page.
 
     4 attempts, full jitter from 0.05 s (as AWS does after a transient error) to 1 s, 10 s in all, a budget.
-    Retry the whole transaction, and not a statement in it.
+    Retry the whole transaction, and not a statement in it. Let the pool check its connections, so that those
+    which a restart has killed do not use up the attempts, and switch off the retries of the client itself.
     """
     return {
         "attempts": 4,

@@ -14,6 +14,7 @@ from redouble._layers.analysis import Traits, WorstCase
 from redouble._runtime.clock import Chance
 from redouble._telemetry.bound_fields import Binding
 from redouble._telemetry.events import Event, Observer, What
+from redouble._telemetry.hide import Hiding
 from redouble._telemetry.observers import Observation
 from redouble.errors import Limit
 
@@ -28,6 +29,7 @@ __all__ = [
     "Ended",
     "Entrance",
     "Event",
+    "Hiding",
     "Judge",
     "Limit",
     "Observation",

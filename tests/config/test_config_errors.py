@@ -145,7 +145,7 @@ def test_short_repr_accepts_a_huge_integer_inside() -> None:
     assert len(short_repr([10**5000])) < 80
 
 
-@pytest.mark.parametrize("value", ["x" * 999, ["x" * 70] * 9, {"x" * 70: "y" * 70}, b"x" * 999])
+@pytest.mark.parametrize("value", ["x" * 999, ["x" * 70] * 9, {"x" * 70: "y" * 70}])
 def test_short_repr_cuts_long_values(value: object) -> None:
     assert len(short_repr(value)) <= 80
     assert "..." in short_repr(value)

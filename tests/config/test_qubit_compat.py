@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from redouble import Backoff, Kind, Retry, Worker
-from redouble.config import from_qubit, to_mapping
-from redouble.config._qubit_retry_compat import ABORT
-from redouble.errors import AttemptTimeout, ConfigError
+from redouble.config import from_mapping, from_qubit, to_mapping
+from redouble.config._options.error_names import STOP_ON_TIMEOUT, STOP_ON_WORKER_FAILURE
+from redouble.errors import AttemptTimeout, ConfigError, WorkerFailed
 
 EXPONENTIAL = {
     "exponential_initial_delay_millis": 200,
@@ -150,23 +152,81 @@ def test_missing_keys_are_inherited() -> None:
     assert (changed.attempts, changed.on, changed.name, changed.wrap) == (2, OSError, "a", True)
 
 
-def test_every_error_is_retried_and_abort_stops_at_timeouts() -> None:
+def test_abort_stops_at_timeouts() -> None:
     values: dict[str, Any] = {"attempt_timeout_millis": 5}
-    assert from_qubit(values).on is Exception
+    assert from_qubit(values).on == (STOP_ON_WORKER_FAILURE, Exception)
     aborting = from_qubit({**values, "attempt_timeout_policy": "abort"})
-    assert aborting.on == (ABORT, Exception)
+    assert aborting.on == (STOP_ON_TIMEOUT, STOP_ON_WORKER_FAILURE, Exception)
     again = from_qubit({"attempt_timeout_policy": "abort"}, defaults=aborting)
     assert again == aborting
     retrying = from_qubit({"attempt_timeout_policy": "retry"}, defaults=aborting)
-    assert retrying.on == (Exception,)
+    assert retrying.on == from_qubit(values).on
+    own = from_qubit({**values, "attempt_timeout_policy": "abort"}, defaults=Retry(on=OSError))
+    assert own.on == (STOP_ON_TIMEOUT, OSError)
 
 
-def test_the_abort_rule_stops_on_timeouts_and_can_be_pickled() -> None:
-    assert (ABORT(AttemptTimeout("late")), ABORT(OSError("down"))) == (False, None)
-    assert repr(ABORT) == "StopOnTimeout()"
-    assert pickle.loads(pickle.dumps(ABORT)) == ABORT
-    with pytest.raises(ConfigError, match=r"StopOnTimeout\(\) has no name in documents"):
-        to_mapping(from_qubit({"attempt_timeout_millis": 5, "attempt_timeout_policy": "abort"}))
+@pytest.mark.parametrize(
+    ("values", "attempts"),
+    [
+        pytest.param({}, {OSError: 5, AttemptTimeout: 5, WorkerFailed: 1}, id="defaults"),
+        pytest.param(
+            {"attempt_timeout_millis": 5, "attempt_timeout_policy": "retry"},
+            {OSError: 5, AttemptTimeout: 5, WorkerFailed: 1},
+            id="retry",
+        ),
+        pytest.param(
+            {"attempt_timeout_millis": 5, "attempt_timeout_policy": "abort"},
+            {OSError: 5, AttemptTimeout: 1, WorkerFailed: 1},
+            id="abort",
+        ),
+    ],
+)
+def test_errors_are_retried_unless_qubit_aborts(
+    values: dict[str, Any], attempts: dict[type[Exception], int]
+) -> None:
+    """A worker that did not start or that died aborts, and so do timeouts if the policy says so."""
+    policy = replace(from_qubit({"delay": "none", **values}), attempt_timeout=None)
+
+    def fail(kind: type[Exception]) -> None:
+        raise kind("x")
+
+    for kind, expected in attempts.items():
+        assert policy.run(fail, kind).report.attempts == expected
+
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"max_attempts": 1},
+    {"max_operation_elapsed_millis": 0, "max_total_elapsed_millis": 2500},
+    {"max_operation_elapsed_unlimited": True, "max_total_elapsed_unlimited": True},
+    {"attempt_timeout_millis": 5},
+    {"attempt_timeout_millis": 5, "attempt_timeout_policy": "retry"},
+    {"attempt_timeout_millis": 5, "attempt_timeout_policy": "abort", "worker_cancel_grace_millis": 7},
+    {"delay": "none", "jitter_factor": 0.5},
+    {"delay": "random", **RANDOM, "jitter_factor": 0.5},
+    {"delay": "exponential", **EXPONENTIAL, "jitter_factor": 0.25},
+    {"fixed_delay_millis": 2**64 - 1},
+]
+
+
+@pytest.mark.parametrize("values", SETTINGS)
+@pytest.mark.parametrize("defaults", [None, Retry(), Retry(on=[OSError, ValueError], attempt_timeout=1)])
+def test_a_policy_is_written_to_a_document_and_read_back(
+    values: dict[str, Any], defaults: Retry | None
+) -> None:
+    policy = from_qubit(values, defaults=defaults)
+    document = json.loads(json.dumps({"policies": {"p": to_mapping(policy)}}))
+    assert from_mapping(document).policies["p"] == replace(policy, name="p")
+
+
+def test_the_rules_that_stop_have_names_in_documents() -> None:
+    """They are printed by these names, and can be pickled."""
+    policy = from_qubit({"attempt_timeout_millis": 5, "attempt_timeout_policy": "abort"})
+    names = ["stop_on_timeout", "stop_on_worker_failure", "Exception"]
+    assert to_mapping(policy)["on"] == names
+    assert f"on=[{', '.join(names)}]" in repr(policy)
+    assert pickle.loads(pickle.dumps(policy)) == policy
+    assert to_mapping(pickle.loads(pickle.dumps(policy))) == to_mapping(policy)
 
 
 @pytest.mark.parametrize("values", [5, None, [], {5: 5}])

@@ -11,8 +11,9 @@ import grpc
 import pytest
 
 import redouble.grpc
-from redouble import Backoff, Retry, TokenBucket
+from redouble import Backoff, Retry, TokenBucket, transient
 from redouble.testing import virtual_time
+from redouble.types import On
 from tests.conformance.flows import INSTEAD
 from tests.support.scripted import Draws
 
@@ -163,6 +164,24 @@ def test_pushback_defaults_grpc(service: Service, colour: str, shape: str, pushb
     service.does(("UNAVAILABLE", pushback), ("OK", NOTHING, "a"))
     assert called(service, colour, shape, Retry(on=Exception, backoff=[0])) == ("", "UNAVAILABLE")
     assert service.attempts == 1
+
+
+@COLOURS
+@SHAPES
+@pytest.mark.parametrize(
+    ("on", "attempts"),
+    [
+        pytest.param(transient, 1, id="pushback.grpc.non_retriable-deviates"),
+        pytest.param(grpc.RpcError, 2, id="pushback.grpc.non_retriable"),
+    ],
+)
+def test_pushback_grpc_of_a_status_that_is_not_retriable(
+    service: Service, colour: str, shape: str, on: On, attempts: int
+) -> None:
+    """It is not retried, unless a rule retries the status; grpc-java retries it, grpcio does not."""
+    service.does(("INVALID_ARGUMENT", "0"), ("OK", NOTHING, "a"))
+    called(service, colour, shape, Retry(on=on, backoff=[0]))
+    assert service.attempts == attempts
 
 
 # ----------------------------------------------------------------------------- throttling

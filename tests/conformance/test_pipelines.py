@@ -69,7 +69,7 @@ ORDERS = [
     Order(
         "pipeline.orders.finagle",
         lambda: limit(30) | retry() | limit(2) | CircuitBreaker() | presets.finagle(on=ConnectionError),
-        "Timeout Retry Timeout CircuitBreaker Retry",
+        "Timeout Retry Timeout CircuitBreaker Requeue",
         ["Retry inside Retry", OUTSIDE, "Retry without jitter"],
     ),
 ]

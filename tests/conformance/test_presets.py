@@ -52,7 +52,7 @@ FLOWS = [
     # httpware's treatment of Retry-After: it replaces the delay, up to the longest delay.
     preset("HW-RT-23.preset-hint", HTTPWARE, failed(after=0.01), OK, ok="ok", sleeps=[0.01]),
     preset("HW-RT-23.preset-long-hint", HTTPWARE, failed(after=6), reason=Reason.hint_too_long, sleeps=[]),
-    preset("budget.finagle.preset", FINAGLE, E, attempts=121, calls=102, granted=101, sleeps=[]),
+    preset("budget.finagle.preset", FINAGLE, E, attempts=121, calls=21, granted=20, sleeps=[]),
     preset("LF-ADR-01.preset", LLM, E, attempts=6, sleeps=[0.2, 0.4, 0.8, 1.6, 2], reason=ATTEMPTS),
 ]
 

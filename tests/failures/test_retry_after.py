@@ -97,6 +97,8 @@ def test_values_that_are_not_strings(value: object, expected: float | None) -> N
         ("Mon Nov 16 08:01:30 2026", 90),
         ("Mon, 16 Nov 2026 07:59:59 GMT", 0),
         ("Sun, 06 Nov 1994 08:49:37 GMT", 0),
+        ("Sun, 06 Nov 1994 08:49:37 +0000", 0),
+        ("Sun, 06 Nov 1994 08:49:37", 0),
         ("Sunday, 06-Nov-94 08:49:37 GMT", 0),
         ("Fri, 31 Dec 9999 23:59:59 GMT", 253402300799 - NOW.timestamp()),
         ("Fri, 31 Dec 99999999999999999999 23:59:59 GMT", None),

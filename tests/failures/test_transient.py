@@ -250,3 +250,15 @@ def test_transient_imports_no_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)  # noqa: S603
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("platform", ["linux", "freebsd14", "darwin", "win32"])
+def test_no_such_name_is_final_only_where_the_resolver_knows(
+    platform: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MacOS and Windows report the same number while the network is down."""
+    monkeypatch.setattr(sys, "platform", platform)
+    unknown = UNSENT if platform in ("darwin", "win32") else None
+    assert transient(socket.gaierror(socket.EAI_NONAME, "no such host")) == unknown
+    assert transient(socket.gaierror(socket.EAI_AGAIN, "try again")) == UNSENT
+    assert transient(socket.gaierror(socket.EAI_FAMILY, "no such family")) is None

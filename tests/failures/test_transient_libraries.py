@@ -15,6 +15,8 @@ import pytest
 
 from redouble import Kind, Verdict, transient
 from tests.support.failures.library_errors import class_named, error_named
+from tests.support.grpc.statuses import DETAILS
+from tests.support.grpc.statuses import after as delay
 
 UNSENT = Verdict.retry(kind=Kind.network, sent=False, reason="network")
 NETWORK = Verdict.retry(kind=Kind.network, reason="network")
@@ -309,6 +311,7 @@ def test_sqlalchemy_invalidated_connections() -> None:
         ("Error 1 connecting to localhost:6379. certificate verify failed", None),
         (f"Error {errno.EPIPE} while writing to socket. Broken pipe.", NETWORK),
         ("Connection closed by server.", NETWORK),
+        ("max number of clients reached", FULL),
     ],
 )
 def test_redis(text: str, expected: Verdict | None) -> None:
@@ -328,19 +331,28 @@ def test_redis_timeouts() -> None:
 # ---------------------------------------------------------------------- gRPC, AWS, Kafka
 
 
-def grpc_error(code: str, details: str | None = "so it is", metadata: Any = None) -> Exception:
+def grpc_error(
+    code: str, details: str | None = "so it is", metadata: Any = None, debug: str | None = None
+) -> Exception:
     return error_named(
         "grpc.RpcError",
         code=lambda: Thing(name=code),
         details=lambda: details,
         trailing_metadata=lambda: metadata,
+        debug_error_string=lambda: debug,
     )
+
+
+UNAVAILABLE = Verdict.retry(kind=Kind.server, reason="unavailable")
+CORE = "Internal error from Core"
+NOT_SENT = 'Failed "execute_batch": (<grpc._cython.cygrpc.SendMessageOperation object at 0x7f3f>,)'
+NOT_RECEIVED = 'Failed "execute_batch": (<grpc._cython.cygrpc.ReceiveMessageOperation object at 0x7f3f>,)'
 
 
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (grpc_error("UNAVAILABLE"), Verdict.retry(kind=Kind.server, reason="unavailable")),
+        (grpc_error("UNAVAILABLE"), UNAVAILABLE),
         (grpc_error("UNAVAILABLE", "failed to connect to all addresses; last error"), UNSENT),
         (grpc_error("RESOURCE_EXHAUSTED", None), RATE_LIMIT),
         (grpc_error("RESOURCE_EXHAUSTED", "Received message larger than max (9 vs. 4)"), None),
@@ -349,6 +361,13 @@ def grpc_error(code: str, details: str | None = "so it is", metadata: Any = None
         (grpc_error("ABORTED", metadata=(("grpc-retry-pushback-ms", "-1"),)), None),
         (grpc_error("ABORTED", metadata=(("grpc-retry-pushback-ms", "soon"),)), None),
         (grpc_error("INTERNAL", metadata=(("grpc-retry-pushback-ms", "250"),)), None),
+        (grpc_error("RESOURCE_EXHAUSTED", metadata=(delay(2),)), after(RATE_LIMIT, 2)),
+        (grpc_error("RESOURCE_EXHAUSTED", metadata=((DETAILS, b"\xff"),)), RATE_LIMIT),
+        (grpc_error("INTERNAL", metadata=(delay(2),)), None),
+        (grpc_error("INTERNAL", CORE, debug=NOT_SENT), UNAVAILABLE),
+        (grpc_error("INTERNAL", CORE, debug=NOT_RECEIVED), None),
+        (grpc_error("INTERNAL", CORE), None),
+        (grpc_error("INTERNAL", "so it is", debug=NOT_SENT), None),
         (grpc_error("CANCELLED"), None),
         (error_named("grpc.RpcError"), None),
     ],

@@ -17,6 +17,23 @@ PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "transient.md").read_
 
 # The page's description of each reader.
 WORDS = {
+    "by_amqp_code": "by reply code",
+    "by_amqp_handshake": "if it was cut",
+    "by_azure_status": "by status, else as the error inside",
+    "by_broken_stream": "yes, if it can get better",
+    "by_close_code": "by close code, else yes",
+    "by_closed_connection": "as the loss that it hides",
+    "by_cooldown": "yes",
+    "by_cut_handshake": "if it was cut",
+    "by_google_code": "by code, else by status",
+    "by_hosts": "as the errors of all hosts",
+    "by_last_attempt": "as the last error inside",
+    "by_mongo_code": "by code, else by label",
+    "by_oracle_code": "by code",
+    "by_recipients": "if all reply codes are",
+    "by_redis_code": "by first word",
+    "by_retryable": "if it is `retryable`",
+    "by_smtp_code": "by reply code",
     "by_llm_error": "by status, else by word",
     "by_aws_code": "by code, else by status",
     "by_errno": "by errno",
@@ -28,7 +45,8 @@ WORDS = {
     "by_cause_or_network": "as the error inside, else yes",
     "by_cause_or_timeout": "as the error inside, else yes",
     "by_kafka_name": "by code",
-    "by_lookup": 'if it says "try again"',
+    "by_lookup": "if it may be temporary",
+    "by_last": "as its `last`",
     "by_members": "if all members are",
     "by_mysql_code": "by code",
     "by_orig": "as its `orig`",
@@ -43,6 +61,7 @@ WORDS = {
     "by_status": "by status",
     "by_tls_reason": "if it was cut",
     "by_connect_error": "yes, if it can get better",
+    "by_http2_event": "yes",
 }
 SENT = {"yes": True, "no": False, "unknown": None}
 CODES = sorted(name for name, value in vars(_codes).items() if name.isupper() and isinstance(value, dict))

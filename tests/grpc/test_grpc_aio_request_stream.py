@@ -106,3 +106,17 @@ def test_no_task_waits_for_requests_after_the_call(remote: Server, shape: str) -
         assert [name for name in waiting if "Requests" in name] == []
 
     called(remote, shape, "deaf NOT_FOUND", talk)
+
+
+@pytest.mark.parametrize("shape", ["up", "both"])
+def test_a_call_that_the_server_ends_early_is_retried(remote: Server, shape: str) -> None:
+    """`grpc.aio` often replaces its status by INTERNAL, because it could not send a request any more."""
+
+    async def main() -> None:
+        async with achannel_of(remote, retry(attempts=10)) as channel:
+            for _ in range(50):
+                _, metadata = remote.script("deaf UNAVAILABLE, a OK")
+                call: Any = stub_of(channel, shape)([b"x"] * 3, metadata=metadata)
+                assert (await call if shape == "up" else await call.read()) == b"a"
+
+    asyncio.run(main())

@@ -146,6 +146,26 @@ def test_the_delay_is_exactly_the_pushback(remote: Server, colour: str, shape: s
         assert clock.delays == [0.123, 4567.0]
 
 
+@pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] != "thread"])
+def test_a_retry_info_in_the_details_of_the_status_is_a_hint(remote: Server, colour: str, shape: str) -> None:
+    """Of `grpc-status-details-bin`; it applies with any rule, as a pushback does."""
+    script = "~700 UNAVAILABLE, ~123 RESOURCE_EXHAUSTED, a OK"
+    for policy, delays in (
+        (presets.grpc(), [0.7, 0.123]),
+        (Retry(on=grpc.RpcError, backoff=[0.2, 0.2], hints=Hints(spread=0)), [0.7, 0.2]),
+    ):
+        with virtual_time() as clock:
+            seen = make_call(remote, colour, shape, script, policy)
+            assert summary_of(seen) == (b"a", "OK", 3, None)
+            assert clock.delays == delays
+
+
+@pytest.mark.parametrize(("colour", "shape"), ALL)
+def test_a_retry_info_causes_no_retry(remote: Server, colour: str, shape: str) -> None:
+    seen = make_call(remote, colour, shape, "~7 INVALID_ARGUMENT, a OK", retry())
+    assert summary_of(seen) == (b"", "INVALID_ARGUMENT", 1, "stopped")
+
+
 def internal(error: Exception) -> bool | None:
     return True if getattr(error, "code", str)() is grpc.StatusCode.INTERNAL else None
 

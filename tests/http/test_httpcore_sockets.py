@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from redouble._clients.socket_deadline import SOCKET_DEADLINE, ShortenedTimeout
-from redouble.http._httpcore_sockets import (
+from redouble.http._httpcore import (
     WRITE_SIZE,
     LimitedBackend,
     LimitedStream,

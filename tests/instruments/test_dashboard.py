@@ -86,7 +86,16 @@ def test_the_dashboard_can_be_imported() -> None:
 
 def test_rows_and_panels_do_not_overlap() -> None:
     rows = [panel["title"] for panel in PANELS if panel["type"] == "row"]
-    assert rows == ["Calls", "Retries", "Errors", "Latency", "Budgets", "Breakers", "Bulkheads"]
+    assert rows == [
+        "Calls",
+        "Retries",
+        "Errors",
+        "Latency",
+        "Budgets",
+        "Breakers",
+        "Bulkheads",
+        "Language models",
+    ]
     taken = set[tuple[int, int]]()
     for panel in PANELS:
         place = panel["gridPos"]

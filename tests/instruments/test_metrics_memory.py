@@ -120,7 +120,7 @@ def test_a_label_may_have_the_name_of_a_parameter() -> None:
 @pytest.mark.parametrize(
     ("kind", "known"),
     [
-        ("counter", "calls, attempts, retries, errors, given_up, rejected, timeouts"),
+        ("counter", "calls, attempts, retries, errors, given_up, rejected, timeouts, tokens, cost"),
         ("histogram", "call_duration, attempt_duration, delay, time_to_first_item"),
         ("gauge", "budget_tokens, breaker_state, bulkhead_in_use, bulkhead_queued"),
     ],

@@ -19,6 +19,8 @@ STABLE = [
     ("given_up", "counter", ("name", "reason"), "call"),
     ("rejected", "counter", ("name", "by"), "call"),
     ("timeouts", "counter", ("name",), "call"),
+    ("tokens", "counter", ("name", "type"), "token"),
+    ("cost", "counter", ("name",), "currency"),
     ("call_duration", "histogram", ("name",), "s"),
     ("attempt_duration", "histogram", ("name",), "s"),
     ("delay", "histogram", ("name",), "s"),
@@ -28,7 +30,7 @@ STABLE = [
     ("bulkhead_in_use", "gauge", ("name",), "call"),
     ("bulkhead_queued", "gauge", ("name",), "call"),
 ]
-FEW_VALUES = {"name", "ok", "kind", "result", "reason", "code", "by", "state"}
+FEW_VALUES = {"name", "ok", "kind", "result", "reason", "code", "by", "state", "type"}
 
 
 def test_the_metrics_are_the_stable_ones() -> None:

@@ -26,6 +26,8 @@ CONTRACT = {
     "redouble.given_up": ("Sum", "{call}", {"name", "reason"}),
     "redouble.rejected": ("Sum", "{call}", {"name", "by"}),
     "redouble.timeouts": ("Sum", "{call}", {"name"}),
+    "redouble.tokens": ("Sum", "{token}", {"name", "type"}),
+    "redouble.cost": ("Sum", "{currency}", {"name"}),
     "redouble.call.duration": ("Histogram", "s", {"name"}),
     "redouble.attempt.duration": ("Histogram", "s", {"name"}),
     "redouble.delay": ("Histogram", "s", {"name"}),

@@ -27,6 +27,8 @@ CONTRACT: dict[str, tuple[str, set[str]]] = {
     "redouble_given_up_total": ("counter", {"name", "reason"}),
     "redouble_rejected_total": ("counter", {"name", "by"}),
     "redouble_timeouts_total": ("counter", {"name"}),
+    "redouble_tokens_total": ("counter", {"name", "type"}),
+    "redouble_cost_total": ("counter", {"name"}),
     "redouble_call_duration_seconds_bucket": ("histogram", {"name", "le"}),
     "redouble_call_duration_seconds_count": ("histogram", {"name"}),
     "redouble_call_duration_seconds_sum": ("histogram", {"name"}),

@@ -13,6 +13,7 @@ from redouble import (
     CircuitBreaker,
     Fallback,
     Gate,
+    Keyed,
     Kind,
     Layer,
     Pipeline,
@@ -24,6 +25,7 @@ from redouble import (
     presets,
     transient,
 )
+from redouble.httpx2 import Transport
 from tests.support.fakes import Ledger, UnhashableRule, always
 from tests.support.layers.analysis import UNHINTED, Own, Patient, assert_warnings
 
@@ -58,6 +60,7 @@ TOO_LONG = r"Retry\(attempts=\d+\) may need .* s and has .* s: at worst, there i
 NO_BUDGET = (
     r"Retry with .* and no budget: when the service is down, every attempt adds to its load; pass budget=.*"
 )
+SOFT_LIMIT = r"Retry\(.*timeout=.*\) without a worker, beside a layer that has one: .*; write worker=Worker.*"
 RETRY_INSIDE = r"Retry inside Retry: their attempts multiply; retry in one place"
 
 
@@ -79,6 +82,19 @@ PROBLEMS: list[tuple[Layer, list[str]]] = [
     (Timeout(timedelta(seconds=5)) | Timeout(5), [INSIDE_LIMIT]),
     (Timeout(5) | Retry(hints=UNHINTED) | Timeout(9), [TOO_LONG, INSIDE_LIMIT]),
     (Retry(timeout=5) | Timeout(5), [TOO_LONG, INSIDE_LIMIT]),
+    # a limit that interrupts nothing, where the other one does
+    (Timeout(30, worker=Worker()) | Retry(timeout=9), [SOFT_LIMIT]),
+    (Retry(timeout=20) | Timeout(2, worker=Worker()), [SOFT_LIMIT]),
+    (Retry(attempts=1, work_timeout=9) | Timeout(2, worker=Worker()), [SOFT_LIMIT]),
+    (
+        Retry(timeout=9, nested="stop") | quick(timeout=1, worker=Worker()),
+        [SOFT_LIMIT, RETRY_INSIDE, TOO_LONG],
+    ),
+    (
+        Retry(timeout=5) | Timeout(6, worker=Worker()),
+        [SOFT_LIMIT, TOO_LONG],
+    ),  # the inner limit does end calls
+    (Timeout(5, worker=Worker()) | Timeout(5, worker=Worker()), [INSIDE_LIMIT]),
     # a slot that is released too early
     (Retry() | BULKHEAD, [BULKHEAD_INSIDE]),
     (Retry() | Timeout(2) | Own() | BULKHEAD | Timeout(1), [BULKHEAD_INSIDE]),
@@ -172,6 +188,8 @@ FINE: list[Layer] = [
     Fallback(value=1) | Bulkhead(10) | Retry() | CircuitBreaker(),
     Bulkhead(10) | Fallback(print) | Timeout(30, worker=Worker()) | Retry() | CircuitBreaker() | Timeout(2),
     # near misses
+    Timeout(30, worker=Worker()) | Retry(timeout=9, worker=Worker()),
+    Timeout(30, worker=Worker()) | Retry(timeout=20) | Timeout(2),  # async code
     Retry(attempt_timeout=2, timeout=20),
     Timeout(10) | Retry() | Timeout(2),
     Timeout(5.001) | Timeout(5),
@@ -269,3 +287,43 @@ def test_a_gate_of_your_own_is_shared_too() -> None:
     [twice] = (own | own).check()
     assert twice.startswith("the same Own is in the pipeline twice")
     assert (Own() | Own()).check() == []
+
+
+USED_BY_CLIENTS: list[tuple[Pipeline, list[str]]] = [
+    (Retry(attempt_timeout=2) | CircuitBreaker(), []),
+    (Retry() | Timeout(2) | CircuitBreaker(), []),
+    (Retry(attempt_timeout=2) | Keyed(str, CircuitBreaker), []),
+    (Timeout(2) | CircuitBreaker(), []),
+    (Timeout(30) | Retry() | CircuitBreaker(), []),
+    (Timeout(9) | Retry(hints=UNHINTED) | CircuitBreaker(), []),
+    (CircuitBreaker() | Retry(attempt_timeout=2), [BREAKER_OUTSIDE]),
+    (Timeout(1) | Retry(), [TOO_LONG]),
+    (Retry(attempt_timeout=8) | CircuitBreaker(), [TOO_LONG]),
+]
+
+
+@pytest.mark.parametrize(("pipeline", "expected"), USED_BY_CLIENTS)
+def test_a_client_ends_an_attempt_itself(pipeline: Pipeline, expected: list[str]) -> None:
+    """So a breaker counts it; the other warnings are the same."""
+    before = pipeline.check()
+    Transport(pipeline)
+    assert_warnings(pipeline, expected)
+    assert_warnings(Pipeline(*pipeline.layers), expected)  # an equal one
+    assert [text for text in before if not text.startswith("CircuitBreaker inside")] == pipeline.check()
+
+
+def test_a_layer_that_cannot_be_hashed_is_checked_too() -> None:
+    class Unhashable(Layer):
+        """A layer of the user's, equal to all others."""
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Unhashable)
+
+        __hash__: Any = None
+
+        def around(self, fn: Any, /) -> Any:
+            return fn
+
+    pipeline = Retry(attempt_timeout=2) | Unhashable() | CircuitBreaker()
+    Transport(pipeline)
+    assert_warnings(pipeline, [BREAKER_CUT])

@@ -12,7 +12,9 @@ from redouble import (
     Bulkhead,
     CircuitBreaker,
     Fallback,
+    Hedge,
     Hints,
+    Keyed,
     Kind,
     Layer,
     Pipeline,
@@ -22,16 +24,32 @@ from redouble import (
     Worker,
     presets,
 )
-from redouble._layers.analysis import WorstCase
+from redouble._layers.analysis import BlockingWorstCase, WorstCase
+from redouble.httpx2 import Transport
 from tests.support.fakes import Ledger
 from tests.support.layers.analysis import plain, worst_case_of
 
 OPEN = "for as long as your function takes"
 ENDLESS = f"calls until time is up, {OPEN}"
+SOFT = "without a worker no limit interrupts an attempt"
 
 
 def bucket(when_empty: Literal["refuse", "wait"]) -> TokenBucket:
     return TokenBucket(refill_per_second=1, when_empty=when_empty)
+
+
+class Forgetful(Layer):
+    """A layer whose hook returns a new `WorstCase`."""
+
+    def worst_case(self, inner: WorstCase, /) -> WorstCase:
+        return WorstCase(inner.calls, inner.seconds, inner.waiting)
+
+
+class Halving(Layer):
+    """A layer that calls a blocking function less often."""
+
+    def worst_case(self, inner: WorstCase, /) -> WorstCase:
+        return inner._replace(calls=inner.calls / 2) if isinstance(inner, BlockingWorstCase) else inner
 
 
 ROWS: list[tuple[Layer, str]] = [
@@ -77,18 +95,68 @@ ROWS: list[tuple[Layer, str]] = [
         f"3 calls, {OPEN} and 6 s of waiting",
     ),
     (plain(give_up_after=100) | Timeout(2), "3 calls, 9 s"),
-    (plain(timeout=2), "3 calls, 2 s"),
+    (plain(timeout=2), f"3 calls, 2 s in async code; in blocking code {OPEN} and 2 s of waiting: {SOFT}"),
+    (plain(timeout=2, worker=Worker(grace=0)), "3 calls, 2 s"),
+    (plain(timeout=2, attempt_timeout=1), "3 calls, 2 s"),  # no blocking function without a worker
+    (Timeout(9) | plain(timeout=2), "3 calls, 2 s"),  # the same
+    (plain(timeout=2) | Timeout(1), "3 calls, 2 s"),
+    (plain(timeout=2) | Hedge(1), "6 calls, 2 s"),
+    (
+        Timeout(9, worker=Worker(grace=0)) | plain(timeout=2),
+        f"3 calls, 2 s in async code; in blocking code 9 s: {SOFT}",
+    ),
+    (
+        plain(timeout=4) | Timeout(2, worker=Worker(grace=0)),
+        f"3 calls, 4 s in async code; in blocking code 6 s: {SOFT}",
+    ),
+    (
+        plain(timeout=4) | plain(attempts=1, attempt_timeout=2, worker=Worker(grace=0)),
+        f"3 calls, 4 s in async code; in blocking code 6 s: {SOFT}",
+    ),
+    (
+        plain(timeout=20, give_up_after=4) | Timeout(2, worker=Worker(grace=0)),
+        "3 calls, 6 s",
+    ),
+    (
+        plain(work_timeout=3) | Timeout(2, worker=Worker(grace=0)),
+        f"3 calls, 6 s in async code; in blocking code 8 s: {SOFT}",
+    ),
+    (
+        plain(timeout=2) | Bulkhead(1, wait=4),
+        f"3 calls, 2 s in async code; in blocking code {OPEN} and 6 s of waiting: {SOFT}",
+    ),
+    (
+        Keyed(abs, lambda: plain(timeout=2)),
+        f"3 calls, 2 s in async code; in blocking code {OPEN} and 2 s of waiting: {SOFT}",
+    ),
+    (
+        plain(timeout=2) | Forgetful(),
+        f"3 calls, 2 s in async code; in blocking code {OPEN} and 2 s of waiting: {SOFT}",
+    ),
+    (
+        Halving() | plain(timeout=2),
+        f"3 calls, 2 s in async code; in blocking code 1.5 calls, {OPEN} and 2 s of waiting: {SOFT}",
+    ),
     (plain(timeout=100) | Timeout(2), "3 calls, 9 s"),
     (plain(work_timeout=4) | Timeout(2), "3 calls, 7 s"),
-    (plain(work_timeout=4), "3 calls, 7 s"),
+    (
+        plain(work_timeout=4),
+        f"3 calls, 7 s in async code; in blocking code {OPEN} and 3 s of waiting: {SOFT}",
+    ),
     (Timeout(5) | plain() | Timeout(2), "3 calls, 5 s"),
     (
         plain(attempts=None, give_up_after=9),
         f"{ENDLESS} and 9 s of waiting",
     ),
     (plain(attempts=None, give_up_after=9) | Timeout(2), "calls until time is up, 11 s"),
-    (plain(attempts=None, timeout=9), "calls until time is up, 9 s"),
-    (plain() | plain(attempts=None, timeout=9), "calls until time is up, 30 s"),
+    (
+        plain(attempts=None, timeout=9),
+        f"calls until time is up, 9 s in async code; in blocking code {OPEN} and 9 s of waiting: {SOFT}",
+    ),
+    (
+        plain() | plain(attempts=None, timeout=9),
+        f"calls until time is up, 30 s in async code; in blocking code {OPEN} and 30 s of waiting: {SOFT}",
+    ),
     # waits that the server, or a budget, may request
     (plain(hints=Hints()), f"3 calls, {OPEN} and any amount of waiting"),
     (plain(hints=Hints(), give_up_after=9) | Timeout(2), "3 calls, 11 s"),
@@ -100,7 +168,10 @@ ROWS: list[tuple[Layer, str]] = [
     (plain(hints=Hints(mode="instead", longest=0)) | Timeout(2), "3 calls, 9 s"),
     (plain(budget=RetryBudget()) | Timeout(2), "3 calls, 9 s"),
     (plain(budget=bucket("refuse")) | Timeout(2), "3 calls, 9 s"),
-    (plain(budget=bucket("wait"), timeout=50), "3 calls, 50 s"),
+    (
+        plain(budget=bucket("wait"), timeout=50),
+        f"3 calls, 50 s in async code; in blocking code {OPEN} and 50 s of waiting: {SOFT}",
+    ),
     (
         plain(budget=bucket("wait")),
         f"3 calls, {OPEN} and any amount of waiting",
@@ -108,13 +179,23 @@ ROWS: list[tuple[Layer, str]] = [
     (plain(budget=Ledger()), f"3 calls, {OPEN} and any amount of waiting"),
     (presets.aws_standard() | Timeout(2), "3 calls, 19 s"),
     (presets.httpware() | Timeout(2), "3 calls, 16 s"),
-    (presets.llm(), "4 calls, 30 s"),
+    (
+        presets.llm(),
+        f"4 calls, 30 s in async code; in blocking code {OPEN} and 30 s of waiting: {SOFT}",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("layer", "worst"), ROWS)
 def test_the_summary_of_the_worst_case(layer: Layer, worst: str) -> None:
     assert Pipeline(layer).explain().splitlines()[-1] == f"at worst: {worst}"
+
+
+def test_a_client_keeps_the_limits_of_its_policy_in_blocking_code_too() -> None:
+    pipeline = Pipeline(plain(timeout=3, attempt_timeout=None))
+    assert SOFT in pipeline.explain()
+    Transport(pipeline)
+    assert pipeline.explain().splitlines()[-1] == "at worst: 3 calls, 3 s"
 
 
 def test_the_worst_case_as_numbers() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import (
+    SYSTEM,
     Backoff,
     Bulkhead,
     CircuitBreaker,
@@ -24,6 +25,7 @@ from redouble import (
     TokenBucket,
     Verdict,
 )
+from redouble._layers.analysis import BlockingWorstCase, combined_worst_case
 from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.layers.analysis import worst_case_of
@@ -94,15 +96,15 @@ LIMIT = st.none() | SECONDS
 
 @st.composite
 def policies(draw: st.DrawFn, *, cancellable: bool) -> Retry:
-    """Return a policy; if calls are ``cancellable``, it may have timeouts."""
-    limits: dict[str, Any] = {"give_up_after": draw(LIMIT), "timeout": draw(LIMIT) if cancellable else None}
+    """Return a policy; if calls are ``cancellable``, it may have a timeout of each attempt."""
+    limits: dict[str, Any] = {"give_up_after": draw(LIMIT), "timeout": draw(LIMIT)}
     some = st.integers(1, 4)  # with only a work timeout, a rejection by a gate would be retried without end
     return Retry(
         on=judged,
         attempts=draw(some if set(limits.values()) == {None} else st.none() | some),
         backoff=draw(RECIPES | st.fixed_dictionaries({Kind.throttled: RECIPES, None: RECIPES})),
         attempt_timeout=draw(LIMIT) if cancellable else None,
-        work_timeout=draw(LIMIT) if cancellable else None,
+        work_timeout=draw(LIMIT),
         hints=draw(HINTS),
         budget=draw(st.none() | BUDGETS | WAITING),
         nested="allow",
@@ -147,6 +149,8 @@ class Calls:
 
     def __call__(self) -> None:
         self.count += 1
+        if self.takes:
+            SYSTEM.sleep(self.takes)
         raise self.endings[self.count % len(self.endings)]
 
     async def aio(self) -> None:
@@ -162,18 +166,25 @@ def fill(pipeline: Pipeline, full: bool) -> None:
             layer.admit(0)
 
 
-@given(pipeline=pipelines(cancellable=False), endings=ENDINGS, full=st.booleans())
+@given(
+    pipeline=pipelines(cancellable=False),
+    endings=ENDINGS,
+    full=st.booleans(),
+    takes=st.sampled_from([0, 0.25, 3.25, 40]),
+)
 def test_a_blocking_call_never_exceeds_the_worst_case(
-    pipeline: Pipeline, endings: list[Exception], full: bool
+    pipeline: Pipeline, endings: list[Exception], full: bool, takes: float
 ) -> None:
-    """The function takes no time here: the rest is waiting."""
+    """No limit interrupts it."""
     fill(pipeline, full)
-    worst, calls = worst_case_of(pipeline), Calls(endings, 0)
+    calls = Calls(endings, takes)
+    worst = combined_worst_case(pipeline.layers, BlockingWorstCase(seconds=takes))
     with virtual_time() as clock:
         with suppress(Exception):
             pipeline.call(calls)
         assert calls.count <= worst.calls
-        assert clock.now() <= worst.waiting + EPSILON
+        assert clock.now() <= worst.seconds + EPSILON
+        assert clock.now() <= worst.waiting + calls.count * takes + EPSILON
     assert all(": " in problem for problem in pipeline.check())
 
 

@@ -223,6 +223,7 @@ BUSY = Verdict.retry(kind=Kind.server, sent=True, reason="busy")
         ("-LOADING Redis is loading the dataset in memory", {}, BUSY),
         ("-TRYAGAIN Multiple keys request during rehashing of slot", {}, BUSY),
         ("-CLUSTERDOWN The cluster is down", {}, BUSY),
+        ("-ERR max number of clients reached", {}, FULL),
         ("-NOAUTH Authentication required.", {}, None),
         ("-WRONGPASS invalid username-password pair", {"password": "none"}, None),
         ("-NOPERM this user has no permissions", {}, None),
@@ -239,7 +240,7 @@ def test_the_verdict_on_redis_errors(said: str, options: dict[str, Any], expecte
 
 
 @contextlib.contextmanager
-def grpc_server(code: str, metadata: tuple[tuple[str, str], ...]) -> Generator[int, None, None]:
+def grpc_server(code: str, metadata: tuple[tuple[str, str | bytes], ...]) -> Generator[int, None, None]:
     grpc = library("grpc")
 
     def fail(request: bytes, context: Any) -> None:
@@ -284,6 +285,20 @@ def test_the_verdict_on_grpc_codes(
 ) -> None:
     with grpc_server(code, metadata) as port:
         assert judged(lambda: call(port)) == expected
+
+
+@pytest.mark.parametrize("call", clients.GRPC.values(), ids=list(clients.GRPC))
+def test_a_retry_info_of_googleapis_is_a_hint(call: Callable[[int], object]) -> None:
+    """In a status that Google's own classes write, among other details."""
+    details, code = library("google.rpc.error_details_pb2"), library("google.rpc.code_pb2")
+    status = library("google.rpc.status_pb2").Status(code=code.RESOURCE_EXHAUSTED, message="so it is")
+    info = details.RetryInfo()
+    info.retry_delay.FromMilliseconds(2_700)
+    for detail in (details.ErrorInfo(reason="QUOTA", domain="a.test", metadata={"x": "y"}), info):
+        status.details.add().Pack(detail)
+    metadata = library("grpc_status.rpc_status").to_status(status).trailing_metadata
+    with grpc_server("RESOURCE_EXHAUSTED", metadata) as port:
+        assert judged(lambda: call(port)) == after(RATE_LIMIT, 2.7)
 
 
 @pytest.mark.parametrize(

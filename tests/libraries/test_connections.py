@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redouble import Kind, Verdict, transient
+from redouble import Kind, Verdict, llm, transient
 from tests.libraries import clients
 from tests.libraries.servers import closed_port, judged, library, run, sending, silent
 
@@ -105,6 +105,24 @@ def test_only_a_temporary_dns_failure_is_retried(name: str, monkeypatch: pytest.
     assert judged(lambda: clients.HTTP[name]("http://nowhere.invalid/", clients.LONG)) is None
     number = socket.EAI_AGAIN
     assert judged(lambda: clients.HTTP[name]("http://nowhere.invalid/", clients.LONG)) == UNSENT
+
+
+@pytest.mark.parametrize("name", ["requests", "urllib3", "urllib3, retries=0", "httpx", "httpx2", "aiohttp"])
+@pytest.mark.parametrize("number", ["EAI_NONAME", "EAI_AGAIN"])
+def test_a_language_model_is_asked_again_after_any_dns_failure(
+    name: str, number: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name of a provider exists, so the failure is the resolver's."""
+    import socket
+
+    def lookup(*args: Any, **options: Any) -> Any:
+        raise socket.gaierror(getattr(socket, number), "as the resolver says")
+
+    monkeypatch.setattr("socket.getaddrinfo", lookup)
+    with pytest.raises(Exception) as caught:  # noqa: PT011  each library has its own
+        clients.HTTP[name]("http://nowhere.invalid/", clients.LONG)
+    assert isinstance(caught.value, Exception)
+    assert llm.table(caught.value) == UNSENT
 
 
 def test_only_a_temporary_dns_failure_of_redis_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,3 +209,19 @@ def test_an_exhausted_budget_of_the_transport_stops_the_outer_policy(
         result = model.ask(around=Retry(backoff=[0] * 9, nested="allow"))
     assert result.error is not None
     assert len(server.ledger(url)) == 1
+
+
+# ---------------------------------------------------------------- transports that retry too
+
+
+@pytest.mark.parametrize("kind", ["Transport", "AsyncTransport"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_transport_of_httpx_retries_is_refused(kind: str, inside: bool) -> None:
+    """Also if it is the other way round: attempts would multiply in any order."""
+    retries = library("httpx_retries")
+    theirs: Any = retries.RetryTransport(retry=retries.Retry(total=2))
+    if inside:
+        theirs = retries.RetryTransport(transport=theirs, retry=retries.Retry(total=0))
+    with pytest.raises(ValueError, match=r"retries by itself \(RetryTransport\)"):
+        getattr(redouble.httpx, kind)(wrapped=theirs)
+    getattr(redouble.httpx, kind)(wrapped=retries.RetryTransport(retry=retries.Retry(total=0)))

@@ -24,7 +24,7 @@ PACKAGE = "redouble"
 # Bottom first. A module imports its own row and those above it in this list, never one below.
 ORDER = (
     {"errors"},
-    {"_internal"},
+    {"_internal", "_redaction"},
     {"_runtime"},
     {"_failures"},
     {"_telemetry"},
@@ -40,6 +40,8 @@ ORDER = (
 
 # An import for type checkers only may point the other way: the errors carry reports, which the engine makes.
 UPWARD_FOR_TYPES = {("errors", "_engine/report")}
+# An error whose last one cannot be pickled holds the repr of that without its secrets.
+UPWARD = {("errors", "_redaction/rendering")}
 
 OF_TIME = {"time", "asyncio", "trio"}
 MAY_IMPORT_TIME = {
@@ -140,7 +142,7 @@ def test_every_package_has_its_place_in_the_order() -> None:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_point_one_way(module: str) -> None:
-    assert not upward(module, for_types=False)
+    assert upward(module, for_types=False) <= UPWARD
     assert upward(module, for_types=True) <= UPWARD_FOR_TYPES
 
 

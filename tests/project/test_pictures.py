@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from collections.abc import Mapping
@@ -23,6 +24,8 @@ from drawing.gallery import FOLDER, PICTURES, differing, drawn, write
 from drawing.legend import ROW, Entry, legend
 from drawing.panel import BOTTOM, LEFT, RIGHT, TOP, Panel
 from drawing.timing import per_second
+
+import redouble
 
 pytestmark = pytest.mark.one_python
 
@@ -58,6 +61,55 @@ def test_every_picture_has_a_title_and_a_description(name: str) -> None:
     assert len(description.text) > len(title.text)
     assert [root.get(key) for key in ("width", "height")] == ["720", "360"]
     assert root.get("role") == "img"
+
+
+def calls_in(source: str) -> list[ast.Call]:
+    """Return the calls of public classes in a source, with the values of its constants."""
+    tree = ast.parse(source)
+    constants = {
+        target.id: value
+        for assignment in ast.walk(tree)
+        if isinstance(assignment, ast.Assign)
+        for names, values in ((assignment.targets[0], assignment.value),)
+        for target, value in (
+            zip(names.elts, values.elts, strict=True)
+            if isinstance(names, ast.Tuple) and isinstance(values, ast.Tuple)
+            else [(names, values)]
+        )
+        if isinstance(target, ast.Name)
+    }
+    found = [
+        node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    ]
+    for call in found:
+        for option in call.keywords:
+            if isinstance(option.value, ast.Name):
+                option.value = constants.get(option.value.id, option.value)
+    return [call for call in found if isinstance(call.func, ast.Name) and hasattr(redouble, call.func.id)]
+
+
+def described(call: ast.Call) -> tuple[str, list[str], set[str]]:
+    """Return the name of a class, its positional arguments and its options, as text."""
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    return name, [ast.unparse(arg) for arg in call.args], {ast.unparse(option) for option in call.keywords}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_every_layer_in_a_label_is_the_one_that_was_run(name: str) -> None:
+    """A label may omit the seed and the switch of a run; an ellipsis stands for options in the title."""
+    module = Path(pictures.__file__).parent / "drawing" / f"{name.replace('-', '_')}.py"
+    runs = [described(call) for call in calls_in(module.read_text("utf-8"))]
+    texts = [text.text or "" for text in read(name).iter(f"{SVG}text")]
+    labels = [match for text in texts for match in re.findall(r"\b[A-Z]\w+\([^()]*\)", text)]
+    for label in labels:
+        (call,) = calls_in(label)
+        kind, positional, options = described(call)
+        if positional == ["..."]:
+            continue
+        same = [run for run in runs if run[0] == kind and run[1] == positional and options <= run[2]]
+        assert same, f"{label} is not what was run"
+        left = {option.partition("=")[0] for option in same[0][2] - options}
+        assert left <= {"seed", "switch", "random"}, f"{label} leaves out {left}"
 
 
 @pytest.mark.parametrize("name", PICTURES)

@@ -28,7 +28,8 @@ PUBLIC = {
     "Kind", "Reason", "Clock", "SYSTEM", "Layer", "Gate", "Pipeline", "Grant", "transient", "observe",
     "report", "policy_of", "variant", "deadline", "remaining", "cancelled", "Timeout", "Worker", "errors",
     "RetryBudget", "TokenBucket", "Bulkhead", "CircuitBreaker", "Fallback", "RateLimit", "AdaptiveRate",
-    "AdaptiveConcurrency", "Throttle", "Hedge", "Chaos", "Keyed", "bind", "stats", "policies",
+    "AdaptiveConcurrency", "Throttle", "Hedge", "Chaos", "Keyed", "bind", "stats", "policies", "redact",
+    "hide",
 }
 # fmt: on
 
@@ -283,7 +284,7 @@ LAZY_MODULES = """
     _failures.error_readers _failures.known_errors _failures.retry_after
     _layers.analysis _layers.chaos _layers.fallback _layers.gate _layers.keyed _layers.retry.analysis
     _layers.timeout _runtime.asyncio_backend _runtime.loop_waker _runtime.thread_waker _runtime.trio_backend
-    _telemetry.redact _telemetry.stats
+    _redaction.rules _redaction.text _redaction.url _telemetry.hide _telemetry.stats
 """
 LAZILY_LOADED = f"""
 import pickle, sys

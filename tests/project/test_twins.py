@@ -27,6 +27,7 @@ TWINS = [
     ("_drivers/blocks", "start_attempt", "astart_attempt"),
     ("_drivers/context_managers", "EnteredManager.begin", "EnteredManager.abegin"),
     ("_drivers/context_managers", "EnteredManager.end", "EnteredManager.aend"),
+    ("_internal/shared_context_manager", "Block.__enter__", "Block.__aenter__"),
     ("_internal/shared_context_manager", "SharedContextManager.__enter__", f"{ASYNC_MANAGER}.__aenter__"),
     ("_internal/shared_context_manager", "SharedContextManager._end_block", f"{ASYNC_MANAGER}._aend_block"),
     ("_layers/limits/bulkhead", "Bulkhead._acquire_admission", "Bulkhead._aacquire_admission"),
@@ -43,10 +44,14 @@ TWINS = [
     ("_layers/limits/wait_queue", "WaitingGate._acquire_admission", "WaitingGate._aacquire_admission"),
     ("_drivers/calls", "drive_after_failure", "adrive_after_failure"),
     ("_clients/plan", "call_within", "acall_within"),
+    ("_clients/plan", "attempt_within", "aattempt_within"),
+    ("_clients/plan", "DeadlineLayer.around.limited", "DeadlineLayer.around_async.limited"),
     ("_clients/plan", "GuardedRetry.around.retrying", "GuardedRetry.around_async.retrying"),
+    ("_clients/held_gate", "HeldGate.around.gated", "HeldGate.around_async.gated"),
     ("http/_sender", "Sender._send", "AsyncSender._send"),
     ("http/_sender", "Sender._complete", "AsyncSender._complete"),
     ("http/_sender", "Sender._attempt", "AsyncSender._attempt"),
+    ("http/_sender", "Sender._deliver_and_settle", "AsyncSender._deliver_and_settle"),
     ("http/_sender", "Sender._settle", "AsyncSender._settle"),
     ("http/_sender", "Sender._prefetch", "AsyncSender._prefetch"),
     ("http/_sender", "Sender._restart", "AsyncSender._restart"),
@@ -57,19 +62,26 @@ TWINS = [
     ("http/_response_body", "RestartableBody._read_first", "AsyncRestartableBody._read_first"),
     ("http/_response_body", "RestartableBody._restart", "AsyncRestartableBody._restart"),
     ("http/_httpx_transport", "HttpxBody.close", "AsyncHttpxBody.aclose"),
+    ("http/_httpx_transport", "HttpxBody.close_source", "AsyncHttpxBody.close_source"),
     ("http/_httpx_transport", "HttpxSender._release", "AsyncHttpxSender._release"),
+    ("http/_httpx_transport", "HttpxSender._deliver", "AsyncHttpxSender._deliver"),
+    ("http/_httpcore", "close_stream", "aclose_stream"),
+    ("http/_httpcore", "_close_all", "_aclose_all"),
     ("grpc/_attempt", "start_rpc", "astart_rpc"),
     ("grpc/_attempt", "run_policy", "arun_policy"),
     ("grpc/_attempt", "attempt_unary", "aattempt_unary"),
     ("grpc/_attempt", "attempt_stream", "aattempt_stream"),
     ("llm/_answer", "StreamOpener.open", "StreamOpener.aopen"),
     ("llm/_model", "Model.around", "Model.around_async"),
+    ("llm/_text_stream", "TextStream.__next__", "TextStream.__anext__"),
 ]
 
 # Twins that are not themselves async functions of a module or class: they contain one, or are nested in one.
 INSIDE = {
     "GuardedRetry.around_async.retrying",
+    "DeadlineLayer.around_async.limited",
     "Gate.around_async.gated",
+    "HeldGate.around_async.gated",
     "Chaos.around_async.faulty",
     "Model.around_async",
     "aattempt_function",
@@ -79,10 +91,13 @@ INSIDE = {
 FUNCTIONS = {
     "aattempt_stream": "attempt_stream",
     "aattempt_unary": "attempt_unary",
+    "aattempt_within": "attempt_within",
     "astart_rpc": "start_rpc",
     "arun_limited": "run_limited",
     "acall": "call",
+    "_aclose_all": "_close_all",
     "aclose_failed": "close_failed",
+    "aclose_stream": "close_stream",
     "adrive": "drive",
     "adrive_after_failure": "drive_after_failure",
     "acall_within": "call_within",
@@ -117,6 +132,7 @@ METHODS = {
     "aopen": "open",
     "around_async": "around",
     "asleep": "sleep",
+    "handle_async_request": "handle_request",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
     "__anext__": "__next__",
@@ -156,7 +172,16 @@ class Erase(ast.NodeTransformer):
         match node:
             case ast.If(
                 test=ast.Compare(left=delay, ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]),
-                body=[ast.Expr(ast.Await(ast.Call(func=ast.Attribute(attr="asleep"), args=[slept]))), *_],
+                body=[
+                    ast.Expr(ast.Await(ast.Call(func=ast.Attribute(attr="asleep"), args=[slept])))
+                    | ast.With(
+                        body=[
+                            ast.Expr(ast.Await(ast.Call(func=ast.Attribute(attr="asleep"), args=[slept]))),
+                            *_,
+                        ]
+                    ),
+                    *_,
+                ],
             ) if ast.dump(delay) == ast.dump(slept):
                 self.used.add("checkpoint")
                 node.test = delay
@@ -308,7 +333,8 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         *("grpc/_aio_call.WritableCall.write", "grpc/_request_stream.AsyncAttemptRequests.__anext__"),
         *(f"grpc/_request_stream.AsyncBufferedRequests.{name}" for name in ("take", "_read_ahead")),
         *("grpc/_attempt.acall_unary", "grpc/_interceptors.start_task"),
-        *("llm/_answer._raise_cut_short", "llm/_stream_adapters.asource_of"),
+        *("llm/_answer._raise_cut_short", "llm/_answer.Answer._afinal"),
+        *("llm/_stream_adapters.asource_of", "llm/_text_stream.Chunks.__anext__"),
         *(f"_layers/hedge/race.HedgedCall.{name}" for name in ("run", "run_attempt")),
         *(
             f"_layers/hedge/race_asyncio.{name}"

@@ -205,8 +205,8 @@ def test_a_failing_observer_is_logged_once_per_event_type(caplog: pytest.LogCapt
     assert len(seen) == 6 * 3
     assert [record.name for record in caplog.records] == ["redouble"] * len(caplog.records)
     assert len(caplog.records) == 2 * 4  # four types of event, two observers that fail
-    assert caplog.records[0].exc_info is not None
     assert "failing failed on before_attempt; it stays registered" in caplog.text
+    assert "RuntimeError: a bug (" in caplog.text
 
 
 @pytest.mark.parametrize("hook", HOOKS)

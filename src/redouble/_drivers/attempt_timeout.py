@@ -11,6 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from redouble._engine.run import Run
+from redouble._internal.callables import call_plain, reject_awaitable
 from redouble._runtime.backend import backend, cancel_after
 from redouble._runtime.clock import Clock, SystemClock, context_clock, virtual
 from redouble.errors import AttemptTimeout
@@ -49,7 +50,8 @@ T = TypeVar("T")
 
 def run_limited(run: Run, fn: Callable[..., T]) -> Callable[..., T]:
     """Return the function that a driver calls for ``fn``: with limits only if the policy has a worker."""
-    return fn if run.policy.worker is None else partial(run_on_worker, run, run.policy.worker, fn)
+    worker = run.policy.worker
+    return partial(call_plain, fn) if worker is None else partial(run_on_worker, run, worker, fn)
 
 
 def arun_limited(run: Run, fn: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
@@ -85,7 +87,7 @@ def run_on_worker(
     seconds = run.time_left()
     until = run.refresh_now() + seconds
     if job.run_within(seconds) and (_waits_by_system_clock(run) or job.ended_in_time()):
-        return job.result()
+        return reject_awaitable(fn, job.result())
     job.end(in_time=False)
     if not job.ended and isinstance(run.clock, SystemClock):
         _advance_virtual_clock(until)
@@ -159,7 +161,7 @@ async def arun_on_worker(
         return await _arun_in_process(run, worker, partial(fn, *args, **kwargs))
     job, ended, in_time = await _arun_on_thread(run, run.time_left(), fn, *args, **kwargs)
     if in_time:
-        return job.result()
+        return reject_awaitable(fn, job.result())
     if not await _wait_within(worker._grace, ended) or job.stuck:
         run.leave_worker(alone=not worker.overlap)
     job.discard_result()

@@ -2,6 +2,10 @@
 
 The loop starts attempts, the ``with`` records how each one ended. Like all drivers these call, wait and
 raise, and decide nothing; `start_attempt` and `astart_attempt` are twins.
+
+A ``with`` that suppresses the error of its attempt relies on the loop to go on. If the body leaves the loop
+instead, Python drops the iterator, and an error that an iterator raises while it is dropped goes nowhere. So
+the loop then emits the end of the call and logs it.
 """
 
 from __future__ import annotations
@@ -13,19 +17,26 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn, Self
 
 from redouble._drivers.calls import begin_run, slow_path_needed
 from redouble._engine.options import Options, refuse_limits, refuse_until
-from redouble._engine.run import Run
+from redouble._engine.run import Run, Wait
 from redouble._engine.run_results import error_of
+from redouble._failures.error_path import holds_run
 from redouble._internal.logger import log
 from redouble._internal.public import public
-from redouble._runtime.ambient import ambient
+from redouble._runtime.ambient import CREDITED_CALL, CreditedCall, ambient
 from redouble._runtime.backend import cancel_after, in_event_loop
+from redouble.errors import Reason
 
 if TYPE_CHECKING:
     from redouble._runtime.backend import CancelScope
 
 READY, OVER, FAILED = range(3)  # an attempt that is entered is over, unless it fails
+ERROR_LOST = (
+    "a loop over the attempts of %s was left after attempt %d had failed, so nothing raises its %s: leave "
+    "the loop inside `with attempt:`, or let it retry"
+)
 
 
+@holds_run
 @public("redouble")
 class Attempt:
     """The current attempt of a loop: write ``with attempt:`` around what may fail.
@@ -39,6 +50,9 @@ class Attempt:
     _aio: ClassVar = False
     _delay: float | None = None
     _warned: bool = False
+    _in_credited_call: bool = False  # True in a block whose policy has a budget
+    _around: CreditedCall | None = None  # the call that credited a budget before
+    _left: bool = False  # True if the loop has ended before the attempt has: no other attempt can follow
     _policy: Options
     _run: Run | None
     _started: float | None
@@ -50,11 +64,14 @@ class Attempt:
                 "an attempt can be entered only once: write `with attempt:` once per turn of the loop"
             )
         self._state = OVER
+        if self._run is not None:
+            self._enter_credited_call(self._run)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool:
+        self._leave_credited_call()
         if error is None:
             if self._run is not None:
                 self._run.returned(None, self._run.read_clock())
@@ -64,12 +81,26 @@ class Attempt:
     def _record_failure(self, error: Exception) -> bool:
         """Record that the attempt failed; return True if there is another."""
         run = self._run or self._begin(1)
+        if self._left:
+            run.max_attempts = run.attempt
         self._delay = run.failed(error, run.read_clock())
         if self._delay is not None:
             self._state = FAILED
         elif run.replaces_error:
             raise error_of(run, error)
         return self._delay is not None
+
+    def _enter_credited_call(self, run: Run) -> None:
+        """Let calls in the block leave the credit of the budget to this one."""
+        if self._policy.budget is not None:
+            self._around, self._in_credited_call = CREDITED_CALL.get(), True
+            run.enter_credited_call()
+
+    def _leave_credited_call(self) -> None:
+        """Restore the context; a second call does nothing."""
+        if self._in_credited_call:
+            CREDITED_CALL.set(self._around)
+            self._in_credited_call = False
 
     def _begin(self, attempt: int) -> Run:
         """Begin the run: before the first attempt (``attempt=0``), or when it has failed (``attempt=1``)."""
@@ -86,20 +117,35 @@ class Attempt:
     def _next_run(self) -> Run | None:
         """Return the run if there is another attempt; raise if the last one was not entered."""
         if self._state == READY:
+            self._state = OVER
             raise RuntimeError(
                 "the last attempt was never entered: write `with attempt:` around what may fail"
             )
         return self._run if self._state == FAILED else None
 
-    def _refund(self) -> None:
-        """Refund a grant whose retry never started."""
-        if self._run is not None:
-            self._run.refund()
+    def _leave(self) -> None:
+        """End the call: the body has left the loop, or the garbage collector has found it.
+
+        If an attempt failed and no other one was entered since, nothing will raise its error.
+        """
+        run, entered = self._run, self._state == OVER
+        self._left = True
+        if run is None:
+            return
+        run.refund()  # the retry never started
+        if run.last is not None and not entered:
+            if self._state == READY:
+                run.attempt -= 1  # the one that was not entered
+            self._state = OVER
+            error, run.cancelling = run.last, None  # no event loop need be running
+            run.give_up(Reason.stopped, error)
+            log(ERROR_LOST, run.name, run.attempt, type(error).__qualname__)
 
     def __repr__(self) -> str:
         return f"<Attempt {self.number}>"
 
 
+@holds_run
 class AsyncAttempt(Attempt):
     """The current attempt of an ``async for`` loop: write ``with attempt:``, without ``async``."""
 
@@ -118,6 +164,7 @@ class AsyncAttempt(Attempt):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool:
+        self._leave_credited_call()
         limit, self._limit = self._limit, None
         if limit is not None and self._run is not None:
             try:
@@ -152,10 +199,13 @@ class AsyncAttempt(Attempt):
 
 def start_attempt(policy: Options, attempt: Attempt, run: Run) -> None:
     """Wait for the next attempt and begin it."""
+    attempt._state = OVER  # the end of the wait is the end of the call, unless the attempt begins
     try:
-        if attempt._delay:
-            policy._time.sleep(attempt._delay)
-        refusal = run.start(run.read_clock())
+        with Wait(run):
+            if attempt._delay:
+                policy._time.sleep(attempt._delay)
+            begins = run.read_clock()
+        refusal = run.start(begins)
         if refusal is not None:
             raise refusal
         attempt.number, attempt._state = run.attempt, READY
@@ -166,10 +216,13 @@ def start_attempt(policy: Options, attempt: Attempt, run: Run) -> None:
 
 async def astart_attempt(policy: Options, attempt: Attempt, run: Run) -> None:
     """Wait for the next attempt and begin it."""
+    attempt._state = OVER  # the end of the wait is the end of the call, unless the attempt begins
     try:
-        if attempt._delay is not None:
-            await policy._time.asleep(attempt._delay)
-        refusal = run.start(run.read_clock())
+        with Wait(run):
+            if attempt._delay is not None:
+                await policy._time.asleep(attempt._delay)
+            begins = run.read_clock()
+        refusal = run.start(begins)
         if refusal is not None:
             raise refusal
         attempt.number, attempt._state = run.attempt, READY
@@ -184,22 +237,22 @@ def attempts(policy: Options) -> Iterator[Attempt]:
     attempt = Attempt()
     attempt._policy = policy
     attempt._state, attempt._run = READY, None
-    if (ambient.active and slow_path_needed()) or policy._first != "plain":
-        refuse_until(policy, "a `for` loop has none")
-        refuse_limits(policy, "a `for` loop")
-        attempt._begin_before_first()
-    else:
-        attempt._started = policy._now()
-        yield attempt
-        if attempt._state == OVER:
-            return
     try:
+        if (ambient.active and slow_path_needed()) or policy._first != "plain":
+            refuse_until(policy, "a `for` loop has none")
+            refuse_limits(policy, "a `for` loop")
+            attempt._begin_before_first()
+        else:
+            attempt._started = policy._now()
+            yield attempt
+            if attempt._state == OVER:
+                return
         while (run := attempt._next_run()) is not None:
             _warn_if_blocking_loop(attempt)
             start_attempt(policy, attempt, run)
             yield attempt
-    finally:
-        attempt._refund()
+    except GeneratorExit:
+        attempt._leave()
 
 
 class AsyncAttempts:
@@ -237,7 +290,7 @@ class AsyncAttempts:
         return attempt
 
     def __del__(self) -> None:
-        self._attempt._refund()  # the loop may have been left between a failure and its retry
+        self._attempt._leave()  # the loop may have been left between a failure and its retry
 
 
 def _warn_if_blocking_loop(attempt: Attempt) -> None:

@@ -17,9 +17,10 @@ from typing import Any, TypeAlias, TypeVar
 from redouble._drivers.attempt_timeout import arun_limited, arun_on_worker, run_limited
 from redouble._engine.options import Options
 from redouble._engine.report import Outcome
-from redouble._engine.run import Run
+from redouble._engine.run import Run, Wait
 from redouble._engine.run_results import error_of, outcome_of
-from redouble._runtime.ambient import ATTEMPT_OVERRIDE, ambient
+from redouble._internal.callables import UsageError, reject_awaitable
+from redouble._runtime.ambient import ATTEMPT_OVERRIDE, CREDITED_CALL, ambient
 from redouble._runtime.backend import cancelling
 from redouble._runtime.clock import call_reader, virtual
 from redouble._runtime.deadline import ACTIVE_DEADLINE, time_left
@@ -72,12 +73,17 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
     """Make attempts until one succeeds or the run gives up; ``delay`` is the wait before the first."""
     policy = run.policy
     clock, now = policy._time, run.read_clock
+    budgeted = policy.budget is not None
+    around = CREDITED_CALL.get() if budgeted else None
     try:
+        if budgeted:
+            run.enter_credited_call()
         while True:
             begins = run.now
             if delay:
-                clock.sleep(delay)
-                begins = now()
+                with Wait(run):
+                    clock.sleep(delay)
+                    begins = now()
             refusal = run.start(begins)
             if refusal is not None:
                 raise refusal
@@ -98,6 +104,8 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
                         return result
                     raise error_of(run, None)
     finally:
+        if budgeted:
+            CREDITED_CALL.set(around)  # first: a signal handler may raise after the next call
         refusal = None  # break the cycle of the error and this frame
         if run.tracked:
             run.refund()
@@ -109,12 +117,17 @@ async def adrive(
     """Make attempts until one succeeds or the run gives up; ``delay`` is the wait before the first."""
     policy = run.policy
     clock, now = policy._time, run.read_clock
+    budgeted = policy.budget is not None
+    around = CREDITED_CALL.get() if budgeted else None
     try:
+        if budgeted:
+            run.enter_credited_call()
         while True:
             begins = run.now
             if delay is not None:
-                await clock.asleep(delay)
-                begins = now()
+                with Wait(run):
+                    await clock.asleep(delay)
+                    begins = now()
             refusal = run.start(begins)
             if refusal is not None:
                 raise refusal
@@ -135,6 +148,8 @@ async def adrive(
                         return result
                     raise error_of(run, None)
     finally:
+        if budgeted:
+            CREDITED_CALL.set(around)  # first: a signal handler may raise after the next call
         refusal = None  # break the cycle of the error and this frame
         if run.tracked:
             run.refund()
@@ -172,6 +187,8 @@ def outcome(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs
     run = begin_run(Run, policy, name, aio=False)
     try:
         value = drive(run, None, run_limited(run, fn), args, kwargs)
+    except UsageError:
+        raise
     except Exception as error:
         return outcome_of(run, None, error)
     if not run.ok:
@@ -186,6 +203,8 @@ async def aoutcome(
     run = begin_run(Run, policy, name, aio=True)
     try:
         value = await adrive(run, None, arun_limited(run, fn), args, kwargs)
+    except UsageError:
+        raise
     except Exception as error:
         return outcome_of(run, None, error)
     if not run.ok:
@@ -201,7 +220,7 @@ def call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: K
     now = policy._now
     started = now()
     try:
-        return fn(*args, **kwargs)
+        return reject_awaitable(fn, fn(*args, **kwargs))
     except Exception as error:
         run = Run(policy, started, name, now, None, make_emitter(policy))
         delay = run.failed(error, now())
@@ -209,7 +228,7 @@ def call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: K
             if run.replaces_error:
                 raise error_of(run, error)  # noqa: B904  `error_of` sets the cause
             raise
-    return drive(run, delay, fn, args, kwargs)
+    return drive(run, delay, run_limited(run, fn), args, kwargs)
 
 
 async def acall(policy: Options, name: str, fn: Callable[..., Awaitable[T]], args: Args, kwargs: Kwargs) -> T:
@@ -228,7 +247,7 @@ async def acall(policy: Options, name: str, fn: Callable[..., Awaitable[T]], arg
             if run.replaces_error:
                 raise error_of(run, error)  # noqa: B904  `error_of` sets the cause
             raise
-    return await adrive(run, delay, fn, args, kwargs)
+    return await adrive(run, delay, arun_limited(run, fn), args, kwargs)
 
 
 async def acall_blocking(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:

@@ -61,18 +61,12 @@ class EnteredManager(Block[T]):
     def begin(self) -> T:
         """Make attempts to enter the manager."""
         run = self._begin(aio=False)
-        try:
-            return drive(run, None, self._enter, (run,), {})
-        except UsageError as misused:
-            raise misused.error() from None
+        return drive(run, None, self._enter, (run,), {})
 
     async def abegin(self) -> T:
         """Make attempts to enter the manager."""
         run = self._begin(aio=True)
-        try:
-            return await adrive(run, None, self._aenter, (run,), {})
-        except UsageError as misused:
-            raise misused.error() from None
+        return await adrive(run, None, self._aenter, (run,), {})
 
     def _begin(self, *, aio: bool) -> Run:
         if not aio:

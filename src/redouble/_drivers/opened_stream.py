@@ -47,6 +47,11 @@ class OpenedSource(Generic[T]):
         self._open.insert(0, stream)
 
     @property
+    def stream(self) -> Any:
+        """The object held last, which is iterated over."""
+        return self._open[0]
+
+    @property
     def is_open(self) -> bool:
         """True if something is left to be closed."""
         return bool(self._open)

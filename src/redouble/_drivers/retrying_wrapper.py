@@ -12,13 +12,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 from redouble._drivers.attempt_timeout import arun_limited, overdue, run_limited, thread_job
-from redouble._drivers.calls import Args, Kwargs, acall, adrive, begin_run, call, drive, slow_path_needed
+from redouble._drivers.calls import acall, adrive, begin_run, call, drive, slow_path_needed
 from redouble._engine.options import FirstAttempt, Options
-from redouble._engine.run import Run
+from redouble._engine.run import Run, Wait
 from redouble._engine.run_results import error_of
-from redouble._internal.callables import display_name, reject_awaitable
+from redouble._internal.callables import call_plain, display_name
 from redouble._internal.codegen import Template, compile_wrapper
-from redouble._runtime.ambient import ambient
+from redouble._runtime.ambient import CREDITED_CALL, ambient, credited_call
 from redouble._runtime.backend import cancel_after, cancelling
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.emit import FastEmitter, make_emitter
@@ -44,6 +44,7 @@ ATTEMPTS = Template(
     while True:
         try:
             redouble_result = {await_}redouble_fn({arguments})
+            {check}
         except redouble_Exception as redouble_error:
             if redouble_run is None:
                 redouble_run = redouble_Run(
@@ -68,12 +69,14 @@ ATTEMPTS = Template(
             break
         if redouble_run.tracked:
             redouble_result = {await_}redouble_drive(
-                redouble_run, redouble_delay, redouble_fn, ({positional}), {keyword_dict}
+                redouble_run, redouble_delay, redouble_checked_fn, ({positional}), {keyword_dict}
             )
             break
         if redouble_delay or redouble_aio:
-            {await_}redouble_sleep(redouble_delay)
-            redouble_error = redouble_run.start(redouble_now())
+            with redouble_Wait(redouble_run):
+                {await_}redouble_sleep(redouble_delay)
+                redouble_begins = redouble_now()
+            redouble_error = redouble_run.start(redouble_begins)
             if redouble_error is not None:
                 try:
                     raise redouble_error
@@ -84,25 +87,51 @@ ATTEMPTS = Template(
             redouble_run.attempt_started = redouble_run.now
     if redouble_began is not None:
         redouble_fast_emitter.success(redouble_result, redouble_began, redouble_started, redouble_now())
-{check}    return redouble_result
+    return redouble_result
 """,
 )
 
-# The same with a budget, which is credited for each success and may count the start of each call. Budgets
-# read the clock of blocking code in every colour.
-ATTEMPTS_CREDITED = ATTEMPTS.derive(
-    "attempts, credited",
-    (
-        "        else:\n            break\n",
-        "        else:\n            redouble_credit(None, redouble_budget_now())\n            break\n",
-    ),
-)
-ATTEMPTS_STARTED = ATTEMPTS_CREDITED.derive(
-    "attempts, started and credited",
-    (
-        "    redouble_started = redouble_now()\n",
-        "    redouble_start(redouble_budget_now())\n    redouble_started = redouble_now()\n",
-    ),
+
+def _credited(title: str, start: str = "") -> Template:
+    """Return the template for a budget, which is credited for each success unless a call around this one is.
+
+    A signal handler may raise after every call of a function. So the statement that restores the context is
+    the first in its `finally`, and needs no result of an earlier one. Budgets read the clock of blocking code
+    in every colour.
+    """
+    first, last = "    while True:\n", "            redouble_run.attempt_started = redouble_run.now\n"
+    source = ATTEMPTS.source
+    loop = source[source.index(first) : source.index(last) + len(last)]
+    indented = "".join(f"    {line}" for line in loop.splitlines(keepends=True))
+    within = f"""\
+    redouble_around = redouble_credited_call.get()
+    redouble_own = redouble_around is None or redouble_call_of(redouble_budget) is None
+    redouble_credited = [redouble_budget, None, redouble_around]
+    try:
+        if redouble_own:
+{start}            redouble_credited_call.set(redouble_credited)
+{indented}\
+    finally:
+        redouble_credited_call.set(redouble_around)
+"""
+    began = "                    if redouble_began is not None:\n"
+    success = "            else:\n                break\n"
+    credit = """\
+            else:
+                if redouble_own:
+                    redouble_credit(redouble_credited[1], redouble_budget_now())
+                break
+"""
+    return ATTEMPTS.derive(title, (loop, within)).derive(
+        title,
+        (began, f"                    redouble_run.credits = redouble_own\n{began}"),
+        (success, credit),
+    )
+
+
+ATTEMPTS_CREDITED = _credited("attempts, credited")
+ATTEMPTS_STARTED = _credited(
+    "attempts, started and credited", "            redouble_start(redouble_budget_now())\n"
 )
 
 # The handler of a failure where the run exists already if the attempt has exceeded its limit.
@@ -160,6 +189,7 @@ def retrying({parameters}):
     try:
         if redouble_job.run_within(redouble_seconds):
             redouble_result = redouble_job.result()
+            {check}
         else:
             redouble_run = redouble_begin_run(started=redouble_started)
             redouble_run.time_left()
@@ -176,7 +206,7 @@ def retrying({parameters}):
             ({positional}),
             {keyword_dict},
         )
-{check}    return redouble_result
+    return redouble_result
 """,
 )
 
@@ -215,14 +245,16 @@ def compile_retrying(policy: Options, fn: Callable[..., Any], *, aio: bool) -> C
     """Return a function with the signature of ``fn`` that retries it."""
     now = policy._anow if aio else policy._now
     name = policy.name or display_name(fn)
-    drivers: dict[str, Any] = {"call": call_plain, "drive": drive, "run_limited": run_limited}
+    drivers: dict[str, Any] = {"call": call, "drive": drive, "run_limited": run_limited}
     if aio:
         drivers = {"call": acall, "drive": adrive, "run_limited": arun_limited, "cancel_after": cancel_after}
+    drivers["checked_fn"] = fn if aio else partial(call_plain, fn)
     if policy.worker is not None and not aio:
         drivers |= {"Job": thread_job(), "overdue": overdue}
     if policy.budget is not None:
         budget_now = policy._now if policy.clock is SYSTEM else now
         drivers |= {"start": policy.budget.start, "credit": policy.budget.credit, "budget_now": budget_now}
+        drivers |= {"budget": policy.budget, "credited_call": CREDITED_CALL, "call_of": credited_call}
     return compile_wrapper(
         fn,
         TEMPLATES[policy._afirst if aio else policy._first][aio],
@@ -230,6 +262,7 @@ def compile_retrying(policy: Options, fn: Callable[..., Any], *, aio: bool) -> C
         aio=aio,
         now=now,
         sleep=policy._time.asleep if aio else policy._time.sleep,
+        Wait=Wait,
         Run=Run,
         make_emitter=make_emitter,
         has_hooks=policy._has_hooks,
@@ -246,8 +279,3 @@ def compile_retrying(policy: Options, fn: Callable[..., Any], *, aio: bool) -> C
         others=ambient.others,
         **drivers,
     )
-
-
-def call_plain(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
-    """Call a plain function with retries; reject a result that has to be awaited."""
-    return reject_awaitable(fn, call(policy, name, fn, args, kwargs))

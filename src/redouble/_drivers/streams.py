@@ -29,7 +29,6 @@ from redouble._drivers.opened_stream import (
 from redouble._engine.options import Options, refuse_limits
 from redouble._engine.run_results import error_of
 from redouble._engine.stream_run import StreamRun
-from redouble._internal.callables import UsageError
 from redouble._internal.public import public
 from redouble._internal.shared_context_manager import try_from_start
 
@@ -62,24 +61,18 @@ class Opener(StreamOwner, Generic[T]):
     def open(self) -> tuple[Source[T], T]:
         """Open a source, with retries, and take its first item, or `END`."""
         self._run = run = self._run or self._begin()
-        try:
-            opened: tuple[Source[T], T] = drive(
-                run, self._delay, run_limited(run, partial(open_first, self._make)), (), {}
-            )
-        except UsageError as misused:
-            raise misused.error() from None
+        opened: tuple[Source[T], T] = drive(
+            run, self._delay, run_limited(run, partial(open_first, self._make)), (), {}
+        )
         self._commit(run, *opened)
         return opened
 
     async def aopen(self) -> tuple[AsyncSource[T], T]:
         """Open a source, with retries, and take its first item, or `END`."""
         self._run = run = self._run or self._begin()
-        try:
-            opened: tuple[AsyncSource[T], T] = await adrive(
-                run, self._delay, arun_limited(run, partial(aopen_first, self._make)), (), {}
-            )
-        except UsageError as misused:
-            raise misused.error() from None
+        opened: tuple[AsyncSource[T], T] = await adrive(
+            run, self._delay, arun_limited(run, partial(aopen_first, self._make)), (), {}
+        )
         self._commit(run, *opened)
         return opened
 

@@ -24,6 +24,7 @@ from redouble._engine.report import (
     stamp_of,
     stamp_of_response,
 )
+from redouble._failures.error_path import ErrorPath
 from redouble._internal.codegen import is_compiled
 from redouble._internal.logger import log
 from redouble._runtime.backend import under_trio
@@ -63,9 +64,9 @@ def nested(error: BaseException, run: RunState) -> Reason | None:
     return None
 
 
-def carries_exhausted_budget(replaced: CallStamp | Report, run: RunState) -> bool:
+def carries_exhausted_budget(replaced: CallStamp | Report, error: BaseException, run: RunState) -> bool:
     """Return True if the replaced stamp reports an exhausted budget: the new one has to report it too."""
-    return _exhausted(replaced) and _is_of_this_attempt(replaced, run)
+    return _exhausted(replaced) and _is_of_this_attempt(replaced, error, error, run)
 
 
 def rejected_before_call(error: BaseException, run: RunState) -> bool:
@@ -76,7 +77,7 @@ def rejected_before_call(error: BaseException, run: RunState) -> bool:
     an error again that a gate has raised before.
     """
     stamp = stamp_of(error)
-    if stamp is not None and _has_retried(stamp) and _is_of_this_attempt(stamp, run):
+    if stamp is not None and _has_retried(stamp) and _is_of_this_attempt(stamp, error, error, run):
         return False  # an inner policy has made attempts
     trace = error.__traceback__
     while trace is not None:
@@ -107,7 +108,7 @@ def _stamps(error: BaseException, run: RunState) -> Iterator[CallStamp | Report]
             if stamp is None or stamp.reason is None:
                 continue
             relevant = _has_retried(stamp) or _exhausted(stamp) or left_worker(stamp)
-            if relevant and _is_of_this_attempt(stamp, run):
+            if relevant and _is_of_this_attempt(stamp, other, error, run):
                 yield stamp
 
 
@@ -117,11 +118,25 @@ def _has_retried(stamp: CallStamp | Report) -> bool:
     return attempts > 1 or stamp.reason not in (Reason.stopped, Reason.committed)
 
 
-def _is_of_this_attempt(stamp: CallStamp | Report, run: RunState) -> bool:
-    """Return False for a stamp of an earlier attempt: some code raises one instance repeatedly."""
-    if isinstance(stamp, Report):  # from another process, whose clock cannot be compared
+def _is_of_this_attempt(
+    stamp: CallStamp | Report, error: BaseException, caught: BaseException, run: RunState
+) -> bool:
+    """Return True if the policy that left the stamp gave up in this attempt, which failed with ``caught``.
+
+    The path of the error decides. Where it does not tell (another thread or task has handed the error over,
+    or code has raised it again), a policy counts that began after the attempt and has retried. One that got
+    the same instance repeatedly does not count: a call beside this one can get it too.
+    """
+    if isinstance(stamp, Report):  # from another process
         return True
-    inner = cast("RunState", stamp)
+    inner, path = cast("RunState", stamp), ErrorPath(caught)
+    below = path.leads_to(stamp, error)
+    if below is not None:
+        return below
+    if not (inner.attempt > 1 or _exhausted(stamp) or left_worker(stamp)):
+        return False
+    if inner.repeated and not path.handed_over(stamp, error):
+        return False
     one_colour = (inner.cancelling is None) == (run.cancelling is None)
     if not _share_time(inner.policy.clock, run.policy.clock) or not (one_colour or not under_trio()):
         return True  # their times cannot be compared

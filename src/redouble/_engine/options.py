@@ -77,6 +77,8 @@ DEFAULT_HINTS = Hints()
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 LIMITS = ("give_up_after", "timeout", "work_timeout")  # each of these bounds the length of a call
 MAX_RECORDS = 1000  # attempts in a report: a policy may retry for days
+SHORT_TEXT = 256  # characters of the text of an error that is recorded as it is
+MAX_TEXTS = 65_536  # characters of all longer texts of a call
 HOOKS = ("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up")
 
 
@@ -106,6 +108,9 @@ class Options:
     labels: Mapping[str, str] = NO_LABELS
     clock: Clock = SYSTEM
     random: Chance = chance
+
+    # True if a subclass overrides `_attempts_of_call`. Without an annotation, which would make it an option.
+    _limits_each_call = False
 
     # Derived from the options once, for the engine and the drivers. These are attributes and not fields, so
     # that `dataclasses.fields` lists the options only.
@@ -224,6 +229,10 @@ class Options:
         from redouble._engine.budget_protocol import traits_of  # noqa: PLC0415  imported only if used
 
         return "started" if traits_of(self.budget).counts_starts else "credited"
+
+    def _attempts_of_call(self, now: float) -> float:  # noqa: ARG002  for subclasses
+        """Return the most attempts of a call that has failed for the first time."""
+        return self._max_attempts
 
     def _set(self, field: str, value: object) -> None:
         object.__setattr__(self, field, value)  # the dataclass is frozen

@@ -3,7 +3,7 @@
 The engine stamps the exception that it raises with the run; the report is built only when it is read.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from redouble._failures.verdict import Kind, Verdict
@@ -20,6 +20,8 @@ PREFIX: Final = "redouble: gave up "
 class AttemptRecord(NamedTuple):
     """One attempt. ``started`` counts from the start of the call; ``delay`` is the wait that followed.
 
+    After the last attempt, ``delay`` is the wait that a retry would have had, if it was refused for another
+    reason than the failure itself: by the budget, by a time limit, or because the hint was too long.
     ``error_type`` and ``error_text`` are None where the attempt returned.
     """
 
@@ -39,6 +41,7 @@ class Report(NamedTuple):
 
     ``limit`` is the limit that ended it, or that its last attempt exceeded: ``attempt``, ``work``, ``total``,
     ``give_up_after`` or ``deadline``. ``workers_left`` is the number of threads that did not stop when asked.
+    ``usage`` is what the call has used, by name: tokens and cost, if it is one of an `llm.Model`.
     """
 
     reason: Reason | None
@@ -50,11 +53,17 @@ class Report(NamedTuple):
     name: str = ""
     labels: Mapping[str, str] = {}
     history: tuple[AttemptRecord, ...] = ()
+    usage: Mapping[str, float] = {}
 
     @property
     def late(self) -> bool:
         """True if the call succeeded after its limit: an attempt ran past its limit and returned."""
         return self.reason is None and self.limit is not None
+
+    @property
+    def next_delay(self) -> float | None:
+        """The delay of the retry that was refused, or None: how long a caller who goes on should wait."""
+        return self.history[-1].delay if self.reason is not None and self.history else None
 
 
 class CallStamp(Protocol):
@@ -95,6 +104,10 @@ class ResendGuard:
     def veto(self, verdict: Verdict, /) -> Reason | None:
         """Return the reason why an attempt that ended with this verdict must not be followed by another."""
 
+    def succeeded(self, credit: Callable[[], None], /) -> None:
+        """Credit a budget for a success: now, or when the body of the response is there."""
+        credit()
+
 
 @public("redouble")
 class Outcome(NamedTuple, Generic[T_co]):
@@ -104,6 +117,13 @@ class Outcome(NamedTuple, Generic[T_co]):
     value: T_co | None
     error: Exception | None
     report: Report
+
+    def __repr__(self) -> str:
+        # The text of an error may hold secrets, and a value may be huge.
+        from redouble._redaction.rendering import field_repr  # noqa: PLC0415  only for a repr
+
+        fields = f"value={field_repr(self.value)}, error={field_repr(self.error)}, report={self.report!r}"
+        return f"Outcome(ok={self.ok}, {fields})"
 
     def unwrap(self) -> T_co:
         """Return the value, or raise the error."""

@@ -154,6 +154,15 @@ class RetryBudget(SharedBudget, ReentrancySafe):
         most = self._limit_for(earning)
         return {"available": max(0, most - granted), "limit": most, "granted": granted, "credits": earning}
 
+    def balance(self, now: float, /) -> int:
+        """Return how many whole retries are left; `spend` also grants the one that has been begun."""
+        self._run_exclusively(self._advance, now)
+        return self._run_now(self._balance)
+
+    def _balance(self) -> int:
+        earned, per = self._exact_ratio
+        return max(0, self._minimum + self._credits.total * earned // per - self._grants.total)
+
     def can_reconfigure(self, other: RetryBudget, /) -> bool:
         """Return True unless ``credit`` differs: functions that are decorated already cannot change it."""
         return self._credited_by == other._credited_by
@@ -249,8 +258,15 @@ class RetryBudget(SharedBudget, ReentrancySafe):
 MAX_HOSTS = 1000  # hosts with a budget of their own: a crawler calls more hosts, each of them rarely
 
 
+@public("redouble.http")
 class HostBudgets(RetryBudget):
-    """A budget for calls whose host is unknown, with one budget of the same settings for each known host."""
+    """A retry budget for each host, all with the same options as `RetryBudget`: for a policy of HTTP clients.
+
+    >>> import redouble.http
+    >>> policy = redouble.Retry(budget=redouble.http.HostBudgets(ratio=0.1, per_second=2))
+
+    Clients that have one such object share its budgets. In a policy that is used elsewhere, it is one budget.
+    """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

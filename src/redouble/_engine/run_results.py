@@ -25,6 +25,7 @@ Entry: TypeAlias = tuple[Verdict, type[Exception] | None, str | None, float, flo
 STOPPED, TIMEOUT, ATTEMPTS = Reason.stopped, Reason.timeout, Reason.attempts
 NO_TIME = 0.05  # seconds: less is "0.0 s" in a summary
 
+WAIT_FAILED = "the wait for the next attempt was interrupted"
 OUTCOMES: dict[Reason, tuple[str, type[errors.RetryError]]] = {
     Reason.attempts: ("attempts exhausted", errors.AttemptsExhausted),
     Reason.backoff_ended: ("no delays left", errors.AttemptsExhausted),
@@ -57,7 +58,7 @@ def _note_of_fast_failures(attempts: int) -> str:
 
 def summary_of(run: RunState) -> str:
     """Return one line that summarises the run, for notes and messages."""
-    words = OUTCOMES[run.reason or STOPPED][0]
+    words = WAIT_FAILED if run.wait_failed else OUTCOMES[run.reason or STOPPED][0]
     if run.reason is TIMEOUT and run.limiting_limit() == "deadline":
         words = "the deadline has passed" if run.now >= run.deadline else "no time left before the deadline"
     if run.verdict.after is not None and _hint_exceeds_limit(run, run.verdict.after):
@@ -100,7 +101,7 @@ def _last_error_text(run: RunState) -> str | None:
     """Return type and text of the last error, without that of an attempt cancelled by the call's limit."""
     for verdict, kind, text, *_ in reversed(run.records[::2]):
         if kind is not None and verdict is not CANCELLED_BY_LIMIT:
-            return f"{kind.__name__}: {_redacted(text)}"
+            return f"{kind.__name__}: {_shown(text)}"
     return None
 
 
@@ -109,6 +110,7 @@ def report_of(run: RunState) -> Report:
     ended = run.records[::2]
     delays = [*run.records[1::2], None]
     first = run.attempt - len(ended) + 1  # only the last attempts of a very long call are recorded
+    texts: dict[str, str] = {}  # most attempts of a call fail with the same text
     return Report(
         reason=run.reason,
         attempts=run.attempt,
@@ -119,28 +121,33 @@ def report_of(run: RunState) -> Report:
         name=run.name,
         labels=dict(run.policy.labels),
         history=tuple(
-            _record(run, number, entry, delay)
+            _record(run, number, entry, delay, texts)
             for number, (entry, delay) in enumerate(zip(ended, delays, strict=False), first)
         ),
+        usage=dict(run.usage),
     )
 
 
-def _record(run: RunState, number: int, entry: Entry, delay: float | None) -> AttemptRecord:
+def _record(
+    run: RunState, number: int, entry: Entry, delay: float | None, texts: dict[str, str]
+) -> AttemptRecord:
     """Return the public record of one attempt."""
     verdict, error, text, started, ended = entry
     succeeded = run.ok and number == run.attempt
     name = None if error is None else f"{error.__module__}.{error.__qualname__}".removeprefix("builtins.")
-    text = None if text is None else _redacted(text)
+    if text is not None:
+        text = str.__str__(text)  # of a subclass, whose hash may raise
+        text = texts[text] if text in texts else texts.setdefault(text, _shown(text))
     kind = None if succeeded else verdict.kind or kind_of(error)
     hint = None if succeeded else verdict.after
     return AttemptRecord(number, kind, name, text, started - run.started, ended - started, delay, hint)
 
 
-def _redacted(text: str) -> str:
-    """Hide secrets in URLs, which the error messages of HTTP clients often contain."""
-    from redouble._telemetry.redact import redacted  # noqa: PLC0415  imported only when a report is read
+def _shown(text: str) -> str:
+    """Return the text of an error as it may be written: without secrets, on one line."""
+    from redouble._redaction.rendering import shown  # noqa: PLC0415  imported only when a report is read
 
-    return redacted(text)
+    return shown(text)
 
 
 def outcome_of(run: RunState, value: T | None, error: Exception | None) -> Outcome[T]:

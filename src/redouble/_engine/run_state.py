@@ -10,17 +10,20 @@ Rule 3: drivers interrupt attempts. The state computes when, and records that it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from redouble._engine.nested import carries_exhausted_budget
-from redouble._engine.options import Options
+from redouble._engine.options import MAX_TEXTS, SHORT_TEXT, Options
 from redouble._engine.report import Report, ResendGuard, annotate
 from redouble._engine.run_results import Entry, note_of, report_of, return_report
 from redouble._failures.transient import kind_of
 from redouble._failures.verdict import CANCELLED_BY_LIMIT, RETRY, Ended, Kind, Verdict
+from redouble._redaction.rendering import shortened
+from redouble._runtime.ambient import CREDITED_CALL, CreditedCall, credited_call
 from redouble._runtime.clock import SYSTEM, Clock
-from redouble._telemetry.events import What
+from redouble._telemetry.events import NO_USAGE, What
 from redouble.errors import AttemptTimeout, Limit, Reason
 
 if TYPE_CHECKING:
@@ -61,14 +64,21 @@ class RunState:
     delays_by_kind: dict[Kind | None, Iterator[float]] | None = None
     worked: float = 0.0  # the duration of the first ``counted`` entries of the records, see `work`
     counted: int = 0
+    texts_length: int = 0  # the characters of the long texts in the records
     value: object = None  # the result of the last attempt, if it returned
     ok: bool = False
     replaces_error: bool = False  # True if the driver raises `error_of` instead of the operation's error
+    refused_delay: float | None = None  # the delay that a refused retry would have had
+    wait_failed: bool = False  # True if the wait before an attempt has raised
+    repeated: bool = False  # True if the last two attempts failed with one and the same exception instance
     exhausted: bool = False  # True if the budget of an inner policy was exhausted
+    credited_call: CreditedCall | None = None  # what credits the budget: this call, or one around it
+    credits: bool = True  # False if it is one around it
     guard: ResendGuard | None = None  # of one of our clients, which decides whether a request is sent again
     first_item: float | None = None  # seconds until the first item of a stream
     elapsed_before: float = 0.0  # seconds from the start of a stream to the start of this run
     attempt_elapsed_before: float = 0.0  # seconds that the stream's attempt had taken before this run
+    usage: Mapping[str, float] = NO_USAGE  # what the operation has used so far, such as tokens
 
     # fmt: off
     __slots__ = (
@@ -120,8 +130,12 @@ class RunState:
         self.tracked: bool = emit is not None or policy._tracked
         if policy.budget is not None:
             self.unspent_grant = self.spent_grant = None
-            if not attempt:
+            self.credited_call = credited_call(policy.budget)
+            self.credits = self.credited_call is None
+            if self.credits and not attempt:
                 policy.budget.start(self.budget_time())
+        if policy._limits_each_call:
+            self.max_attempts = policy._attempts_of_call(self.budget_time())
 
     # ------------------------------------------------------------------------ the end
 
@@ -134,9 +148,31 @@ class RunState:
         return None
 
     def credit(self) -> None:
-        """Credit the budget for a success."""
-        if self.policy.budget is not None:
-            self.policy.budget.credit(self.spent_grant, self.budget_time())
+        """Credit the budget for a success: once for each logical call, with the grant of its last retry."""
+        if self.policy.budget is None:
+            return
+        call, grant = self.credited_call, self.spent_grant
+        if not self.credits:
+            if call is not None and grant is not None:
+                call[1] = grant  # the call around this one credits the budget
+            return
+        if call is not None and call[1] is not None:
+            grant = call[1]
+        credit = partial(self.policy.budget.credit, grant, self.budget_time())
+        if self.guard is None:
+            credit()
+        else:
+            self.guard.succeeded(credit)
+
+    def enter_credited_call(self) -> None:
+        """Begin the call that credits the budget, unless there is one around it or it has begun already.
+
+        The driver restores `CREDITED_CALL` in the end.
+        """
+        if self.credited_call is None:
+            self.credited_call = [self.policy.budget, None, CREDITED_CALL.get()]
+        if self.credits:
+            CREDITED_CALL.set(self.credited_call)
 
     def give_up(self, reason: Reason, error: Exception | None) -> float | None:
         """End the call with failure: annotate the error, refund an unspent grant, return None: no delay."""
@@ -144,6 +180,8 @@ class RunState:
         if self.verdict is CANCELLED_BY_LIMIT:
             self.replaces_error = True
         else:
+            if error is not None and error is self.last:
+                self.repeated = True
             self.last = None  # it may be this very error, which will refer to this run: a cycle
         if reason is WORKER_STILL_RUNNING:
             self.replaces_error = self.stuck  # else the worker is an inner layer's, and so is the error
@@ -157,12 +195,12 @@ class RunState:
         if self.cancelling is not None:
             self.cancelling(error)  # which undoes the cancellation request that a failed task group leaves
         if error is not None:
-            first_stop = reason is STOPPED and self.attempt == 1
+            first_stop = reason is STOPPED and self.attempt == 1 and not self.wait_failed
             replaced = annotate(error, self, None if first_stop else note_of(self))
-            if replaced is not None and carries_exhausted_budget(replaced, self):
+            if replaced is not None and carries_exhausted_budget(replaced, error, self):
                 self.exhausted = True
         if self.emit is not None:
-            self.emit(self, "give_up", error, None)
+            self.emit(self, "give_up", error, self.refused_delay)
         return None
 
     def refund(self) -> None:
@@ -187,10 +225,17 @@ class RunState:
         if self.reason is Reason.work_timeout:
             return "work"
         if self.reason is not Reason.timeout or self.verdict is CANCELLED_BY_LIMIT or self.until == INFINITY:
-            return self.limit
+            return self.limit or self.limit_of_layer()
         if self.until < self.started + self.policy._limit:
             return "deadline"
         return "total" if self.policy._total == self.policy._limit else "give_up_after"
+
+    def limit_of_layer(self) -> Limit | None:
+        """Return "attempt" if the call gave up after a layer inside it (a `Timeout`) ended an attempt."""
+        if self.reason is None or not self.records:
+            return None
+        kind: type[Exception] | None = self.records[(len(self.records) - 1) // 2 * 2][1]
+        return "attempt" if kind is not None and issubclass(kind, AttemptTimeout) else None
 
     def report(self) -> Report:
         """Build the report."""
@@ -230,6 +275,10 @@ class RunState:
             self.attempt_started = now
         self.binding_seconds = shortest
         return max(0.0, shortest)
+
+    def is_reached(self, slack: float) -> bool:
+        """Return True if no more than ``slack`` seconds are left of the time that `time_left` returned."""
+        return self.refresh_now() - self.attempt_started >= self.binding_seconds - slack
 
     def expired(self) -> AttemptTimeout:
         """Record that the running attempt exceeded its limit; return the error it failed with."""
@@ -285,6 +334,22 @@ class RunState:
         self.worked = self.work  # which counts it
         self.counted -= 2
         del self.records[:2]
+
+    def bound_text(self, text: str) -> str:
+        """Return the bounded text of an error, to record it; shorten earlier ones once they are many.
+
+        Texts of some kilobytes in every record would be megabytes on one exception.
+        """
+        if self.texts_length > MAX_TEXTS:
+            self.texts_length = 0
+            for number, entry in enumerate(self.records[::2]):
+                verdict, kind, earlier, started, ended = cast("Entry", entry)
+                if earlier is not None and len(earlier) > SHORT_TEXT:
+                    earlier = shortened(earlier, SHORT_TEXT)
+                    self.records[number * 2] = (verdict, kind, earlier, started, ended)
+        text = shortened(text)
+        self.texts_length += len(text)
+        return text
 
     def kind(self, error: Exception | None) -> Kind:
         """Return the kind of failure: the verdict's, or else that of the error's type."""

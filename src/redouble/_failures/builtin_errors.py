@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
-from redouble._failures.verdict import Kind, Verdict, with_retry_after
+from redouble._failures.verdict import Kind, Verdict, unwrapped, with_retry_after
 
 T = TypeVar("T")
 
@@ -53,7 +53,8 @@ def by_errno(error: Any, ask: Ask) -> Verdict | None:
     if text.startswith("Multiple exceptions: "):  # asyncio's, which keeps only the texts
         verdicts = [_ERRNOS.get(int(digits)) for digits in re.findall(r"\[Errno (\d{1,5})\]", text)]
         return UNSENT if verdicts and None not in verdicts else None
-    return ask(error.__cause__) if text == "All connection attempts failed" else None  # AnyIO's
+    several = text == "All connection attempts failed" or text.startswith("all attempts to connect to ")
+    return ask(error.__cause__) if several else None  # AnyIO's and Trio's
 
 
 def by_members(group: Any, ask: Ask) -> Verdict | None:
@@ -66,9 +67,13 @@ def by_members(group: Any, ask: Ask) -> Verdict | None:
                 members[id(member)] = member
                 if isinstance(member, ExceptionGroup):
                     groups.append(cast("object", member))
-    verdicts = [ask(member) for member in members.values() if not isinstance(member, ExceptionGroup)]
+    return combined([ask(member) for member in members.values() if not isinstance(member, ExceptionGroup)])
+
+
+def combined(verdicts: Sequence[Verdict | None]) -> Verdict | None:
+    """Return the verdict on several errors of one attempt; None unless all of them are retryable."""
     retries = [v for v in verdicts if v is not None and v.action == "retry"]
-    if len(retries) < len(verdicts):
+    if not retries or len(retries) < len(verdicts):
         return None
     kinds = {v.kind for v in retries}
     return Verdict.retry(
@@ -84,6 +89,13 @@ def by_hint(rejected: Any, _: Ask) -> Verdict | None:
     return with_retry_after(REJECTED, rejected)
 
 
+def by_last(error: Any, ask: Ask) -> Verdict | None:
+    """Judge a `RetryError` by the error that it wraps; if there is none, by its own type."""
+    inner = unwrapped(error)
+    verdict = None if inner is error else ask(inner)
+    return TIMEOUT if verdict is None and isinstance(error, TimeoutError) else verdict
+
+
 BUILTIN: dict[str, Entry] = {
     "builtins.ConnectionError": NETWORK,
     "builtins.ConnectionRefusedError": UNSENT,
@@ -91,4 +103,5 @@ BUILTIN: dict[str, Entry] = {
     "builtins.OSError": by_errno,
     "builtins.TimeoutError": TIMEOUT,
     "redouble.errors.Rejected": by_hint,
+    "redouble.errors.RetryError": by_last,
 }

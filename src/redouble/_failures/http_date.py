@@ -1,5 +1,7 @@
 """The parser of HTTP dates, in their three forms; any other text is rejected.
 
+A date is in UTC, however its zone is written; one without a zone is too.
+
 It reads no clock: the caller passes the time, which the form with a two-digit year needs.
 """
 
@@ -13,13 +15,14 @@ _MONTH = rf"(?P<month>{'|'.join(_MONTHS)})"
 _WEEKDAY = "(?:mon|tue|wed|thu|fri|sat|sun)"
 _LONG_WEEKDAY = "(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _TIME = "(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
+_ZONE = "(?: (?:GMT|UTC|[+-]0000))?"  # HTTP knows GMT alone, and all of these mean the same
 
 # The weekday is not compared with the date: a server that gets it wrong still means the date.
 _FORMS = [
     re.compile(form, re.ASCII | re.IGNORECASE)
     for form in (
-        rf"{_WEEKDAY}, (?P<day>[0-9]{{2}}) {_MONTH} (?P<year>[0-9]{{4}}) {_TIME} GMT",
-        rf"{_LONG_WEEKDAY}, (?P<day>[0-9]{{2}})-{_MONTH}-(?P<year>[0-9]{{2}}) {_TIME} GMT",
+        rf"{_WEEKDAY}, (?P<day>[0-9]{{2}}) {_MONTH} (?P<year>[0-9]{{4}}) {_TIME}{_ZONE}",
+        rf"{_LONG_WEEKDAY}, (?P<day>[0-9]{{2}})-{_MONTH}-(?P<year>[0-9]{{2}}) {_TIME}{_ZONE}",
         rf"{_WEEKDAY} {_MONTH} (?P<day>[0-9]{{2}}| [0-9]) {_TIME} (?P<year>[0-9]{{4}})",
     )
 ]

@@ -13,11 +13,11 @@ from enum import StrEnum
 from types import GenericAlias, MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, cast
 
-from redouble._internal.callables import display_name, lazy_kind
+from redouble._internal.callables import UsageError, display_name, lazy_kind
 from redouble._internal.lazy_dataclass import dataclass
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, timedelta
-from redouble.errors import Rejected
+from redouble.errors import NotAccepted, Rejected, RetryError
 
 
 @public("redouble")
@@ -102,7 +102,9 @@ class Ended(NamedTuple):
 
     def __repr__(self) -> str:
         # Without the value: it is the caller's data, and rules may log what they are given.
-        return f"Ended(attempt={self.attempt}, error={self.error!r}, elapsed={self.elapsed})"
+        from redouble._redaction.rendering import field_repr  # noqa: PLC0415  only for a repr
+
+        return f"Ended(attempt={self.attempt}, error={field_repr(self.error)}, elapsed={self.elapsed})"
 
 
 @public("redouble.types")
@@ -119,6 +121,7 @@ _One: TypeAlias = type[Exception] | tuple[type[Exception], ...] | Rule | Judge
 On: TypeAlias = _One | Sequence[_One]
 Until: TypeAlias = Callable[[Any], object] | Judge
 
+MAX_WRAPPED = 100  # errors inside errors, which may be a cycle
 MAX_HINT = 1e300  # replaces an infinite hint; longer than any limit
 
 RETRY = Verdict("retry")
@@ -147,7 +150,31 @@ Rules: TypeAlias = tuple[tuple[Literal["types", "rule", "judge"], Any], ...]
 
 
 def judge(rules: Rules, error: Exception, make_ended: Callable[[Exception], Ended]) -> Verdict | None:
-    """Call the rules in order; the first that does not return None decides."""
+    """Call the rules in order; the first that does not return None decides.
+
+    Of a `RetryError` they judge the error inside; only if none has an opinion on that, the `RetryError`.
+    """
+    if issubclass(type(error), RetryError) and (wrapped := unwrapped(error)) is not error:
+        decided = _judge(rules, wrapped, make_ended)
+        if decided is not None:
+            return decided
+    return _judge(rules, error, make_ended)
+
+
+def unwrapped(error: Exception) -> Exception:
+    """Return the error that a `RetryError` wraps, however often; any other error is returned as it is."""
+    # A value that `until` refused is no error, even if it is an exception.
+    for _ in range(MAX_WRAPPED):
+        if not issubclass(type(error), RetryError) or issubclass(type(error), NotAccepted):
+            break
+        last: object = error.__dict__.get("last")
+        if not isinstance(last, Exception):
+            break
+        error = last
+    return error
+
+
+def _judge(rules: Rules, error: Exception, make_ended: Callable[[Exception], Ended]) -> Verdict | None:
     for step, rule in rules:
         if step == "rule":
             answer = rule(error)
@@ -263,22 +290,23 @@ class FailureFilter:
 
     def matches(self, error: Exception) -> bool | None:
         """Return True if an error counts as a failure; None if no rule has an opinion."""
-        if self._types is not None:
-            return True if issubclass(type(error), self._types) else None
+        if self._types is not None and not issubclass(type(error), UsageError):
+            wrapped = issubclass(type(error), self._types) or issubclass(type(unwrapped(error)), self._types)
+            return True if wrapped else None
         verdict = self.verdict(error)
         return None if verdict is None else verdict.action == "retry"
 
     def verdict(self, error: Exception) -> Verdict | None:
         """Return the verdict of the rules on an error; the action "retry" means that it counts."""
+        if issubclass(type(error), UsageError):
+            return None
         return judge(self._rules, error, lambda error: Ended(1, error))
 
     def is_failure(self, error: BaseException | None) -> bool | None:
         """Return True if a call ended with a failure; None for a cancellation, a rejection or no opinion."""
         if error is None:
             return False
-        if not isinstance(error, Exception) or isinstance(error, Rejected):
-            return None
-        return self.matches(error)
+        return None if never_counts(error) else self.matches(cast("Exception", error))
 
     def covers(self, other: On) -> bool:
         """Return True if every error that the other ``on`` matches is known to count here too."""
@@ -293,18 +321,26 @@ class FailureFilter:
         )
 
 
+def never_counts(error: BaseException) -> bool:
+    """Return True for the end of a call that says nothing about the service, whatever the rules answer.
+
+    A cancellation, a mistake in the program, and a rejection: the function was not called.
+    """
+    return not isinstance(error, Exception) or issubclass(type(unwrapped(error)), (UsageError, Rejected))
+
+
 def changed(verdict: Verdict, **fields: Any) -> Verdict:
     """Return a verdict with other fields: `dataclasses.replace`, without its import."""
     return type(verdict)(**(vars(verdict) | fields))
 
 
-def with_retry_after(verdict: Verdict, error: object) -> Verdict:
+def with_retry_after(verdict: Verdict, error: Exception) -> Verdict:
     """Return a retry verdict with the ``retry_after`` of the error as its hint, if it has one.
 
     So the time that a gate asks for also counts where ``on`` names a plain type.
     """
     try:
-        after: Any = getattr(error, "retry_after", None)
+        after: Any = getattr(unwrapped(error), "retry_after", None)
         return changed(verdict, after=after) if verdict.action == "retry" and after is not None else verdict
     except Exception:  # it cannot be read, or it is NaN or no number
         return verdict

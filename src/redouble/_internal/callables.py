@@ -6,10 +6,13 @@ A callable is a function, a method, a partial or an object with ``__call__``.
 from __future__ import annotations
 
 import functools
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable
+from contextlib import asynccontextmanager, contextmanager, suppress
 from types import CoroutineType, FunctionType
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
+from weakref import ref
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 CallableKind: TypeAlias = Literal["plain", "coroutine", "generator", "async generator"]
@@ -86,29 +89,71 @@ def reject_uncallable(fn: object, verb: str) -> None:
         )
 
 
+# The types whose instances cannot be awaited, by identity, because a metaclass may define `__hash__`. The
+# callback of the weak reference removes a type that no longer exists.
+plain_types: dict[int, ref[type[object]]] = {}
+
+
+class UsageError(TypeError):
+    """A programming error of the caller, which no layer retries, replaces or counts, and no rule sees."""
+
+
 def reject_awaitable(fn: object, result: T) -> T:
-    """Return the result of a plain function; raise TypeError if it is an awaitable, which has not run yet."""
-    if hasattr(type(result), "__await__"):
-        close_unawaited(result)
-        raise TypeError(
-            f"{display_name(fn)} returned something to await, so nothing in it was retried: "
-            "decorate or pass a coroutine function, as in policy.call(fetch, url)"
-        )
+    """Return the result of a plain function; raise `UsageError` if it is an awaitable: it has not run yet."""
+    if is_awaitable_type(type(result)):
+        error = close_unawaited(result)
+        raise UsageError(
+            f"{display_name(fn)} returned something to await (a {type(result).__name__}), so nothing in it "
+            "was retried: decorate or pass a coroutine function that awaits it, as in policy.call(fetch, url)"
+        ) from error
     return result
 
 
-class UsageError(BaseException):
-    """A programming error of the caller. Rules do not see it, and it leaves the library as a `TypeError`."""
-
-    def error(self) -> TypeError:
-        """Return the TypeError to raise."""
-        return TypeError(*self.args)
+def call_plain(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a plain function; raise `UsageError` if its result is an awaitable."""
+    return reject_awaitable(fn, fn(*args, **kwargs))
 
 
-def close_unawaited(thing: object) -> None:
-    """Close a coroutine that will not be awaited, so that Python does not warn about it."""
+def check_result_type(fn: object, result: object) -> ref[type[object]]:
+    """Return a weak reference to the type of a result; raise `UsageError` if the result is an awaitable.
+
+    Each type is checked once. The reference is weak, since the class of a mock refers to the mock.
+    """
+    kind = type(reject_awaitable(fn, result))
+    key, known = id(kind), plain_types
+    plain_types[key] = ref(kind, lambda _: known.pop(key, None))
+    return plain_types[key]
+
+
+def is_awaitable_type(kind: type[object]) -> bool:
+    """Return True if ``await`` accepts an instance of a class."""
+    # By the dictionaries of the classes, as the interpreter does: a metaclass may have every attribute.
+    for base in kind.__mro__:
+        if "__await__" in base.__dict__:
+            return base.__dict__["__await__"] is not None
+    return False
+
+
+def close_unawaited(thing: object) -> Exception | None:
+    """Close or cancel an object that will not be awaited, so that it neither runs nor causes a warning.
+
+    Return the error of a future that has failed: nothing else reads it.
+    """
     if isinstance(thing, CoroutineType):
         thing.close()
+        return None
+    kind: Any = type(thing)
+    with suppress(Exception):
+        # Only of a coroutine: another awaitable, such as a pool of connections, may be in use elsewhere.
+        is_coroutine = all(hasattr(kind, name) for name in ("send", "throw", "close"))
+        ended: object = kind.close(thing) if is_coroutine else kind.cancel(thing)
+        if isinstance(ended, CoroutineType):
+            ended.close()
+        elif ended is False and not kind.cancelled(thing):
+            error: object = kind.exception(thing)
+            close_unawaited(error)  # that of gRPC has to be awaited
+            return error if isinstance(error, Exception) else None
+    return None
 
 
 def display_name(fn: object) -> str:

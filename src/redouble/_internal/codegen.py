@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from keyword import iskeyword
-from types import CodeType, CoroutineType, FunctionType
+from types import CodeType, FunctionType, NoneType
 from typing import Any
 
-from redouble._internal.callables import reject_awaitable
+from redouble._internal.callables import check_result_type, plain_types
 
 CO_VARARGS, CO_VARKEYWORDS = 4, 8  # those of `inspect`, which takes long to import
 FILENAME_PREFIX = "<redouble> "  # of compiled wrappers, in tracebacks
@@ -51,11 +51,22 @@ def gil_variants(title: str, source: str, *statements: str) -> dict[bool, Templa
     return {True: template, False: template.derive(title, *map(locked, statements))}
 
 
-# A plain function that returns a coroutine has not run yet: there was nothing to retry.
+# A plain function that returns an awaitable has not run yet: there was nothing to retry. A wrapper remembers
+# the type of its first result, and all wrappers the types that are known not to be awaitable.
 CHECK = """\
-    if redouble_type(redouble_result) is redouble_Coroutine:
-        redouble_reject_awaitable(redouble_fn, redouble_result)
+if (
+    redouble_result is not None
+    and redouble_type(redouble_result) is not redouble_result_type()
+    and (
+        redouble_result_type is redouble_NoneType
+        or redouble_id(redouble_type(redouble_result)) not in redouble_plain_types
+    )
+):
+    redouble_globals()["redouble_result_type"] = redouble_check_result_type(
+        redouble_fn, redouble_result
+    )
 """
+CHECK_LINE = "{check}\n"  # stands in a template where the check belongs; async code has none
 
 
 class Sources(dict[str, str]):
@@ -69,9 +80,13 @@ class Sources(dict[str, str]):
 SOURCES = Sources()
 
 COMMON_NAMES: dict[str, Any] = {  # of most templates
-    "reject_awaitable": reject_awaitable,
+    "check_result_type": check_result_type,
+    "result_type": NoneType,  # a weak reference to the type of the first result, and before it, returns None
+    "NoneType": NoneType,
+    "plain_types": plain_types,
+    "id": id,
+    "globals": globals,
     "Exception": Exception,
-    "Coroutine": CoroutineType,
     "type": type,
     "no_keywords": {},  # shared by all calls without keyword arguments
 }
@@ -128,6 +143,15 @@ def _signature(fn: Callable[..., Any]) -> tuple[str, str, str, str]:
     )
 
 
+def _with_checks(check: str, source: str) -> str:
+    """Return the source of a template with the check in the places for it."""
+    lines: list[str] = []
+    for line in source.splitlines(keepends=True):
+        margin = line.removesuffix(CHECK_LINE)
+        lines += [line] if margin == line else [margin + own for own in check.splitlines(keepends=True)]
+    return "".join(lines)
+
+
 @lru_cache(maxsize=1024)
 def _compiled(
     template: Template, is_async: bool, parameters: str, arguments: str, positional: str, keywords: str
@@ -135,9 +159,9 @@ def _compiled(
     words = {
         "async_": "async " if is_async else "",
         "await_": "await " if is_async else "",
-        "check": "" if is_async else CHECK,
     }
-    source = template.source.format(
+    text = _with_checks("" if is_async else CHECK, template.source)
+    source = text.format(
         **words,
         parameters=parameters,
         arguments=arguments,
@@ -148,7 +172,7 @@ def _compiled(
     filename = f"{FILENAME_PREFIX}{'async ' * is_async}{template.title}"
     # A traceback through the wrapper shows these lines, which are the same for every signature.
     blanks = dict.fromkeys(("parameters", "arguments", "positional", "keywords"), "...")
-    SOURCES[filename] = template.source.format(**words, **blanks, keyword_dict="{...}")
+    SOURCES[filename] = text.format(**words, **blanks, keyword_dict="{...}")
     functions: dict[str, FunctionType] = {}
     exec(source, {}, functions)  # noqa: S102  the first compile() would make the classes of `ast`
     (function,) = functions.values()

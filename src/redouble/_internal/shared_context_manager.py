@@ -96,6 +96,13 @@ class Block(Generic[T]):
             self.end(error)
             raise
 
+    async def __aenter__(self) -> T:
+        try:
+            return await self.abegin()
+        except BaseException as error:
+            await self.aend(error)
+            raise
+
     @try_from_start
     def __exit__(self, kind: object, error: BaseException | None, tb: object) -> bool | None:
         try:
@@ -125,8 +132,9 @@ class ContextExits:
         If it was entered in another context (some frameworks run the two halves of a generator fixture in
         different contexts), any open block is returned: none may stay open.
         """
-        entered_here: list[Block[Any]] = [block for owner, block in _pending.get() if owner is self]
-        for block in (*entered_here, *reversed([*self._open])):
+        entered_here = [block for owner, block in _pending.get() if owner is self]
+        blocks: list[Block[Any]] = [*entered_here, *reversed([*self._open])]
+        for block in blocks:
             if not block.claimed:
                 block.claimed = True  # last: a signal handler cannot run before the caller has the block
                 return block

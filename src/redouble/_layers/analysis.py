@@ -7,9 +7,10 @@ hook raises gets a note with the name of the hook.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf, isinf
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+from weakref import WeakSet
 
 from redouble._failures.verdict import On
 from redouble._internal.public import public
@@ -59,38 +60,85 @@ class WorstCase(NamedTuple):
 
     def within(self, limit: float) -> WorstCase:
         """Return this worst case under a time limit."""
-        return WorstCase(self.calls, min(self.seconds, limit), min(self.waiting, limit))
+        return self._replace(seconds=min(self.seconds, limit), waiting=min(self.waiting, limit))
 
     def after(self, wait: float) -> WorstCase:
         """Return this worst case with a wait before it."""
-        return WorstCase(self.calls, self.seconds + wait, self.waiting + wait)
+        return self._replace(seconds=self.seconds + wait, waiting=self.waiting + wait)
 
 
-def explain(layers: Layers) -> str:
+class BlockingWorstCase(WorstCase):
+    """The worst case of blocking code that runs on no worker.
+
+    There a time limit interrupts nothing, and only prevents a call or a wait that would begin too late.
+    """
+
+
+class NoBlockingCode(BlockingWorstCase):
+    """The result for a layer that cannot wrap a blocking function."""
+
+
+def explain(pipeline: Layer, layers: Layers) -> str:
     """Return a drawing of the layers, outermost first, with the worst case of a call."""
     names = [*(type(layer).__name__ for layer in layers), "your function"]
     rows = [("   " * (depth - 1) + "└─ " if depth else "") + name for depth, name in enumerate(names)]
     width = max(len(row) for row in rows) + 2
     texts = [*map(_description, layers), ""]
     lines = [f"{row:<{width}}{text}".rstrip() for row, text in zip(rows, texts, strict=True)]
-    return "\n".join([*lines, "", f"at worst: {_summary(combined_worst_case(layers, WorstCase()))}"])
+    return "\n".join([*lines, "", f"at worst: {_worst_cases(pipeline, layers)}"])
 
 
-def _summary(worst: WorstCase) -> str:
+def _worst_cases(pipeline: Layer, layers: Layers) -> str:
+    """Return the worst case in words; for blocking code separately if a limit does not interrupt it."""
+    worst = combined_worst_case(layers, WorstCase())
+    blocking = combined_worst_case(layers, BlockingWorstCase())
+    summary = f"{_calls(worst)}, {_duration(worst)}"
+    if isinstance(blocking, NoBlockingCode) or blocking == worst or _is_used_by_client(pipeline):
+        return summary
+    calls = "" if blocking.calls == worst.calls else f"{_calls(blocking)}, "
+    why = "without a worker no limit interrupts an attempt"
+    return f"{summary} in async code; in blocking code {calls}{_duration(blocking)}: {why}"
+
+
+def _calls(worst: WorstCase) -> str:
     calls = "calls until time is up" if isinf(worst.calls) else f"{worst.calls:g} calls"
-    calls = "1 call" if worst.calls == 1 else calls
+    return "1 call" if worst.calls == 1 else calls
+
+
+def _duration(worst: WorstCase) -> str:
     if not isinf(worst.seconds):
-        return f"{calls}, {format_seconds(worst.seconds)}"
+        return format_seconds(worst.seconds)
     amount = "any amount" if isinf(worst.waiting) else format_seconds(worst.waiting)
     waiting = "" if not worst.waiting else f" and {amount} of waiting"
-    return f"{calls}, for as long as your function takes{waiting}"
+    return f"for as long as your function takes{waiting}"
 
 
-def check(layers: Layers) -> Iterator[str]:
+# The policies of clients. A client ends its own waits at the limits of its policy, as a `Timeout` inside all
+# layers would, so the layers see how such an attempt ended.
+_client_policies: WeakSet[Layer] = WeakSet()
+
+
+def used_by_client(policy: Layer) -> None:
+    """Record that a client uses a policy: `check` and `explain` take that into account."""
+    with suppress(TypeError):  # a layer of the user's that cannot be hashed
+        _client_policies.add(policy)
+
+
+def _is_used_by_client(policy: Layer) -> bool:
+    with suppress(TypeError):
+        return policy in _client_policies
+    return False
+
+
+def check(pipeline: Layer, layers: Layers) -> Iterator[str]:
     """Yield the known problems, each with its reason, outermost layer first."""
     traits = [_traits(layer) for layer in layers]  # validate all: `lint` reads traits of other layers
     seen: list[object] = []
-    for own, problems in zip(traits, lint(layers, (), (), WorstCase()), strict=True):
+    worst = WorstCase()
+    if _is_used_by_client(pipeline):
+        attempt = layers[max((i for i, own in enumerate(traits) if own.retries), default=0) :]
+        worst = worst.within(combined_traits(attempt).each_call_limit)
+    for own, problems in zip(traits, lint(layers, (), (), worst), strict=True):
         yield from problems
         for state in own.shared:
             if any(state is other for other in seen):
@@ -128,6 +176,12 @@ def combined_worst_case(layers: Layers, inner: WorstCase) -> WorstCase:
     for layer in reversed(layers):
         inner = _worst_case(layer, inner)
     return inner
+
+
+def interrupts_blocking_code(layer: Layer) -> bool:
+    """Return True if a layer limits the time of a blocking function: it has a worker."""
+    worst = _worst_case(layer, BlockingWorstCase())
+    return worst.seconds < inf and not isinstance(worst, NoBlockingCode)
 
 
 def lint(layers: Layers, outer: Layers, inner: Layers, worst: WorstCase) -> list[list[str]]:
@@ -174,7 +228,10 @@ def _traits(layer: Layer) -> Traits:
 
 def _worst_case(layer: Layer, inner: WorstCase) -> WorstCase:
     wanted = "a redouble.types.WorstCase, such as the one it is given"
-    return _call_hook(layer, "worst_case", WorstCase, wanted, inner)
+    worst = _call_hook(layer, "worst_case", WorstCase, wanted, inner)
+    if isinstance(worst, NoBlockingCode) or not isinstance(inner, BlockingWorstCase):
+        return worst
+    return type(inner)(*worst)  # a hook need not return the type that it is given
 
 
 def _problems(layer: Layer, outer: Layers, inner: Layers, worst: WorstCase) -> list[str]:

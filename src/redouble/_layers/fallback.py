@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
 from redouble._drivers.stream_function import wrap_stream
 from redouble._failures.verdict import FailureFilter, On
-from redouble._internal.callables import callable_kind, close_unawaited, display_name, reject_awaitable
+from redouble._internal.callables import (
+    UsageError,
+    callable_kind,
+    close_unawaited,
+    display_name,
+    reject_awaitable,
+)
 from redouble._internal.public import public
 from redouble._internal.validation import UNSET, signature_mismatch
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers
@@ -56,12 +62,11 @@ class Fallback(Layer):
 
         def replaced(*args: P.args, **kwargs: P.kwargs) -> T:
             try:
-                result = fn(*args, **kwargs)
+                return reject_awaitable(fn, fn(*args, **kwargs))
             except Exception as error:
                 if not self._failures.matches(error):
                     raise
                 return cast("T", self._blocking_substitute(fn, error))
-            return reject_awaitable(fn, result)
 
         return replaced
 
@@ -150,8 +155,8 @@ class Fallback(Layer):
         if self._is_async:
             raise self._async_error(fn)
 
-    def _async_error(self, fn: object) -> TypeError:
-        return TypeError(
+    def _async_error(self, fn: object) -> UsageError:
+        return UsageError(
             f"{self!r} has to be awaited, and {display_name(fn)} blocks: write a plain function, or make "
             "both coroutine functions"
         )

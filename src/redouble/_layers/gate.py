@@ -44,6 +44,7 @@ class Gate(AsyncSharedContextManager[None], Layer):
     _kept_by_wrapper = True
 
     clock: Clock = SYSTEM
+    _ends_with_head: ClassVar[bool] = False  # True if the body of a response is nothing to it
     _problem_outside_retry: ClassVar[str] = ""  # why `lint` advises against the gate around a retry; "": not
 
     def admit(self, now: float, /) -> Any:
@@ -173,11 +174,7 @@ class StreamAdmission(StreamOwner):
 
     async def aopen(self) -> tuple[Any, Any]:
         """Acquire admission, open the stream and return it with its first item."""
-        try:
-            await self._admission.abegin()
-        except BaseException as error:
-            self._admission.end(error)
-            raise
+        await self._admission.__aenter__()
         return await super().aopen()
 
     def cut(self, error: BaseException | None) -> None:

@@ -7,6 +7,7 @@ which calls have to notice adds itself as a user of the flag, and removes itself
 from __future__ import annotations
 
 from contextvars import ContextVar
+from typing import Any, TypeAlias
 
 
 class Ambient:
@@ -49,3 +50,17 @@ class AttemptOverride:
 
 
 ATTEMPT_OVERRIDE: ContextVar[AttemptOverride | None] = ContextVar("redouble_attempt_override", default=None)
+
+
+# A call that credits a budget when it succeeds: the budget, the grant of the last retry of a call inside it,
+# and the next such call around it. A plain list, because every call with a budget makes one.
+CreditedCall: TypeAlias = list[Any]
+CREDITED_CALL: ContextVar[CreditedCall | None] = ContextVar("redouble_credited_call", default=None)
+
+
+def credited_call(budget: object) -> CreditedCall | None:
+    """Return the call of this context that credits the budget: calls inside it leave that to it."""
+    call = CREDITED_CALL.get()
+    while call is not None and call[0] is not budget:
+        call = call[2]
+    return call

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from redouble._internal.shared_context_manager import Block
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.bound_fields import BOUND
-from redouble._telemetry.events import Event, Observer, What
+from redouble._telemetry.events import NO_USAGE, Event, Observer, What
 from redouble._telemetry.observers import log_failure, publish, watch
 from redouble.errors import AttemptTimeout, Rejected
 
@@ -70,6 +71,7 @@ def make_emitter(policy: Any) -> Callable[..., None] | None:
                 None,
                 BOUND.get(),
                 CONTINUING.get(),
+                MappingProxyType({**run.usage}) if run.usage else NO_USAGE,
             ),
         )
         publish(event, own)
@@ -97,7 +99,7 @@ class FastEmitter:
             if event is None or event.bound is not bound:
                 self._before = event = new(Event, (
                     "before_attempt", self._name, 1, 0.0, None, None, None, None, None, None, None, None,
-                    None, self._labels, None, None, None, bound, False,
+                    None, self._labels, None, None, None, bound, False, NO_USAGE,
                 ))
             try:
                 observer(event)
@@ -113,7 +115,7 @@ class FastEmitter:
                 began = started = now = 0.0  # the clock is broken: report zero durations
             event = new(Event, (
                 "success", self._name, 1, now - began, now - started, None, value, None, None, None, None,
-                None, None, self._labels, None, None, None, BOUND.get(), False,
+                None, None, self._labels, None, None, None, BOUND.get(), False, NO_USAGE,
             ))
             try:
                 observer(event)

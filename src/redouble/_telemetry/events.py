@@ -27,17 +27,20 @@ What: TypeAlias = Literal[
     "circuit_rejected",
 ]
 EVENT_NAMES: tuple[What, ...] = get_args(What)
+NO_USAGE: Mapping[str, float] = MappingProxyType({})
 
 
 @public("redouble.types")
 class Event(NamedTuple):
     """One step of one call, which ``what`` names; fields that do not apply are None.
 
-    ``attempt`` counts from 1; ``delay`` is the wait before the next attempt; ``hint`` is the wait that the
+    ``attempt`` counts from 1; ``delay`` is the wait before the next attempt, or in ``give_up``
+    the one that a refused retry would have had; ``hint`` is the wait that the
     server asked for; ``elapsed`` counts from the start of the call; ``limit`` is the time limit that
     cancelled the attempt or ended the call. ``first_item`` is the time to the first item of a stream;
     ``bound`` are the fields of `redouble.bind`. ``again`` is True if the call and its first attempt were
-    already emitted as a success, and the call continues because its response body failed.
+    already emitted as a success, and the call continues because its response body failed. ``usage`` is what
+    the call has used so far, by name: tokens and cost, if it is one of an `llm.Model`.
 
     ``rejected`` comes from a gate that rejects a call: ``by`` is its type, ``name`` its name. ``timeout``
     comes from a `Timeout` that was reached. Neither is a step of a policy, so ``attempt`` is 0.
@@ -66,35 +69,26 @@ class Event(NamedTuple):
     by: str | None = None
     bound: Mapping[str, Value] = MappingProxyType({})
     again: bool = False
+    usage: Mapping[str, float] = NO_USAGE
 
     def __repr__(self) -> str:
         # Without the value: it is the caller's data, and events end up in logs.
         fields = self._asdict() | {"value": None, "labels": None, "bound": dict(self.bound) or None}
-        fields |= {"again": self.again or None}
+        fields |= {"again": self.again or None, "usage": dict(self.usage) or None}
         shown = [f"{k}={_repr(v)}" for k, v in fields.items() if v is not None]
-        return _redacted(f"Event({', '.join(shown)})")
+        return f"Event({', '.join(shown)})"
 
     def __reduce__(self) -> "tuple[type[Event], tuple[object, ...]]":
-        # The mapping proxies of labels and bound fields cannot be pickled.
-        plain = self._replace(labels=dict(self.labels), bound=dict(self.bound))
+        # Mapping proxies cannot be pickled.
+        plain = self._replace(labels=dict(self.labels), bound=dict(self.bound), usage=dict(self.usage))
         return (Event, tuple(plain))
 
 
 def _repr(value: object) -> str:
     """Return the repr of a field; of an error its text only, because some reprs contain secrets."""
-    if not isinstance(value, Exception):
-        return repr(value)
-    try:
-        text = repr(_redacted(str(value)))
-    except Exception:
-        text = "<no text>"
-    return f"{type(value).__name__}({text})"
+    from redouble._redaction.rendering import field_repr  # noqa: PLC0415  only for a repr
 
-
-def _redacted(text: str) -> str:
-    from redouble._telemetry.redact import redacted  # noqa: PLC0415  only for a repr
-
-    return redacted(text)
+    return field_repr(value)
 
 
 Observer: TypeAlias = Callable[[Event], object]

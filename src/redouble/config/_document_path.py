@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeVar, cast
 
 from redouble._internal.validation import nearest
+from redouble._redaction.rendering import shown, without_secrets
 from redouble.errors import ConfigError
 
 T = TypeVar("T")
@@ -27,11 +28,12 @@ _brief.maxstring = _brief.maxother = _brief.maxlong = MAX_LENGTH
 
 
 def short_repr(value: object) -> str:
-    """Return the repr of a value, shortened to fit into a message."""
+    """Return the repr of a value, shortened to fit into a message, without secrets."""
     try:
         text = "a huge integer" if isinstance(value, int) and abs(value) > HUGE else _brief.repr(value)
     except ValueError:  # a huge integer inside: Python limits the digits that it converts
         return "something with a huge integer"
+    text = without_secrets(text)
     return text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 3] + "..."
 
 
@@ -105,13 +107,15 @@ class DocPath(NamedTuple):
 
     def constructor_error(self, error: Exception, keys: Iterable[str]) -> ConfigError:
         """Convert a constructor's error to a `ConfigError` at the key that its message names, if any."""
-        message = str(error).replace("None", "'unlimited'")
+        message = shown(str(error)).replace("None", "'unlimited'")
         named = re.search(rf"\b({'|'.join(map(re.escape, keys)) or '$'})(?==|\[)", message)
         return (self if named is None else self.under(named[1])).error(message)
 
     def unknown_key(self, key: str, value: object, keys: Iterable[str]) -> ConfigError:
         """Return a `ConfigError` for an unknown key."""
-        shown = short_repr(value)
+        text = short_repr(value)
         if isinstance(value, Mapping | list):
-            shown = "a list" if isinstance(value, list) else "a table"
-        return self.under(key).error(f"there is no such key (its value: {shown}); {nearest(key, keys)}")
+            text = "a list" if isinstance(value, list) else "a table"
+        else:
+            text = without_secrets(f"{key}={text}").removeprefix(f"{key}=")  # the key may be that of a secret
+        return self.under(key).error(f"there is no such key (its value: {text}); {nearest(key, keys)}")

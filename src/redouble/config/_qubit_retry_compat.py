@@ -1,14 +1,14 @@
 """Policies from settings with the key names of qubit-retry, for projects that already have such settings.
 
-In qubit-retry, durations are whole milliseconds, every error is retried, and an absent key is inherited. The
-name of the delay strategy determines the keys that it requires; without a name, the first strategy that has
-one of its keys present is used.
+In qubit-retry, durations are whole milliseconds, every error is retried but the failure of a worker to start
+or to end, and an absent key is inherited. The name of the delay strategy determines the keys that it
+requires; without a name, the first strategy that has one of its keys present is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from redouble._engine.backoff import Backoff, _make
@@ -20,8 +20,9 @@ from redouble._layers.retry.retry import Retry
 from redouble.config._document_path import DocPath, rewrite, short_repr
 from redouble.config._options.backoff import BACKOFFS
 from redouble.config._options.catalogue import RETRY
+from redouble.config._options.error_names import STOP_ON_TIMEOUT, STOP_ON_WORKER_FAILURE
 from redouble.config._options.values import Flag, Number, Text, Value, Whole
-from redouble.errors import AttemptTimeout, ConfigError
+from redouble.errors import ConfigError
 
 MOST = 2**64 - 1  # the largest u64 of Rust
 MILLIS = Whole(0, "write milliseconds, as a whole number, 0 or more", MOST)
@@ -62,19 +63,13 @@ STRATEGIES = {
     name: [key for key in KEYS if key.startswith(name)] for name in ("fixed", "random", "exponential")
 }
 
-USUAL = Retry(on=Exception, attempts=5, backoff=Backoff.exponential(1).maximum(60), give_up_after=None)
-
-
-@dataclass(frozen=True)
-class StopOnTimeout:
-    """A failure rule that stops retrying after an `AttemptTimeout`."""
-
-    def __call__(self, error: Exception, /) -> bool | None:
-        """Return False, do not retry, for an `AttemptTimeout`; None, no verdict, for any other error."""
-        return False if isinstance(error, AttemptTimeout) else None
-
-
-ABORT = StopOnTimeout()
+# Every error is retried but that of a worker; a panic is no `Exception`, so no rule retries it either.
+USUAL = Retry(
+    on=[STOP_ON_WORKER_FAILURE, Exception],
+    attempts=5,
+    backoff=Backoff.exponential(1).maximum(60),
+    give_up_after=None,
+)
 
 
 @public("redouble.config")
@@ -82,7 +77,7 @@ def from_qubit(values: Mapping[str, object], *, defaults: Retry | None = None, p
     """Build a policy from the keys of qubit-retry: ``max_attempts``, ``attempt_timeout_millis``, ...
 
     defaults: the policy whose options apply where a key is absent; None for the defaults of qubit-retry: 5
-        attempts, and delays of 1 s that double up to 60 s.
+        attempts, and delays of 1 s that double up to 60 s, after any error but that of a worker.
     prefix: read only the keys that begin with it, such as ``"retry."``.
     """
     instance(defaults, "defaults", Retry | None, "a Retry, or None")
@@ -139,8 +134,8 @@ def _on(given: Mapping[str, Any], usual: Retry) -> On:
         raise DocPath((key,)).error(f"{wanted!r} {needs}")
     on: object = usual.on
     before = cast("tuple[object, ...]", on) if isinstance(on, tuple) else (on,)
-    rules: list[Any] = [rule for rule in before if rule != ABORT]
-    return [ABORT, *rules] if wanted == "abort" else rules
+    rules: list[Any] = [rule for rule in before if rule != STOP_ON_TIMEOUT]
+    return [STOP_ON_TIMEOUT, *rules] if wanted == "abort" else rules
 
 
 def _backoff(given: Mapping[str, Any], usual: object) -> Backoff | None:

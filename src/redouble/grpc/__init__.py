@@ -7,9 +7,9 @@ On a blocking channel, and on a channel of `grpc.aio`::
 
 All shapes of calls are retried, streams until their first response. The caller gets the same object as from
 gRPC: the call that succeeded, or the `grpc.RpcError` of the last attempt, for which `redouble.report` returns
-the report. A server's ``grpc-retry-pushback-ms`` is obeyed, and a call's ``timeout=`` covers all
-attempts. gRPC's own retries (a channel's service config) multiply with these: configure retries in one place,
-and give the channel ``options=[("grpc.enable_retries", 0)]``, without which gRPC also removes
+the report. A server's ``grpc-retry-pushback-ms`` and its ``RetryInfo`` are obeyed, and a call's ``timeout=``
+covers all attempts. gRPC's own retries (a channel's service config) multiply with these: configure retries in
+one place, and give the channel ``options=[("grpc.enable_retries", 0)]``, without which gRPC also removes
 ``grpc-previous-rpc-attempts`` from the metadata.
 """
 

@@ -15,6 +15,7 @@ from typing import Any, cast
 import grpc
 
 from redouble._drivers.opened_stream import END
+from redouble._redaction.rendering import shown, text_of
 from redouble.errors import Reason
 from redouble.grpc._attempt import OpenedStream, arun_policy
 from redouble.grpc._finished_call import CANCELLED
@@ -61,7 +62,7 @@ class TaskCall(grpc.aio.Call):
                 return error
             # The result of a fallback, or an error that is not gRPC's.
             unknown = grpc.StatusCode.UNKNOWN
-            code, details = (grpc.StatusCode.OK, "") if error is None else (unknown, str(error))
+            code, details = (grpc.StatusCode.OK, "") if error is None else (unknown, shown(text_of(error)))
         return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details, "")
 
     # ------------------------------------------------------------------------- the end

@@ -18,7 +18,7 @@ from redouble._layers.retry.retry import Retry
 from redouble._runtime.clock import SYSTEM, SystemClock
 from redouble.grpc._attempt import aattempt_stream, aattempt_unary, attempt_stream, attempt_unary
 from redouble.grpc._request_stream import RequestSource
-from redouble.grpc._resend_guard import CURRENT_GUARD, RpcResendGuard, pushback
+from redouble.grpc._resend_guard import CURRENT_GUARD, RpcResendGuard, delay_of
 
 MAX_PLANS = 1000  # cached plans
 
@@ -71,12 +71,12 @@ def name_of(method: str | bytes) -> str:
 def _adapt(layer: Layer, *, cancellable: bool) -> Layer:
     if not isinstance(layer, Retry):
         return layer
-    layer = replace(layer, on=PushbackRule(layer))
+    layer = replace(layer, on=RequestedDelayRule(layer))
     return replace(layer, clock=CANCELLABLE) if cancellable and layer.clock is SYSTEM else layer
 
 
-class PushbackRule:
-    """The rules of a policy, with the server's pushback as the delay of a retry unless a rule sets one."""
+class RequestedDelayRule:
+    """The rules of a policy, with the delay that the server asks for as the hint unless a rule sets one."""
 
     def __init__(self, policy: Retry) -> None:
         self._rules = policy._rules
@@ -85,7 +85,7 @@ class PushbackRule:
     def judge(self, ended: Ended, /) -> Verdict | None:
         """Return the verdict on one ended attempt."""
         error = cast("Exception", ended.error)
-        delay = pushback(error)
+        delay = delay_of(error)
         forbidden = (delay or 0.0) < 0
         if forbidden and self._counts_pushback:
             # As in gRPC, a pushback that forbids retries counts for the throttling; the guard vetoes a retry.

@@ -14,6 +14,8 @@ import grpc
 
 from redouble import errors
 from redouble._clients.library_error import library_error_class
+from redouble._redaction.rendering import shown, text_of
+from redouble._runtime.backend import Cancellation
 
 if TYPE_CHECKING:
     FutureOfAny: TypeAlias = grpc.Future[Any]
@@ -115,7 +117,7 @@ class CancelledCall(FailedCall):
     cancelled = _returns(True)
 
 
-class CallCancelled(BaseException):
+class CallCancelled(Cancellation):
     """The signal that unwinds the layers of a policy after the caller has cancelled a blocking call.
 
     A `BaseException`, like the cancellation of a task, so that no layer judges, counts or replaces it. The
@@ -150,7 +152,7 @@ class ResolvedCall(StatusMixin, FinishedCall):
 
     def details(self) -> Any:
         """Return the status message; empty after a success."""
-        return self._read("details", "" if self._error is None else str(self._error))
+        return self._read("details", "" if self._error is None else shown(text_of(self._error)))
 
     def debug_error_string(self) -> Any:
         """Return gRPC's debug text, or the status message."""

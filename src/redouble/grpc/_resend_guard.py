@@ -19,7 +19,7 @@ from redouble._clients.client_call import ClientCall
 from redouble._clients.plan import Plan
 from redouble._engine.report import annotate
 from redouble._engine.run_results import OUTCOMES
-from redouble._failures.retry_after import milliseconds
+from redouble._failures.grpc_trailers import requested_delay
 from redouble._failures.verdict import Verdict
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, context_clock, virtual
@@ -29,7 +29,6 @@ from redouble.errors import Reason, Stopped
 from redouble.grpc._finished_call import CANCELLED, CallCancelled, CancelledCall, as_rpc_error
 from redouble.grpc._request_stream import RequestSource
 
-PUSHBACK = "grpc-retry-pushback-ms"
 SLACK = 0.01  # seconds: too short for another attempt after one that exceeded its deadline
 
 
@@ -118,7 +117,7 @@ class RpcResendGuard(ClientCall):
         with self._lock:
             self.current = None  # the RPC object may be the error itself
         self.timed_out = False
-        self.forbidden = (pushback(error) or 0.0) < 0
+        self.forbidden = (delay_of(error) or 0.0) < 0
         self.deadline_exceeded = code_of(error) is grpc.StatusCode.DEADLINE_EXCEEDED
         super().record_failure(error)
         self.error = None  # it may be the RPC object, and its frames may refer to this guard
@@ -187,13 +186,11 @@ def code_of(error: Any) -> object:
         return None
 
 
-def pushback(error: object) -> float | None:
-    """Return the server's pushback in seconds, negative if it forbids a retry, or None without one."""
+def delay_of(error: object) -> float | None:
+    """Return the seconds that the server asks the client to wait, negative if it forbids a retry, or None."""
+    if not isinstance(error, grpc.RpcError):
+        return None
     try:
-        metadata = cast("Any", error).trailing_metadata() if isinstance(error, grpc.RpcError) else None
-        delays = [milliseconds(value) for key, value in metadata or () if key == PUSHBACK]
+        return requested_delay(cast("Any", error).trailing_metadata())
     except Exception:  # the error has no metadata
         return None
-    if None in delays:  # a negative number, or not a number
-        return -1.0
-    return delays[-1] if delays else None

@@ -16,8 +16,15 @@ from anyio import CancelScope, move_on_after  # unlike asyncio's, they wait for 
 from redouble._clients.idempotency_key import Keys
 from redouble._clients.socket_deadline import LimitedWaits, ShortenedTimeout
 from redouble._layers.layer import Layer
-from redouble.http._exchange import Exchange, SuccessRecord, status_text
-from redouble.http._httpcore_sockets import limit_sockets, reject_retries
+from redouble.http._exchange import Exchange, SuccessRecord, origin, status_text
+from redouble.http._httpcore import (
+    aclose_stream,
+    close_stream,
+    drop_lost_connections,
+    limit_sockets,
+    pool_of,
+    reject_retries,
+)
 from redouble.http._request_body import Rewind, classify_body, classify_parts, nothing_to_rewind
 from redouble.http._request_options import EXTENSION, NO_OPTIONS, RequestOptions, request_options
 from redouble.http._response_body import OUT_OF_TIME, AsyncRestartableBody, BodyState, RestartableBody
@@ -134,9 +141,19 @@ class HttpxBody(HttpxBodyState, RestartableBody):
             yield chunk
             self.check_time()
 
-    def close(self) -> None:
+    def close_source(self) -> None:
         """Close the stream that is being read."""
-        self._stream.close()
+        close_stream(self._stream)
+
+    def close(self) -> None:
+        """Close the body: the caller closes the response, or the library does when it has ended."""
+        try:
+            close_stream(self._stream)
+        finally:
+            if not self._is_whole:  # else `read_whole` records its end
+                self.closed = True
+                if self._call.pending:
+                    self.end(None)
 
 
 class AsyncHttpxBody(HttpxBodyState, AsyncRestartableBody):
@@ -144,9 +161,19 @@ class AsyncHttpxBody(HttpxBodyState, AsyncRestartableBody):
 
     read_method = "aread"
 
-    async def aclose(self) -> None:
+    async def close_source(self) -> None:
         """Close the stream that is being read."""
-        await self._stream.aclose()
+        await aclose_stream(self._stream)
+
+    async def aclose(self) -> None:
+        """Close the body: the caller closes the response, or the library does when it has ended."""
+        try:
+            await aclose_stream(self._stream)
+        finally:
+            if not self._is_whole:  # else `read_whole` records its end
+                self.closed = True
+                if self._call.pending:
+                    self.end(None)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         if self._iterated:  # read as a whole, or for a second time: the library's stream decides
@@ -228,10 +255,12 @@ class HttpxState(SenderState, Generic[TransportT]):
         if isinstance(wrapped, HttpxState):
             raise ValueError("wrapped is a redouble transport, so attempts would multiply: leave it out")
         self._wrapped: Any = wrapped
+        self._pool = pool_of(wrapped)
         if not self._aio:  # async waits are cancelled
             limit_sockets(wrapped)
         self._body_type = self._library.async_body if self._aio else self._library.body
         self._timeout_error = library.TimeoutException
+        self._timeout_errors = (library.TimeoutException,)
         self._response_type, self._response_name = library.Response, f"an {library.__name__}.Response"
         super().__init__(self._library.name, policy, idempotency)
 
@@ -239,11 +268,12 @@ class HttpxState(SenderState, Generic[TransportT]):
         return type(request.stream) is self._library.ByteStream and EXTENSION not in request.extensions
 
     def _host_of(self, request: Any) -> str:
-        return cast("str", request.url.netloc.decode("ascii"))
+        url = request.url
+        return origin(url.scheme, url.raw_host.decode("ascii"), url.port)
 
     def _host_key(self, request: Any) -> Any:
         url = request.url
-        return url.raw_host, url.port
+        return url.scheme, url.raw_host, url.port
 
     def _body_of(self, request: Any) -> Rewind:
         library = self._library
@@ -282,11 +312,19 @@ class HttpxState(SenderState, Generic[TransportT]):
         else:
             self._set_body(response, received)
 
+    def _is_read(self, response: Any) -> bool:
+        in_memory = type(response.stream) is self._library.ByteStream
+        return (response.is_stream_consumed or response.is_closed) and not in_memory
+
+    def _is_in_memory(self, response: Any) -> bool:
+        return type(response.stream) is self._library.ByteStream or self._is_read(response)
+
     def _set_body(self, response: Any, chunks: list[bytes]) -> None:
         """Replace a body by its chunks, all of which were read, so that rules can read the content."""
         response.stream = self._library.ByteStream(b"".join(chunks))
         with suppress(Exception):  # undecodable content: raised when the caller reads it
             response.read()
+        response.is_stream_consumed = response.is_closed = False  # its chunks can be iterated over
 
     def _status_error(self, exchange: Exchange, response: Any) -> Exception:
         error: Exception = self._library.module.HTTPStatusError(
@@ -298,11 +336,15 @@ class HttpxState(SenderState, Generic[TransportT]):
         encodings = [each.headers.get("content-encoding") for each in (response, replacement)]
         return super()._fits(response, replacement) and encodings[0] == encodings[1]
 
-    def _attach_body(self, call: Exchange | SuccessRecord, response: Any) -> None:
-        if isinstance(call, Exchange) and (call.failed_finally or call.plan.reads_bodies):
-            reset(response)
-        if type(response.stream) is not self._library.ByteStream:  # otherwise the body is in memory
-            self._body_type(call, response)
+    def _attach_body(self, call: Exchange | SuccessRecord, response: Any) -> bool:
+        if type(response.stream) is self._library.ByteStream:
+            if isinstance(call, Exchange) and (call.failed_finally or call.plan.reads_bodies):
+                reset(response)
+            return False
+        if response.is_stream_consumed or response.is_closed:
+            return False
+        self._body_type(call, response)
+        return True
 
 
 class HttpxSender(HttpxState[TransportT], Sender):
@@ -311,18 +353,24 @@ class HttpxSender(HttpxState[TransportT], Sender):
     handle_request = Sender._send
 
     def _deliver(self, request: Any) -> Any:
-        return self._wrapped.handle_request(request)
+        response = None
+        try:
+            response = self._wrapped.handle_request(request)
+            return response
+        finally:
+            if response is None and self._pool is not None:
+                drop_lost_connections(self._pool)
 
     def _chunks_of(self, response: Any) -> Iterator[bytes]:
         return iter(response.stream)
 
     def _release(self, response: Any) -> None:
-        response.stream.close()
+        close_stream(response.stream)
 
     def _read_result(self, exchange: Exchange, response: Any) -> None:
         if exchange.plan.reads_bodies:
             chunks = list(response.stream)
-            response.stream.close()
+            close_stream(response.stream)
             self._set_body(response, chunks)
 
     def close(self) -> None:
@@ -338,8 +386,14 @@ class AsyncHttpxSender(HttpxState[TransportT], AsyncSender):
     _shortened = ("connect", "write", "pool")
     handle_async_request = AsyncSender._send
 
-    def _deliver(self, request: Any) -> Any:
-        return self._wrapped.handle_async_request(request)
+    async def _deliver(self, request: Any) -> Any:
+        response = None
+        try:
+            response = await self._wrapped.handle_async_request(request)
+            return response
+        finally:
+            if response is None and self._pool is not None:
+                drop_lost_connections(self._pool)
 
     @contextmanager
     def _limited(self, exchange: Exchange, seconds: float) -> Generator[None]:
@@ -352,12 +406,12 @@ class AsyncHttpxSender(HttpxState[TransportT], AsyncSender):
         return aiter(response.stream)
 
     async def _release(self, response: Any) -> None:
-        await response.stream.aclose()
+        await aclose_stream(response.stream)
 
     async def _read_result(self, exchange: Exchange, response: Any) -> None:
         if exchange.plan.reads_bodies:
             chunks = [chunk async for chunk in response.stream]
-            await response.stream.aclose()
+            await aclose_stream(response.stream)
             self._set_body(response, chunks)
 
     async def _discard(self, response: Any) -> None:

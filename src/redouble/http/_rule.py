@@ -100,6 +100,12 @@ def sent(error: BaseException, /) -> bool | None:
     return True if response_of(error)[0] is not None else None if verdict is None else verdict.sent
 
 
+def is_untouched(error: Exception | None) -> bool:
+    """Return True if no part of the request was sent: even a body that can be read only once is complete."""
+    verdict = None if error is None else transient(error)
+    return verdict is not None and verdict.sent is False and verdict is not error_readers.NOT_PROCESSED
+
+
 # ------------------------------------------------------- attributes of the clients' errors
 
 

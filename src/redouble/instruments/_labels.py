@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from redouble._failures.error_readers import response_of
 from redouble._failures.verdict import CANCELLED_BY_LIMIT, Kind
+from redouble._redaction.rendering import shortened, without_secrets
 from redouble._telemetry.events import Event
 
 MAX_LENGTH = 64  # characters of a label value
+MAX_REDACTED = 256  # characters of the text that it is made of
 CLIENTS = frozenset({"httpx", "httpx2", "requests", "aiohttp", "urllib3"})
 UNFIT = re.compile(r"[^A-Za-z0-9_.:-]")
 
@@ -70,5 +73,10 @@ def cause_of(event: Event) -> str | None:
 
 
 def label_value(text: str) -> str:
-    """Shorten and escape a text for a label value, because a rule may give any reason."""
-    return UNFIT.sub("_", text[:MAX_LENGTH])
+    """Redact, shorten and escape a text for a label value, because a rule may give any reason."""
+    return _label_value(shortened(text, MAX_REDACTED))
+
+
+@lru_cache(maxsize=256)
+def _label_value(text: str) -> str:
+    return UNFIT.sub("_", without_secrets(text)[:MAX_LENGTH])

@@ -7,11 +7,10 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from redouble._engine.run_results import OUTCOMES
-from redouble._internal.logger import one_line
 from redouble._internal.validation import format_seconds
+from redouble._redaction.rendering import described, one_line
 from redouble._telemetry.events import Event, Observer, What
 from redouble._telemetry.observers import Observation, observing
-from redouble._telemetry.redact import redacted
 from redouble.errors import Reason
 from redouble.instruments._labels import cause_of, http_status, reason_of
 
@@ -107,11 +106,7 @@ def _message(event: Event) -> str:
 
 
 def _error(event: Event) -> str:
-    """Return the type and message of the error, with secrets in URLs redacted."""
+    """Return the type and message of the error, without secrets."""
     if event.error is None:
         return ": the result was not accepted" if event.what == "give_up" and event.attempt else ""
-    kind = type(event.error).__name__
-    try:
-        return f": {kind}: {redacted(str(event.error))}".removesuffix(": ")
-    except Exception:
-        return f": {kind}"
+    return f": {described(event.error)}"

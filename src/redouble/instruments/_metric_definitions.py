@@ -38,6 +38,10 @@ REJECTED: Final = Metric("rejected", "counter", ("name", "by"), "call",
     "Calls that a gate rejected, by the name and the type of the gate.")
 TIMEOUTS: Final = Metric("timeouts", "counter", ("name",), "call",
     "Calls that a Timeout ended, by the name of the function; a policy inside it does not count them.")
+TOKENS: Final = Metric("tokens", "counter", ("name", "type"), "token",
+    "Tokens of language models, by type: input, output, and cached, which is a part of input.")
+COST: Final = Metric("cost", "counter", ("name",), "currency",
+    "The cost of calls of language models whose price is given, in the currency of the price.")
 CALL_DURATION: Final = Metric("call_duration", "histogram", ("name",), "s",
     "The duration of calls, with all attempts and delays.")
 ATTEMPT_DURATION: Final = Metric("attempt_duration", "histogram", ("name",), "s",

@@ -32,6 +32,10 @@ def metrics_observer(record: Record) -> Callable[[Event], None]:
                 record(schema.CALL_DURATION, event.elapsed, name, (), labels)
             if event.first_item is not None:
                 record(schema.FIRST_ITEM, event.first_item, name, (), labels)
+            if event.usage:
+                for used, amount in event.usage.items():
+                    metric, values = USAGE[used]
+                    record(metric, amount, name, values, labels)
         if what == "success":
             record(schema.ATTEMPTS, 1, name, ("none", "ok"), labels)
             record(schema.ATTEMPT_DURATION, event.attempt_elapsed or 0.0, name, (), labels)
@@ -52,6 +56,15 @@ def metrics_observer(record: Record) -> Callable[[Event], None]:
             record(schema.TIMEOUTS, 1, name, (), labels)
 
     return record_event
+
+
+# The metrics of what a call has used, by the names of `Event.usage`, with the values of their other labels.
+USAGE: Mapping[str, tuple[Metric, tuple[str, ...]]] = {
+    "input_tokens": (schema.TOKENS, ("input",)),
+    "cached_tokens": (schema.TOKENS, ("cached",)),
+    "output_tokens": (schema.TOKENS, ("output",)),
+    "cost": (schema.COST, ()),
+}
 
 
 GaugeValues: TypeAlias = dict[tuple[str, ...], float]

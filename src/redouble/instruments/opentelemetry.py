@@ -16,8 +16,8 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from redouble._internal.extras import missing_extra
-from redouble._internal.logger import one_line
 from redouble._internal.validation import instance
+from redouble._redaction.rendering import one_line
 from redouble._telemetry import observers
 from redouble._telemetry.events import Event, What
 from redouble._telemetry.observers import observing

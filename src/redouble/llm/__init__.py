@@ -19,6 +19,7 @@ from redouble.llm._protocols.base import Protocol
 from redouble.llm._rules import table
 from redouble.llm._spend.spend import Reservation, Spend
 from redouble.llm._spend.usage import Price, Usage
+from redouble.llm._text_stream import TextStream
 from redouble.llm._timeouts import Timeouts
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "SpendExceeded",
     "SpendRefused",
     "StreamError",
+    "TextStream",
     "Timeouts",
     "Usage",
     "current",

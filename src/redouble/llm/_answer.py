@@ -21,6 +21,7 @@ from redouble.llm._errors import CutShort
 from redouble.llm._protocols.base import ProtocolFactory
 from redouble.llm._spend.usage import Usage
 from redouble.llm._stream import AsyncStream, BlockingStream, GuardedStream
+from redouble.llm._text_stream import TextStream
 
 T = TypeVar("T")
 
@@ -56,7 +57,7 @@ class StreamOpener(Opener[T]):
     @contextmanager
     def _opening(self, kind: type[GuardedStream[T]]) -> Generator[None]:
         """Start the call and its time; if no first chunk arrives, only its request is committed."""
-        call = self._begin_call()
+        self._call = call = self._begin_call()
         self._make = partial(kind, call, self._make, self._protocol, self._policy.worker)
         try:
             with self:
@@ -64,6 +65,11 @@ class StreamOpener(Opener[T]):
         finally:
             if self.stream is None and call._account is not None:
                 call._account.close()
+
+    def _begin(self, attempt: int = 0) -> StreamRun:
+        run = super()._begin(attempt)
+        run.usage = self._call._meter.used
+        return run
 
     @property
     def stream(self) -> GuardedStream[T] | None:
@@ -117,12 +123,70 @@ class Answer(Stream[T], Generic[T]):
     It is closed at its end; to close it earlier, use ``with`` or ``async with``.
     """
 
-    def __init__(self, make: Callable[..., StreamOpener[T]]) -> None:
+    def __init__(self, make: Callable[..., StreamOpener[T]], *, aio: bool = False) -> None:
         super().__init__(make)
+        self._aio = aio  # True if the client is known to be async
         self._async_items = GuardedItems(self._async_items, cast("StreamOpener[T]", self._async_opener))
 
     @property
     def usage(self) -> Usage | None:
         """The tokens that the stream reported; None until it is over, or if it reported none."""
+        stream = self._stream
+        return None if stream is None else stream.usage
+
+    @property
+    def text_stream(self) -> TextStream:
+        """The text of the same stream, for ``for`` or ``async for``: chunks without text are skipped."""
+        return TextStream(self)
+
+    def get_final_message(self) -> Any:
+        """Read the rest, and return the message of Anthropic's SDK. Await it if the client is async.
+
+        This method and the next three read the stream through the guard to its end, and then return what the
+        stream of the SDK returns: it has collected all events. They need such a stream, as opened by
+        ``client.messages.stream``, ``client.chat.completions.stream`` or ``client.responses.stream``.
+        """
+        return self._final("get_final_message")
+
+    def get_final_text(self) -> Any:
+        """Read the rest, and return the text of the message of Anthropic's SDK. Await it if that is async."""
+        return self._final("get_final_text")
+
+    def get_final_completion(self) -> Any:
+        """Read the rest, and return the completion of OpenAI's SDK. Await it if the client is async."""
+        return self._final("get_final_completion")
+
+    def get_final_response(self) -> Any:
+        """Read the rest, and return the response of OpenAI's SDK. Await it if the client is async."""
+        return self._final("get_final_response")
+
+    @property
+    def _stream(self) -> GuardedStream[T] | None:
+        """The stream that delivered a chunk, in either colour."""
         openers = cast("tuple[StreamOpener[T], ...]", (self._opener, self._async_opener))
-        return next((opener.stream.usage for opener in openers if opener.stream is not None), None)
+        return next((opener.stream for opener in openers if opener.stream is not None), None)
+
+    def _final(self, method: str) -> Any:
+        if isinstance(self._stream, AsyncStream) or (self._stream is None and self._aio):
+            return self._afinal(method)
+        for _ in self:
+            pass
+        return self._final_of_sdk(method)()
+
+    async def _afinal(self, method: str) -> Any:
+        async for _ in self:
+            pass
+        return await self._final_of_sdk(method)()
+
+    def _final_of_sdk(self, method: str) -> Any:
+        """Return the method of the SDK's stream, which has been read to its end."""
+        stream = self._stream
+        if stream is None or not stream.ended:
+            raise RuntimeError(f"{method}() needs the whole stream, and this one was closed before its end")
+        final = getattr(stream.opened, method, None)
+        if final is None:
+            raise TypeError(
+                f"{method}() belongs to streams of an SDK, and {type(stream.opened).__name__!r} has none: "
+                "open the stream by client.messages.stream, for instance"
+            )
+        return final

@@ -10,12 +10,16 @@ from math import inf
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
+from redouble._drivers.calls import begin_run
+from redouble._engine.options import Options
+from redouble._engine.run import Run
 from redouble._internal.public import public
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import context_clock
 from redouble._runtime.deadline import time_left
 from redouble._telemetry.bound_fields import Value
 from redouble.llm._spend.account import Account
+from redouble.llm._spend.meter import Meter
 from redouble.llm._timeouts import Timeouts, limit_of
 
 
@@ -48,6 +52,7 @@ class Call:
     key: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
+    _meter: Meter = field(default_factory=Meter, repr=False, compare=False)
     _account: Account | None = field(default=None, repr=False, compare=False)
     _ends_at: float = field(init=False, repr=False, compare=False)  # a time of ``_now``
     _now: Callable[[], float] = field(init=False, repr=False, compare=False)
@@ -60,6 +65,12 @@ class Call:
     def timeout(self) -> dict[str, float | None]:
         """The time limits for an HTTP client from now on: ``httpx2.Timeout(**call.timeout)``."""
         return self.timeouts.within(max(0.0, self.left()), stream=self.stream)
+
+    def begin_run(self, policy: Options, name: str, *, aio: bool) -> Run:
+        """Begin the run of this call: its events and its report have what the call has used."""
+        run = begin_run(Run, policy, name, aio=aio)
+        run.usage = self._meter.used
+        return run
 
     def left(self) -> float:
         """Return the seconds until its total limit or the deadline of the context, whichever is earlier."""

@@ -15,13 +15,21 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from redouble import presets
 from redouble._clients.idempotency_key import Idempotency, Keys, as_idempotency
+from redouble._drivers.attempt_timeout import arun_limited, run_limited
+from redouble._drivers.calls import adrive, drive
 from redouble._drivers.stream_function import StreamFunction
-from redouble._engine.options import refuse_until
+from redouble._engine.options import refuse_unlimited, refuse_until
 from redouble._engine.report import STAMP, Report
 from redouble._engine.worker import Worker
 from redouble._failures.transient import transient
 from redouble._failures.verdict import as_rules
-from redouble._internal.callables import callable_kind, display_name, lazy_kind, reject_uncallable
+from redouble._internal.callables import (
+    callable_kind,
+    display_name,
+    lazy_kind,
+    reject_awaitable,
+    reject_uncallable,
+)
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, instance, signature_mismatch
 from redouble._layers.analysis import Traits, WorstCase
@@ -36,7 +44,8 @@ from redouble.llm._protocols.builtin import protocol_factory
 from redouble.llm._protocols.fields import usage_of
 from redouble.llm._rules import ModelRule, table
 from redouble.llm._sdks import ModelFunction
-from redouble.llm._spend.account import Account, Reserve, check_token_amount
+from redouble.llm._spend.account import Account, Reserve
+from redouble.llm._spend.meter import Meter, check_token_amount
 from redouble.llm._spend.spend import Spend
 from redouble.llm._spend.usage import Price, Usage
 from redouble.llm._timeouts import Timeouts, as_timeouts
@@ -144,7 +153,8 @@ class Model(Layer):
         return f"{self.provider}/{self.model}: {self._calls.describe()}"
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
-        return self._calls.worst_case(inner)
+        # The timeouts of the SDK end a blocking call too.
+        return self._calls.worst_case(WorstCase(*inner))
 
     def traits(self) -> Traits:
         traits = self._calls.traits()
@@ -168,10 +178,12 @@ class Model(Layer):
 
         def called(*args: P.args, **kwargs: P.kwargs) -> T:
             function.refuse_stream(kwargs)
-            with in_context(self._begin(function.name, args, kwargs, stream=False)):
-                return function.refuse_stream_result(policy.call(attempt, *args, **kwargs))
+            begun = self._begin(function.name, args, kwargs, stream=False)
+            with in_context(begun):
+                run = begun.begin_run(policy, policy.name or function.name, aio=False)
+                answer = drive(run, None, run_limited(run, attempt), args, kwargs)
+                return function.refuse_stream_result(reject_awaitable(fn, answer))
 
-        attempt.__qualname__ = function.name
         return called
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -183,25 +195,30 @@ class Model(Layer):
 
         async def called(*args: P.args, **kwargs: P.kwargs) -> T:
             function.refuse_stream(kwargs)
-            with in_context(self._begin(function.name, args, kwargs, stream=False)):
-                return function.refuse_stream_result(await policy.call(attempt, *args, **kwargs))
+            begun = self._begin(function.name, args, kwargs, stream=False)
+            with in_context(begun):
+                run = begun.begin_run(policy, policy.name or function.name, aio=True)
+                answer = await adrive(run, None, arun_limited(run, attempt), args, kwargs)
+                return function.refuse_stream_result(answer)
 
-        attempt.__qualname__ = function.name
         return called
 
     def _around(self, fn: Any) -> Any:
         # The async methods of the SDKs are plain functions that return an awaitable.
-        if callable_kind(fn) == "plain" and ModelFunction(fn).is_async():
-            return self.around_async(fn)
+        if callable_kind(fn) == "plain":
+            if ModelFunction(fn).is_async():
+                return self.around_async(fn)
+            refuse_unlimited(self._calls, fn)
         return super()._around(fn)
 
     def _begin(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, stream: bool) -> Call:
         """Begin a call: issue its key, reserve its spend and start its time."""
         key = self._keys.key() if self._keys.auto else None  # before reserving: it may fail
         account = self._reserve(self._calls.name or name, args, kwargs)
+        meter = Meter(self.usage or usage_of, self.price)
         headers = {} if key is None else {self._keys.header: key}
         timeouts = cast("Timeouts", self.timeouts)
-        return Call(self.provider, self.model, timeouts, stream, key, headers, account)
+        return Call(self.provider, self.model, timeouts, stream, key, headers, meter, account)
 
     def _reserve(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Account | None:
         if self.spend is None:
@@ -210,7 +227,7 @@ class Model(Layer):
             most = 0 if self.reserve is None else self.reserve
             if callable(most):
                 most = check_token_amount(most(*args, **kwargs), "reserve")
-            return Account(self.spend, self.price, most, self.usage or usage_of)
+            return Account(self.spend, self.price, most)
         except SpendRefused as error:
             labels = dict(self._calls.labels)
             vars(error)[STAMP] = Report(Reason.stopped, 0, 0.0, 0.0, name=name, labels=labels)
@@ -252,9 +269,8 @@ class Model(Layer):
             return open(*args, **function.begin_attempt(kwargs))
 
         open_source.__qualname__ = function.name
-        return Answer(
-            partial(StreamOpener[Any], self._streams, name, begin, open_source, self._protocol_factory)
-        )
+        make = partial(StreamOpener[Any], self._streams, name, begin, open_source, self._protocol_factory)
+        return Answer(make, aio=function.has_async_client)
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         """Return a generator function whose streams are guarded."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from redouble._failures import codes
-from redouble._failures.builtin_errors import NETWORK
-from redouble._failures.error_readers import response_of
+from redouble._failures.builtin_errors import NETWORK, UNSENT
+from redouble._failures.error_readers import is_lookup_failure, response_of
 from redouble._failures.known_errors import READ_TIMEOUT
 from redouble._failures.retry_after import response_wish, with_hint
 from redouble._failures.transient import kind_of, transient
@@ -30,7 +30,8 @@ QUOTA_STATUSES = (402, 403, 429)  # of a response that reports a spent quota
 def table(error: Exception) -> Verdict | None:
     """Return the verdict on a failure; an `llm.Model` uses this rule unless its policy has another.
 
-    It is `redouble.transient` plus every status from 500 on, 409, and the error events of streams.
+    It is `redouble.transient` plus every status from 500 on, 409, every failed name lookup, and the error
+    events of streams.
     """
     if isinstance(error, ErrorEvent):
         return None if error.type in codes.QUOTA else codes.LLM.get(error.type or "")
@@ -53,6 +54,8 @@ def _verdict_by_status(error: Exception) -> Verdict | None:
     if spent or (status in QUOTA_STATUSES and _is_quota_spent(getattr(error, "response", None))):
         return STOP
     verdict = transient(error)
+    if verdict is None and is_lookup_failure(error):
+        return UNSENT  # even if the resolver says that there is no such name: a provider's name exists
     if verdict is not None or not isinstance(status, int):
         return verdict
     wanted, hint = response_wish(headers, status)

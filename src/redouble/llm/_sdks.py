@@ -39,8 +39,11 @@ class ModelFunction:
         module = getattr(fn, "__module__", None)
         root = module.partition(".")[0] if isinstance(module, str) else ""
         self._library = root if root in HEADERS and root in modules else None
+        self.has_async_client = False
         if self._library in SDKS:
-            self._refuse_own_retries(_client_of(fn))
+            client = _client_of(fn)
+            self._refuse_own_retries(client)
+            self.has_async_client = inspect.iscoroutinefunction(getattr(client, "close", None))
 
     def is_async(self) -> bool:
         """Return True if it is a coroutine function of an SDK: they wrap these in plain functions."""
@@ -54,6 +57,8 @@ class ModelFunction:
         if self._library is None:
             return kwargs
         given, added = self._bound | kwargs, dict[str, Any]()
+        if self._library in SDKS and "model" in self._parameters and "model" not in given:
+            added["model"] = call.model
         if "timeout" in self._parameters and "timeout" not in given:
             added["timeout"] = modules[self._library].Timeout(**call.timeout)
         option = HEADERS[self._library]
@@ -67,9 +72,10 @@ class ModelFunction:
         """Record the usage of an answer and return it; raise the error of a response with an error status."""
         if self._library in CLIENTS and getattr(answer, "is_error", False) is True:
             cast("Any", answer).raise_for_status()
-        account = current()._account
-        if account is not None:
-            account.record_answer(answer)
+        call = current()
+        usage = call._meter.read(answer)
+        if call._account is not None:
+            call._account.record_answer(usage)
         return answer
 
     @functools.cached_property

@@ -54,6 +54,7 @@ class GuardedStream(Generic[T]):
     expired_limit: Limit | None = None  # the limit that ended the stream
     ended = False  # the source came to its end
     count = 0  # chunks
+    opened: object = None  # the stream of the SDK, or whatever else is iterated over
     _pending_error: ErrorEvent | None = None  # followed content in the chunk delivered last
     _chunk_due = inf  # the time by which the next chunk must arrive
 
@@ -133,6 +134,8 @@ class GuardedStream(Generic[T]):
         """Settle the spend of a stream that is over, unless it delivered nothing."""
         if self.ended or self.count:
             self.usage = None if self._protocol is None else self._protocol.usage
+            if self.usage is not None:
+                self._call._meter.count(self.usage)
             if self._call._account is not None:
                 self._call._account.settle(self.usage, self._pieces(), complete=self._is_complete())
 
@@ -250,6 +253,7 @@ class BlockingStream(GuardedStream[T], Iterator[T]):
             if self._source is not None:
                 return next(self._source.items, END)
             self._source = source_of(self._open, self._open())
+            self.opened = self._source.stream
             return self._source.first()
         except StopIteration:
             return END
@@ -314,6 +318,7 @@ class AsyncStream(GuardedStream[T], AsyncIterator[T]):
         self._cancel_after: Callable[[float], CancelScope] = backend().cancel_after
         try:
             self._source = await asource_of(self._open, self._open())
+            self.opened = self._source.stream
             return await self._source.afirst()
         except StopAsyncIteration:
             return END

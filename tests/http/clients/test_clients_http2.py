@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -49,6 +50,33 @@ def test_a_post_on_a_broken_stream_is_not_resent(name: str, fault: str) -> None:
         seen = http.request("POST", server.url, body=b"order")
     assert isinstance(seen.error, importlib.import_module(name.partition("-")[0]).RemoteProtocolError)
     assert (seen.report().reason, seen.report().attempts, len(server.received)) == ("stopped", 1, 1)
+
+
+@pytest.mark.parametrize("name", HTTPX)
+@pytest.mark.parametrize("fault", ["refused", "goaway"])
+def test_a_post_that_the_server_refused_to_process_is_resent(name: str, fault: str) -> None:
+    """By REFUSED_STREAM, and by GOAWAY with 0 as the last stream, the server promises that it did nothing."""
+    with H2Server(fault, 200) as server, client(name, Retry(backoff=[0]), wrapped=http2(name)) as http:
+        seen = http.request("POST", server.url, body=b"order")
+    assert (seen.error, seen.status, seen.report().attempts) == (None, 200, 2)
+    assert [received[:2] for received in server.received] == [("POST", b"order")] * 2
+
+
+@pytest.mark.parametrize("name", HTTPX)
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+def test_a_refused_body_that_was_read_is_not_resent(name: str, method: str) -> None:
+    """It was sent, so that a second request would have an empty body."""
+    body = async_iterator if "-" in name else iter
+    with H2Server("refused", 200) as server, client(name, Retry(backoff=[0]), wrapped=http2(name)) as http:
+        seen = http.request(method, server.url, body=body([b"or", b"der"]))
+    assert isinstance(seen.error, importlib.import_module(name.partition("-")[0]).RemoteProtocolError)
+    assert seen.report().reason == "not_replayable"
+    assert server.received == [(method, b"order", 1)]
+
+
+async def async_iterator(pieces: list[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
 
 
 @pytest.mark.parametrize("name", HTTPX)

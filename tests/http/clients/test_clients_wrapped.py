@@ -207,6 +207,42 @@ def test_a_transport_of_the_other_library_is_refused(name: str) -> None:
         make(name)(wrapped=getattr(other, kind)())
 
 
+class RetryLimit:
+    """The ``retry`` of a transport of httpx-retries."""
+
+    def __init__(self, total: object) -> None:
+        self.total = total
+
+
+def retrying(name: str, kind: str) -> Any:
+    """Return a transport that retries on its own, or wraps one that does."""
+    theirs, a = library(name), "Async" if "-" in name else ""
+    plain, base = getattr(theirs, f"{a}HTTPTransport"), getattr(theirs, f"{a}BaseTransport")
+    if kind == "retries=":
+        return plain(retries=2)
+    made = type("AsyncTenacityTransport" if kind == "tenacity" else "Any", (base,), {})()
+    if kind == "retry":
+        made.retry = RetryLimit(3)
+    if kind == "wrapped":
+        made.inner, made.itself = plain(retries=2), made
+    return made
+
+
+@pytest.mark.parametrize("name", HTTPX)
+@pytest.mark.parametrize("kind", ["retries=", "retry", "tenacity", "wrapped"])
+def test_a_transport_that_retries_by_itself_is_refused(name: str, kind: str) -> None:
+    with pytest.raises(ValueError, match=r"wrapped retries by itself.*, so attempts would multiply"):
+        make(name)(wrapped=retrying(name, kind))
+
+
+@pytest.mark.parametrize("name", HTTPX)
+@pytest.mark.parametrize("total", [0, None, "3"])
+def test_a_transport_whose_own_retries_are_off_is_accepted(name: str, total: object) -> None:
+    transport = retrying(name, "plain")
+    transport.retry = RetryLimit(total)
+    make(name)(wrapped=transport)
+
+
 def test_an_adapter_that_retries_by_itself_is_refused() -> None:
     """Attempts would multiply."""
     with pytest.raises(ValueError, match="attempts would multiply"):

@@ -152,3 +152,36 @@ def test_other_context_managers_may_be_returned() -> None:
     """A function of the caller may return a file or a lock."""
     assert isinstance(model_of().call(Manager), Manager)
     assert model_of().call(lambda: [1, 2]) == [1, 2]
+
+
+def test_the_name_of_the_model_is_passed_on(create: Any) -> None:
+    """It is written once, in the `Model`; one that is passed stays."""
+
+    class Completions:
+        _client = SimpleNamespace(max_retries=0)
+
+        def create(self, *, model: str = "none", prompt: str) -> str:
+            return f"{model}: {prompt}"
+
+    Completions.create.__module__ = "openai.resources"
+    method = Completions().create
+    assert model_of().call(method, prompt="hi") == "gpt-5: hi"
+    assert model_of().call(method, model="gpt-4", prompt="hi") == "gpt-4: hi"
+    assert model_of().call(functools.partial(method, model="o3"), prompt="hi") == "o3: hi"
+
+
+def test_a_function_of_your_own_gets_no_name() -> None:
+    def own(*, model: str = "none") -> str:
+        return model
+
+    assert model_of().call(own) == "none"
+
+
+@pytest.mark.parametrize("aio", [False, True])
+def test_an_async_client_is_known_before_its_stream_is_opened(create: Any, aio: bool) -> None:
+    async def aclose() -> None: ...
+
+    client = SimpleNamespace(max_retries=0, close=aclose if aio else always(None))
+    found: Any = method(client)
+    found.__func__.__module__ = "openai.resources"
+    assert model_of().stream(found)._aio is aio

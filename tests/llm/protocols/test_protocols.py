@@ -48,7 +48,7 @@ def test_a_complete_response_is_recognised(form: str, named: bool) -> None:
 def test_a_complete_message_is_recognised(form: str, named: bool) -> None:
     protocol = read_without_errors(FORMS[form](MESSAGE, done=False), "anthropic" if named else "auto")
     assert (protocol.known, protocol.ended) == (True, True)
-    assert (protocol.usage, protocol.pieces) == (Usage(127, 15), 3)
+    assert (protocol.usage, protocol.pieces) == (Usage(127, 15, 20), 3)
 
 
 CUT = "the stream ended before it was complete: "
@@ -148,7 +148,7 @@ def test_derived_events_of_the_sdks_are_not_counted_twice() -> None:
     text = {"type": "text", "text": "Hello", "snapshot": "Hello"}
     stop = {"type": "message_stop", "message": {"usage": {"input_tokens": 7, "output_tokens": 16}}}
     protocol = read_without_errors(objects([*MESSAGE[:4], text, *MESSAGE[4:-1], stop]))
-    assert (protocol.ended, protocol.usage, protocol.pieces) == (True, Usage(127, 16), 3)
+    assert (protocol.ended, protocol.usage, protocol.pieces) == (True, Usage(127, 16, 20), 3)
 
 
 @pytest.mark.parametrize("form", WIRE)

@@ -15,6 +15,7 @@ import pytest
 from redouble._failures import codes
 from redouble.llm._errors import ErrorEvent
 from redouble.llm._protocols.builtin import protocol_factory
+from redouble.llm._spend.usage import Usage
 from tests.support.llm.provider_events import (
     FORMS,
     MESSAGE,
@@ -65,7 +66,7 @@ def test_an_error_event_is_returned_in_every_form(
 
 def test_the_usage_of_a_failed_response_is_read() -> None:
     protocol, _ = read([FAILED])
-    assert protocol.usage == (4, 1)
+    assert protocol.usage == Usage(4, 1)
 
 
 def test_of_several_errors_in_one_chunk_the_first_is_returned() -> None:

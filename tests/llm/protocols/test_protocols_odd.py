@@ -82,7 +82,7 @@ def test_an_odd_chunk_raises_nothing(name: str, number: int) -> None:
     protocol, errors = read([ODD[number], *MESSAGE], name)
     assert len(errors) <= 1
     assert protocol.cut_short()
-    assert (protocol.ended, protocol.usage) == (True, Usage(127, 15)) or name != "anthropic"
+    assert (protocol.ended, protocol.usage) == (True, Usage(127, 15, 20)) or name != "anthropic"
 
 
 EVENTS = [*chat("a", "b"), *RESPONSE, *MESSAGE, {"error": {"message": "x"}}]

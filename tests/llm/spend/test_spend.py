@@ -30,10 +30,12 @@ def test_a_reservation_is_committed_or_released() -> None:
     assert tokens(spend) == (42, 0, 58, 0)
 
 
-def test_the_snapshot_has_only_limits_that_are_set() -> None:
+def test_what_is_not_limited_is_counted() -> None:
     spend = Spend(cost=1, requests=2)
     spend.reserve(tokens=10**9, cost=0.25).commit(tokens=5)
     assert spend.snapshot() == {
+        "tokens": 5,
+        "tokens_reserved": 0,
         "cost": 0.25,
         "cost_reserved": 0,
         "cost_left": 0.75,

@@ -22,8 +22,6 @@ SHARE = "a share above 0, up to 1, such as 0.8, or None for no warning"
 @pytest.mark.parametrize(
     ("options", "kind", "message"),
     [
-        ({}, ValueError, "Spend() limits nothing: write tokens=, cost= or requests="),
-        ({"per": 60}, ValueError, "Spend() limits nothing"),
         ({"tokens": 0}, ValueError, f"Spend tokens=0: write {WHOLE}"),
         ({"tokens": -1}, ValueError, f"Spend tokens=-1: write {WHOLE}"),
         ({"tokens": True}, TypeError, f"Spend tokens=True: write {WHOLE}"),

@@ -135,7 +135,8 @@ def test_an_error_while_closing_does_not_stop_a_cancellation(
 
     in_place(loop, lambda: None, partial(cancelled, loop, 1, read))
     assert feed.trail == ["open:1", "close:1"]
-    assert [r.getMessage() for r in caplog.records] == ["a stream that had failed could not be closed either"]
+    [record] = caplog.records
+    assert record.getMessage().startswith("a stream that had failed could not be closed either: ")
 
 
 @LOOPS

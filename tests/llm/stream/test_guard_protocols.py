@@ -19,7 +19,7 @@ CHAT = chat("Hel", "lo", usage={"prompt_tokens": 9, "completion_tokens": 2})
 STREAMS: dict[str, tuple[list[dict[str, Any]], str, Usage]] = {
     "chat": (CHAT, "openai", Usage(9, 2)),
     "response": (RESPONSE, "openai", Usage(10, 2)),
-    "message": (MESSAGE, "anthropic", Usage(127, 15)),
+    "message": (MESSAGE, "anthropic", Usage(127, 15, 20)),
 }
 ERRORS: dict[str, dict[str, Any]] = {
     "chat": {"error": {"message": "too much", "type": "server_error", "code": None}},

@@ -1,9 +1,9 @@
 """A gRPC server that follows a script, and records each attempt.
 
 The metadata of a call name its script. A script has a step for each attempt, separated by commas. A step
-consists of words: ``head`` sends initial metadata, ``@20`` requests a pushback of 20 ms, ``hang`` waits until
-the caller disconnects, ``deaf`` reads no requests, ``echo`` returns each request, a status code ends the
-attempt, and every other word is a message.
+consists of words: ``head`` sends initial metadata, ``@20`` requests a pushback of 20 ms, ``~20`` a
+``RetryInfo`` of 20 ms, ``hang`` waits until the caller disconnects, ``deaf`` reads no requests, ``echo``
+returns each request, a status code ends the attempt, and every other word is a message.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from threading import Event, Lock
 from typing import Any
 
 import grpc
+
+from tests.support.grpc.statuses import after
 
 __all__ = ["Attempt", "Server", "serving"]
 
@@ -104,6 +106,8 @@ class Server(grpc.GenericRpcHandler):
                 attempt.ended.wait()
             elif word.startswith("@"):
                 context.set_trailing_metadata((("grpc-retry-pushback-ms", word[1:]),))
+            elif word.startswith("~"):
+                context.set_trailing_metadata((after(0, int(word[1:]) * 10**6),))
             elif word == "echo":
                 for request in requests:
                     attempt.requests.append(request)

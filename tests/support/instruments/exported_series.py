@@ -14,9 +14,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from redouble import Bulkhead, CircuitBreaker, Retry, RetryBudget, Timeout
+from redouble._telemetry.observers import publish
 from redouble.errors import AttemptTimeout, Rejected
 from redouble.instruments import opentelemetry, prometheus
 from redouble.testing import virtual_time
+from redouble.types import Event
+from tests.support.instruments.sample_events import USED
 
 __all__ = ["Instrument", "exported_by_opentelemetry", "exported_by_prometheus"]
 
@@ -49,6 +52,7 @@ def _make_calls() -> tuple[object, ...]:
             breaker.call(_unreachable)
         with suppress(AttemptTimeout):
             asyncio.run(Timeout(1).call(asyncio.sleep, 2))
+    publish(Event("success", "chat", 1, 2.0, 2.0, usage=USED), None)
     return budget, breaker, bulkhead
 
 

@@ -7,12 +7,16 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
 from redouble import Bulkhead, CircuitBreaker, Timeout, TokenBucket, errors
+from redouble._telemetry.observers import publish
 from redouble.testing import virtual_time
+from redouble.types import Event
 from tests.support.fakes import Boom, Operation, Virtual, fail, ok
 from tests.support.instruments.counts import policy
 from tests.support.streams import ScriptedSource, Takes
 
-__all__ = ["everything"]
+__all__ = ["USED", "everything"]
+
+USED = {"input_tokens": 1000, "cached_tokens": 400, "output_tokens": 200, "cost": 0.004}
 
 
 @contextmanager
@@ -20,7 +24,8 @@ def everything(prefix: str = "") -> Generator[None]:
     """Make calls in virtual time; a budget, a breaker and a bulkhead exist until the end of the block.
 
     ``fetch`` fails once and takes 4 seconds in all, ``save`` is given up at once, ``read`` is a stream whose
-    first item takes 3 seconds, ``mail`` is a full bulkhead, and ``sleep`` times out.
+    first item takes 3 seconds, ``chat`` asks a language model, ``mail`` is a full bulkhead,
+    and ``sleep`` times out.
     """
     kept = (TokenBucket(10, name=f"{prefix}bucket"), CircuitBreaker(name=f"{prefix}pay"))
     gate = Bulkhead(1, 0, name=f"{prefix}mail")
@@ -36,6 +41,7 @@ def everything(prefix: str = "") -> Generator[None]:
     )
     with virtual_time(), suppress(errors.AttemptTimeout):
         asyncio.run(Timeout(1).call(asyncio.sleep, 2))
+    publish(Event("success", f"{prefix}chat", 1, 2.0, 2.0, usage=USED), None)
     with gate:
         with suppress(errors.BulkheadFull):
             gate.call(int)

@@ -47,6 +47,7 @@ __all__ = [
     "model",
     "opened",
     "value",
+    "words",
 ]
 # fmt: on
 

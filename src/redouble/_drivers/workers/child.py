@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
 from redouble._drivers.workers.pickling import pack, unpack
+from redouble._redaction.rendering import text_of
 from redouble._runtime.deadline import deadline
 from redouble._telemetry.bound_fields import inherit
 
@@ -115,11 +116,3 @@ class JobResult(AbstractContextManager["JobResult", bool]):
             return kind, pack(payload), text
         except Exception as error:
             return f"unpicklable {kind}", b"", text or f"{type(payload).__qualname__}: {text_of(error)}"
-
-
-def text_of(error: BaseException) -> str:
-    """Return the text of an error, also if it has none."""
-    try:
-        return str(error)
-    except Exception:
-        return "<no text: __str__ failed>"

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from redouble._drivers.workers.child import text_of
 from redouble._drivers.workers.pickling import pack, unpack
 from redouble._drivers.workers.process_pool import WorkerProcess
 from redouble._internal.callables import display_name, without_partials
+from redouble._redaction.rendering import described, shown_end, without_secrets
 from redouble._telemetry.bound_fields import BOUND
 from redouble.errors import WorkerFailed
 
@@ -25,10 +25,17 @@ NESTED = "Of several layers, only the innermost can run its calls in a worker pr
 
 
 class WorkerTraceback(Exception):
-    """The cause of an error that came from a worker process: its traceback there, as text."""
+    """The cause of an error that came from a worker process: its traceback there, as text without secrets."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
 
     def __str__(self) -> str:
-        return f"\n{self.args[0]}"
+        return f"\n{without_secrets(self._text)}"
+
+    def __reduce__(self) -> tuple[type[WorkerTraceback], tuple[str]]:
+        return WorkerTraceback, (without_secrets(self._text),)
 
 
 class ProcessJob:
@@ -100,7 +107,7 @@ class ProcessJob:
             self.release()
             raise WorkerFailed(
                 f"{display_name(self._call)} or its arguments cannot be sent to a worker process: "
-                f"{text_of(error)}. "
+                f"{described(error)}. "
                 f"{NESTED if hasattr(without_partials(self._call), '__wrapped__') else NAMELESS}"
             ) from error
 
@@ -115,21 +122,22 @@ class ProcessJob:
         name = display_name(self._call)
         if not sent:
             raise WorkerFailed(
-                f"{name} cannot be called in a worker process, which failed to unpickle it: {text}"
+                f"{name} cannot be called in a worker process, which failed to unpickle it: {shown_end(text)}"
                 if kind == "unreadable"
-                else f"the result or error of {name} cannot be sent back from a worker process: {text}"
+                else f"the result or error of {name} cannot be sent back from a worker process: "
+                f"{shown_end(text)}"
             )
         try:
             payload = unpack(sent)
         except Exception as error:
             raise WorkerFailed(
-                f"the result or error of {name} cannot be unpickled: {text_of(error)}"
-                f"{text and '. It was: '}{text}"
+                f"the result or error of {name} cannot be unpickled: {described(error)}"
+                f"{text and '. It was: '}{shown_end(text)}"
             ) from error
         if kind == "value":
             return payload
         if not isinstance(payload, BaseException):
-            raise WorkerFailed(f"the error that {name} raised cannot be unpickled. It was: {text}")
+            raise WorkerFailed(f"the error that {name} raised cannot be unpickled. It was: {shown_end(text)}")
         try:
             raise payload from WorkerTraceback(text)
         finally:

@@ -16,6 +16,7 @@ from threading import TIMEOUT_MAX, Thread
 from typing import Any
 
 from redouble._engine.report import has_left_a_worker
+from redouble._failures.error_path import hands_over
 from redouble._runtime.ambient import ambient
 from redouble._runtime.deadline import ACTIVE_DEADLINE, ActiveDeadline, in_force
 from redouble.errors import WorkerFailed
@@ -99,6 +100,7 @@ class ThreadJob(ActiveDeadline):
         if not self.ended:
             self.ended = self._lock.acquire(True, seconds if seconds < TIMEOUT_MAX else -1)
 
+    @hands_over
     def result(self) -> Any:
         """Return the result of the call, or raise its error."""
         value, error = self._value, self._error

@@ -72,13 +72,14 @@ GUARDED = Template(
     redouble_good = False
     try:
         redouble_result = {await_}redouble_fn({arguments})
+        {check}
         redouble_good = True
     finally:
         if redouble_ticket.failure_streak or not redouble_good:
             redouble_owner.ended(
                 redouble_ticket, None if redouble_good else redouble_exception(), redouble_now()
             )
-{check}    return redouble_result
+    return redouble_result
 """,
 )
 
@@ -270,7 +271,8 @@ class CircuitBreaker(ReentrancySafe, Gate):
         if cut and not combined_traits(inner).retries and worst.seconds == inf and self.settings.slow is None:
             yield (
                 "CircuitBreaker inside the limit of an attempt: it takes a call that is cut for a cancelled "
-                "one, so a service that hangs never opens it; put a Timeout inside, or set slow="
+                "one, so a service that hangs never opens it; put a Timeout inside, or set slow= (neither is "
+                "needed in a client of Redouble, which ends the attempt itself)"
             )
 
     def traits(self) -> Traits:

@@ -14,14 +14,14 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from redouble._engine.budget_protocol import Budget
 from redouble._failures.verdict import FailureFilter, Kind, On, Until, check_until
-from redouble._internal.callables import callable_kind, display_name
+from redouble._internal.callables import UsageError, callable_kind, display_name
 from redouble._internal.codegen import compile_wrapper, gil_variants
 from redouble._internal.locks import ForkSafe, gil
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, integer, methods, number, seconds
-from redouble._layers.analysis import Traits, WorstCase, combined_traits
+from redouble._layers.analysis import BlockingWorstCase, NoBlockingCode, Traits, WorstCase, combined_traits
 from redouble._layers.hedge.latency import HedgeQuota, LatencyHistogram
-from redouble._layers.hedge.race import FIRST, HedgedCall, Operation, Race, Unawaitable
+from redouble._layers.hedge.race import FIRST, HedgedCall, Operation, Race
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers
 from redouble._runtime.backend import under_trio
 from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK
@@ -233,7 +233,8 @@ class Hedge(ForkSafe, Layer):
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
         delay, hedges = self.settings.delay, self.settings.hedges
         more = inner._replace(calls=inner.calls * (1 + hedges))
-        return more._replace(seconds=more.seconds + hedges * (delay or 0.0))
+        more = more._replace(seconds=more.seconds + hedges * (delay or 0.0))
+        return NoBlockingCode(*more) if isinstance(inner, BlockingWorstCase) else more
 
     def traits(self) -> Traits:
         return Traits(concurrent=True, shared=(self,))
@@ -279,12 +280,12 @@ def _race_task() -> Callable[..., HedgedCall]:
 
 
 def require_awaitable(different: Operation) -> Operation:
-    """Return ``different``, wrapped to raise `Unawaitable` if its result cannot be awaited."""
+    """Return ``different``, wrapped to raise `UsageError` if its result cannot be awaited."""
 
     async def other(*args: Any, **kwargs: Any) -> Any:
         result: object = different(*args, **kwargs)
         if not isawaitable(result):
-            raise Unawaitable(
+            raise UsageError(
                 f"Hedge different={display_name(different)} returned a {type(result).__name__}: make it async"
             )
         return await result

@@ -27,10 +27,6 @@ Operation: TypeAlias = Callable[..., Awaitable[Any]]
 FIRST = 1
 
 
-class Unawaitable(TypeError):
-    """Raised if ``different`` returns no awaitable: it decides the race at once, and no rule judges it."""
-
-
 class Race:
     """The attempts of one call, by number; the first is running."""
 
@@ -76,7 +72,7 @@ class Race:
         if self.winner is not None:
             return
         try:
-            verdict = None if isinstance(error, Unawaitable) else self._failures.verdict(error)
+            verdict = self._failures.verdict(error)
         except Exception as failed:  # raised by a rule
             self._record(number, None, failed, wins=True)
             return

@@ -78,6 +78,7 @@ LIMIT_WRAPPER = gil_variants(
         if redouble_in_flight.skip <= 0:
             redouble_start = redouble_system() if redouble_ambient else redouble_now()
         redouble_result = {{await_}}redouble_fn({{arguments}})
+        {{check}}
     except redouble_BaseException:
         redouble_record_failure(redouble_exception(), redouble_concurrent + 1, redouble_system())
         raise
@@ -86,7 +87,7 @@ LIMIT_WRAPPER = gil_variants(
     if redouble_start is not None:
         redouble_moment = redouble_system() if redouble_ambient else redouble_now()
         redouble_record_success(redouble_start, redouble_concurrent + 1, redouble_moment)
-{{check}}    return redouble_result
+    return redouble_result
 """,
     COUNT_IN,
     COUNT_OUT,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from redouble._failures.transient import transient
-from redouble._failures.verdict import FailureFilter, Kind, On
+from redouble._failures.verdict import FailureFilter, Kind, On, never_counts
 from redouble._internal.locks import gil
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, number
@@ -18,7 +18,7 @@ from redouble._layers.limits.sampled_counter import COUNTING_WRAPPER
 from redouble._layers.limits.wait_queue import WaitingGate, WaitQueue
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.emit import emit_rejected
-from redouble.errors import RateLimited, Rejected
+from redouble.errors import RateLimited
 
 
 def throttling(error: Exception, /) -> bool | None:
@@ -74,9 +74,9 @@ class AdaptiveRate(WaitingGate):
 
     def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
         """Record how a call ended; a cancellation, or a rejection by an inner gate, does not count."""
-        if error is not None and (not isinstance(error, Exception) or isinstance(error, Rejected)):
+        if error is not None and never_counts(error):
             return
-        throttled = error is not None and bool(self._throttles.matches(error))
+        throttled = error is not None and bool(self._throttles.is_failure(error))
         self._wait_queue.update_pacer(self._bucket.record, throttled, now)
 
     def snapshot(self) -> Mapping[str, float | None]:

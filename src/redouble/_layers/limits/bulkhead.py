@@ -34,6 +34,7 @@ SLOT_WRAPPER = Template(
         if redouble_queue or redouble_len(redouble_leases) > redouble_slots.limit:
             {await_}redouble_wait(redouble_lease)
         redouble_result = {await_}redouble_fn({arguments})
+        {check}
     finally:
         redouble_lease.released = True
         try:
@@ -41,7 +42,7 @@ SLOT_WRAPPER = Template(
         finally:
             if redouble_queue or redouble_to_wake:
                 redouble_admit_waiters()
-{check}    return redouble_result
+    return redouble_result
 """,
 )
 

@@ -35,16 +35,18 @@ PACED = Template(
     else:
         {await_}redouble_wait()
     redouble_result = {await_}redouble_fn({arguments})
-{check}    return redouble_result
+    {check}
+    return redouble_result
 """,
 )
 FOLLOWING = PACED.derive(
     "rate limit",
     (
-        "    redouble_result = {await_}redouble_fn({arguments})\n",
+        "    redouble_result = {await_}redouble_fn({arguments})\n    {check}\n",
         """\
     try:
         redouble_result = {await_}redouble_fn({arguments})
+        {check}
     except redouble_Exception as redouble_error:
         redouble_follow(redouble_error)
         raise
@@ -119,6 +121,8 @@ class RateLimit(WaitingGate):
         self._pacer = GcraPacer(per / rate, burst)
         self._wait_queue = WaitQueue(self._pacer, wait, self._rejection)
         self.register("limits")
+
+    _ends_with_head = True  # a permit is used up when a call begins
 
     @property
     def rate(self) -> float:

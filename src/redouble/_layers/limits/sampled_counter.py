@@ -53,6 +53,7 @@ COUNTING_WRAPPER = gil_variants(
     redouble_good = False
     try:
         redouble_result = {await_}redouble_fn({arguments})
+        {check}
         redouble_good = True
     finally:
         if redouble_good and not redouble_counter.limiting:
@@ -65,7 +66,7 @@ COUNTING_WRAPPER = gil_variants(
                     redouble_advance_window()
         else:
             redouble_ended(None, None if redouble_good else redouble_exception(), redouble_system())
-{check}    return redouble_result
+    return redouble_result
 """,
     "            redouble_counter.count += 1\n",
 )

@@ -15,7 +15,14 @@ from redouble._engine.backoff import Backoff
 from redouble._engine.budget_protocol import traits_of
 from redouble._engine.options import Options
 from redouble._internal.validation import format_seconds
-from redouble._layers.analysis import WorstCase, combined_traits
+from redouble._layers.analysis import (
+    BlockingWorstCase,
+    NoBlockingCode,
+    WorstCase,
+    combined_traits,
+    combined_worst_case,
+    interrupts_blocking_code,
+)
 from redouble._layers.layer import Layers
 
 MAX_WITHOUT_BUDGET = 4  # attempts: more of them need a budget
@@ -69,22 +76,33 @@ def _longest_wait(policy: Options, delay: float) -> float:
 
 def worst_case(policy: Options, inner: WorstCase) -> WorstCase:
     """Return the worst case with retries, if the server requests the longest waits that the hints allow."""
-    grace = 0.0 if policy.worker is None else policy.worker._grace
+    # On a worker the limits interrupt blocking code too.
+    grace = 0.0
+    if policy.worker is not None:
+        grace, inner = policy.worker._grace, WorstCase(*inner)
     each = inner.within(policy._attempt_limit + grace)
-    # No attempt starts after `give_up_after`, but the last one may start just before.
-    soft = inf if policy.give_up_after is None else cast("float", policy.give_up_after)
+    interrupted = not isinstance(each, BlockingWorstCase)
+    # No attempt starts after a limit that interrupts nothing, but the last one may start just before.
+    soft = inf if interrupted else policy._total
+    if policy.give_up_after is not None:
+        soft = min(soft, cast("float", policy.give_up_after))
     drawn = _longest_delays(policy)
     delays = None if drawn is None else [_longest_wait(policy, delay) for delay in drawn]
     calls, seconds, waiting = _all_attempts(policy, each, delays)
     worst = WorstCase(calls, min(seconds, soft + each.seconds), min(waiting, soft + each.waiting))
-    return worst.within(policy._total + grace)
+    if interrupted:
+        return worst.within(policy._total + grace)
+    return worst if policy.attempt_timeout is None else NoBlockingCode(*worst)
 
 
 def _all_attempts(policy: Options, each: WorstCase, delays: list[float] | None) -> WorstCase:
     if delays is None:
         return WorstCase(inf if policy.attempts is None else policy.attempts * each.calls, inf, inf)
     attempts, waiting = len(delays) + 1, sum(delays)
-    worked = min(attempts * each.seconds, policy._work_limit)
+    late = (
+        each.seconds if isinstance(each, BlockingWorstCase) else 0.0
+    )  # the last attempt, which no limit interrupts
+    worked = min(attempts * each.seconds, policy._work_limit + late)
     return WorstCase(attempts * each.calls, worked + waiting, attempts * each.waiting + waiting)
 
 
@@ -102,8 +120,19 @@ def describe(policy: Options) -> str:
 
 def lint(policy: Options, outer: Layers, inner: Layers, worst: WorstCase) -> Iterator[str]:
     """Yield the known problems of a policy, each with its reason."""
+    limits = [name for name in ("timeout", "work_timeout") if getattr(policy, name) is not None]
+    around = (*outer, *inner)
+    blocking = not isinstance(combined_worst_case(around, BlockingWorstCase()), NoBlockingCode)
+    if limits and policy.worker is None and blocking and any(map(interrupts_blocking_code, around)):
+        option = f"{limits[0]}={getattr(policy, limits[0]):g}"
+        yield (
+            f"Retry({option}) without a worker, beside a layer that has one: in blocking code the limit "
+            "interrupts no attempt, and only prevents those that would start too late; write worker=Worker()"
+        )
     if policy.attempts == 1:
         return
+    if policy.worker is not None:  # for blocking code
+        outer = tuple(filter(interrupts_blocking_code, outer))
     limit = combined_traits(outer).time_limit
     total = min(limit, policy._total)
     if total <= policy._attempt_limit < inf:

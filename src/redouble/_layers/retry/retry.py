@@ -12,15 +12,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, overload
 
 from redouble._drivers.blocks import AsyncAttempts, attempts
-from redouble._drivers.calls import acall, acall_blocking, aoutcome, outcome
-from redouble._drivers.retrying_wrapper import STREAM, call_plain, compile_retrying
+from redouble._drivers.calls import acall, acall_blocking, aoutcome, call, outcome
+from redouble._drivers.retrying_wrapper import STREAM, compile_retrying
 from redouble._engine.options import Options, refuse_limits, refuse_unlimited, refuse_until
 from redouble._engine.report import Outcome
 from redouble._internal.callables import (
     callable_kind,
     display_name,
     lazy_kind,
-    reject_awaitable,
     reject_uncallable,
 )
 from redouble._internal.codegen import compile_wrapper
@@ -113,7 +112,7 @@ class Retry(Options, Layer):
         name, kind = self.name or display_name(fn), callable_kind(fn)
         if kind == "plain":
             refuse_unlimited(self, fn)
-            return call_plain(self, name, fn, args, kwargs)
+            return call(self, name, fn, args, kwargs)
         if kind == "coroutine":
             return cast("T", acall(self, name, cast("Any", fn), args, kwargs))
         return cast("T", self._around(fn)(*args, **kwargs))
@@ -128,9 +127,7 @@ class Retry(Options, Layer):
         if (kind := lazy_kind(fn)) is not None:
             fix = "await policy.call(...)" if callable_kind(fn) == "coroutine" else "policy.call(...)"
             raise TypeError(f"acall is for blocking functions, and {display_name(fn)} is {kind}: write {fix}")
-        return reject_awaitable(
-            fn, await acall_blocking(self, self.name or display_name(fn), fn, args, kwargs)
-        )
+        return await acall_blocking(self, self.name or display_name(fn), fn, args, kwargs)
 
     @overload
     def run(  # type: ignore[overload-overlap]  # a coroutine function is a function too: order decides
@@ -144,7 +141,7 @@ class Retry(Options, Layer):
         name, kind = self.name or display_name(fn), callable_kind(fn)
         if kind == "plain":
             refuse_unlimited(self, fn)
-            return _reject_awaitable_value(fn, outcome(self, name, fn, args, kwargs))
+            return outcome(self, name, fn, args, kwargs)
         if kind == "coroutine":
             return aoutcome(self, name, fn, args, kwargs)
         raise TypeError(
@@ -219,9 +216,3 @@ class Retry(Options, Layer):
         from dataclasses import FrozenInstanceError  # noqa: PLC0415  takes long to import
 
         raise FrozenInstanceError(f"a policy never changes: write dataclasses.replace(policy, {name}=...)")
-
-
-def _reject_awaitable_value(fn: object, ended: Outcome[T]) -> Outcome[T]:
-    # Not in `run`, whose frame belongs to the traceback of the outcome's error: a local there makes a cycle.
-    reject_awaitable(fn, ended.value)
-    return ended

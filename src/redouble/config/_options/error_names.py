@@ -1,13 +1,14 @@
 """The names of exceptions and rules that a document may use in ``on``; reading a document imports nothing.
 
-The names are those of the built-in exceptions, `transient`, some errors of this library, and the names that
-the program registered with `register()`.
+The names are those of the built-in exceptions, `transient`, some errors of this library, two rules that stop,
+and the names that the program registered with `register()`.
 """
 
 from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import cast
 
@@ -21,6 +22,24 @@ from redouble.config._document_path import DocPath, short_repr
 from redouble.config._options.values import Value
 from redouble.errors import ConfigError
 
+
+@dataclass(frozen=True)
+class StopOn:
+    """A rule that stops on errors of one type, for the beginning of a list of rules."""
+
+    name: str
+    kind: type[Exception]
+
+    def __call__(self, error: Exception, /) -> bool | None:
+        """Return False, do not retry, for an error of the type; None, no opinion, for any other."""
+        return False if isinstance(error, self.kind) else None
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+STOP_ON_TIMEOUT = StopOn("stop_on_timeout", errors.AttemptTimeout)
+STOP_ON_WORKER_FAILURE = StopOn("stop_on_worker_failure", errors.WorkerFailed)
 OURS = ("AttemptTimeout", "BulkheadFull", "CircuitOpen", "RateLimited", "Rejected")
 EXCEPTIONS = {
     name: kind
@@ -32,6 +51,7 @@ BUILT_IN: Mapping[str, object] = MappingProxyType(
         **{name: kind for name, kind in EXCEPTIONS.items() if issubclass(kind, Exception)},
         **{name: getattr(errors, name) for name in OURS},
         "transient": transient,
+        **{rule.name: rule for rule in (STOP_ON_TIMEOUT, STOP_ON_WORKER_FAILURE)},
     }
 )
 # Rejected in every document, because they must reach the caller.
@@ -112,7 +132,7 @@ def _name_of(value: object) -> str | None:
 
 
 def _same(one: object, other: object) -> bool:
-    return one is other or (type(one) is type(other) is tuple and one == other)
+    return one is other or (type(one) is type(other) in (tuple, StopOn) and one == other)
 
 
 def _names(value: object, place: DocPath) -> Iterator[str]:

@@ -60,7 +60,7 @@ class ProviderEvents:
         """Record the usage in an event: it counts from the start of the stream, and may omit a count."""
         now, before = usage_in(get), self.usage
         if now is not None and before is not None:
-            now = Usage(max(before.input, now.input), max(before.output, now.output))
+            now = Usage(*map(max, before, now))
         self.usage = now or before
 
     def record_done(self) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeAlias, cast
 
 from redouble._failures.codes import LLM, LLM_STATUSES, QUOTA
+from redouble._redaction.rendering import shown
 from redouble.llm._errors import ErrorEvent
 from redouble.llm._spend.usage import Usage
 
@@ -73,11 +74,16 @@ def usage_in(get: Fields) -> Usage | None:
         return None
     get = fields_of(usage)
     prompt, completion = _counts(get, "prompt_tokens"), _counts(get, "completion_tokens")
-    if not prompt:  # input_tokens does not include the counts of the cache
-        prompt = _counts(get, "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    cached = _counts(get, "cache_read_input_tokens")
+    if not prompt:  # Anthropic's input_tokens does not include the counts of the cache
+        prompt = [*_counts(get, "input_tokens", "cache_creation_input_tokens"), *cached]
     if not completion:
         completion = _counts(get, "output_tokens")
-    return Usage(sum(prompt), sum(completion)) if prompt or completion else None
+    for details in ("prompt_tokens_details", "input_tokens_details"):  # of OpenAI, which does include it
+        cached = cached or _counts(fields_of(get(details)), "cached_tokens")
+    if not prompt and not completion:
+        return None
+    return Usage(sum(prompt), sum(completion), min(sum(cached), sum(prompt)))
 
 
 def _counts(get: Fields, *names: str) -> list[int]:
@@ -119,6 +125,7 @@ def _has_only_error_fields(event: object) -> bool:
 def _make_error(event: object, details: Fields, fallback: str) -> ErrorEvent:
     error_type, message = _error_type(details), text_of(details("message")) or fallback
     text = ": ".join(part for part in (error_type, message) if part) or "no details"
+    text = shown(text)
     text = text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 3] + "..."
     return ErrorEvent(f"the stream reported an error: {text}", type=error_type, said=event)
 

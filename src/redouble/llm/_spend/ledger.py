@@ -114,8 +114,9 @@ class LimitLedger:
         """Return the amounts by their names."""
         name = self.resource
         names = name, f"{name}_reserved", f"{name}_left", f"{name}_limit", f"overdrawn_{name}"
-        amounts = self._amounts() if self._unit == 1 else [one / self._unit for one in self._amounts()]
-        return dict(zip(names, amounts, strict=True))
+        amounts = self._amounts() if self.limit < inf else (self.taken, self.reserved)
+        shown = amounts if self._unit == 1 else [one / self._unit for one in amounts]
+        return dict(zip(names, shown, strict=False))
 
     def _amounts(self) -> tuple[int, ...]:
         """Return what is spent, reserved and left, the limit, and what is overdrawn."""

@@ -124,6 +124,8 @@ LIMIT = "more than 0, or None for no limit"
 class Spend(ForkSafe):
     """Limits on the ``tokens``, the money (``cost``) and the ``requests`` of all calls together.
 
+    All three are counted, limited or not: ``Spend()`` only counts.
+
     >>> spend = Spend(tokens=1000, per=60)
     >>> with spend.reserve(tokens=300) as reservation:
     ...     reservation.commit(tokens=120)
@@ -155,8 +157,6 @@ class Spend(ForkSafe):
             resource: None if limit is None else check_amount("Spend", resource, limit, 1, LIMIT)
             for resource, limit in (("tokens", tokens), ("cost", cost), ("requests", requests))
         }
-        if not any(limits.values()):
-            raise ValueError("Spend() limits nothing: write tokens=, cost= or requests=, or more than one")
         window = "60, or None for no window"
         self.per = None if per is None else positive_seconds(per, "Spend per", window)
         share = "a share above 0, up to 1, such as 0.8, or None for no warning"
@@ -187,14 +187,15 @@ class Spend(ForkSafe):
         return Reservation(self, whole, units, check_amount("reserve", "requests", requests))
 
     def snapshot(self) -> Mapping[str, float]:
-        """Return the amounts of each limit that is set: ``tokens`` is the number of tokens spent now.
+        """Return the amounts: ``tokens`` is the number of tokens spent now, and so are the other two.
 
-        Beside it are ``tokens_reserved``, ``tokens_left``, ``tokens_limit`` and ``overdrawn_tokens``: the
-        amount taken beyond the limit. Whatever leaves the window makes up for that first.
+        ``tokens_reserved`` is reserved by calls in flight. If tokens are limited, there are ``tokens_left``,
+        ``tokens_limit`` and ``overdrawn_tokens`` too: the amount taken beyond the limit. Whatever leaves the
+        window makes up for that first.
         """
         with self._lock:
             self._update()
-            return {name: amount for ledger in self._limited for name, amount in ledger.snapshot().items()}
+            return {name: amount for ledger in self._ledgers for name, amount in ledger.snapshot().items()}
 
     def _refusal(self, shortage: Shortage) -> SpendRefused:
         """Return the error; a hundredth of a slice is added to the wait, so that the slice has begun."""
@@ -284,7 +285,7 @@ class Spend(ForkSafe):
             if index + self._offset < latest:  # the clock went backwards: the time that passed counts as none
                 self._offset = latest - index
             self._slice = index + self._offset
-            for ledger in self._limited:
+            for ledger in self._ledgers:
                 ledger.advance(index + self._offset)
             self._since, self._until = now, (index + 1) * seconds / slices
 

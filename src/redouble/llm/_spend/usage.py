@@ -25,15 +25,23 @@ AMOUNT = "0 or more: release() returns what was reserved"
 
 @public("redouble.llm")
 class Usage(NamedTuple):
-    """The tokens of one call: those of the prompt (``input``) and those of the answer (``output``)."""
+    """The tokens of one call: those of the prompt (``input``) and those of the answer (``output``).
+
+    ``cached``: the part of ``input`` that the provider has read from its cache.
+    """
 
     input: int = 0
     output: int = 0
+    cached: int = 0
 
     @property
     def total(self) -> int:
         """The tokens of prompt and answer."""
         return self.input + self.output
+
+    def __repr__(self) -> str:
+        cached = f", cached={self.cached}" if self.cached else ""
+        return f"Usage(input={self.input}, output={self.output}{cached})"
 
 
 @public("redouble.llm")
@@ -43,25 +51,36 @@ class Price:
 
     >>> Price(input=2.5, output=10).of(Usage(1000, 200))
     Fraction(9, 2000)
+
+    cached: for the part of a prompt that the provider has read from its cache; None: as ``input``.
     """
 
     input: float
     output: float
+    cached: float | None = None
 
     def __post_init__(self) -> None:
-        for option in ("input", "output"):
-            wanted = "what a million tokens cost, such as 2.5"
+        wanted = "what a million tokens cost, such as 2.5"
+        for option in ("input", "output", *(() if self.cached is None else ("cached",))):
             number(getattr(self, option), f"Price {option}", 0, 1e9, wanted)
 
     def of(self, usage: Usage) -> Fraction:
         """Return the exact cost of a usage."""
-        input_, output = self._rates
-        return Fraction(input_ * usage.input + output * usage.output, UNITS)
+        return Fraction(self._units_of(usage), UNITS)
+
+    def _units_of(self, usage: Usage) -> int:
+        """Return the cost of a usage in units."""
+        input_, output, cached = self._rates
+        return input_ * (usage.input - usage.cached) + cached * usage.cached + output * usage.output
 
     @cached_property
-    def _rates(self) -> tuple[int, int]:
-        """The units that one token of a prompt and one of an answer cost."""
-        return multiply(self.input, UNITS // MILLION), multiply(self.output, UNITS // MILLION)
+    def _rates(self) -> tuple[int, int, int]:
+        """The units that a token of a prompt costs, one of an answer, and one of a cached prompt."""
+        cached = self.input if self.cached is None else self.cached
+        input_, output, cached = (
+            multiply(rate, UNITS // MILLION) for rate in (self.input, self.output, cached)
+        )
+        return input_, output, cached
 
 
 def multiply(amount: Money, factor: int) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from redouble._telemetry.redact import redact, redacted
+from redouble._redaction.text import redacted
+from redouble._redaction.url import redact
 
 HOST = "https://example.test"
 

@@ -1,7 +1,13 @@
-"""Network backends for httpcore whose socket waits end at the deadline of the call.
+"""What a transport of httpx changes in its pool of httpcore: how sockets wait, which connections it keeps.
 
-A client's own timeouts limit one wait: a server that sends a byte a second never exceeds them. Therefore each
-wait is shortened to the time left of the call, in the socket layer, where the waits happen.
+*Waits.* A client's own timeouts limit one wait: a server that sends a byte a second never exceeds them.
+Therefore each wait is shortened to the time left of the call, in the socket layer, where the waits happen.
+
+*Lost connections.* A request that ends at a bad moment leaves its connection in the pool, where no other
+request can get it: one whose wait for the pool ends as a new connection is assigned to it, or one that is
+cancelled before it is sent, or while its response is closed. When all connections are lost, every request
+waits in vain. The timeouts of the client have this effect too. Therefore a transport drops such connections
+whenever a request of it has ended without a response, or the closing of a response was interrupted.
 """
 
 from __future__ import annotations
@@ -12,15 +18,33 @@ from sys import modules
 from typing import Any
 
 from redouble._clients.socket_deadline import SOCKET_DEADLINE, ShortenedTimeout, socket_timeout
+from redouble._runtime.backend import backend
 
 deadline_of_waits = SOCKET_DEADLINE.get  # every read and write calls it
 WRITE_SIZE = 16_384  # bytes written between two reads of the clock
 
 
+# ------------------------------------------------------------------------------- waits
+
+
+RETRYING = ("TenacityTransport", "AsyncTenacityTransport")  # of Pydantic AI
+
+
 def reject_retries(transport: Any) -> None:
-    """Raise if an httpx transport retries connecting on its own."""
-    if getattr(getattr(transport, "_pool", None), "_retries", 0):
-        raise ValueError("wrapped retries by itself, so attempts would multiply: leave out its retries=")
+    """Raise if an httpx transport, or one that it wraps, retries on its own."""
+    kind = next((base for base in type(transport).__mro__ if base.__name__ == "BaseTransport"), object)
+    pending = [transport]
+    for one in pending:  # which grows
+        if getattr(getattr(one, "_pool", None), "_retries", 0):
+            raise ValueError("wrapped retries by itself, so attempts would multiply: leave out its retries=")
+        total: object = getattr(getattr(one, "retry", None), "total", 0)  # of httpx-retries
+        if type(one).__name__ in RETRYING or (isinstance(total, int) and total > 0):
+            raise ValueError(
+                f"wrapped retries by itself ({type(one).__name__}), so attempts would multiply: "
+                "write the transport inside it"
+            )
+        inner = [value for value in getattr(one, "__dict__", {}).values() if isinstance(value, kind)]
+        pending += [value for value in inner if all(value is not known for known in pending)]
 
 
 def limit_sockets(transport: Any) -> None:
@@ -131,3 +155,76 @@ class PlainSocket:
             raise self._library.WriteTimeout(error) from error
         except OSError as error:
             raise self._library.WriteError(error) from error
+
+
+# -------------------------------------------------------------------- lost connections
+
+
+def pool_of(owner: object) -> Any:
+    """Return the pool of httpcore that a transport of httpx, or a stream, belongs to; None without one."""
+    pool = getattr(owner, "_pool", None)
+    needed = ("_assign_requests_to_connections", "_optional_thread_lock", "_connections", "_requests")
+    return pool if all(hasattr(pool, name) for name in needed) else None
+
+
+def drop_lost_connections(pool: Any, ended: Any = None) -> None:
+    """Drop the connections that no request uses and none can get, and the request that has ``ended``.
+
+    A connection belongs to a request from the moment when it is made until it is idle or closed.
+    """
+    with pool._optional_thread_lock:
+        if ended in pool._requests:
+            pool._requests.remove(ended)
+        used = {id(request.connection) for request in pool._requests}
+        lost = [each for each in pool._connections if id(each) not in used and _is_stuck(each)]
+        if not lost and ended is None:
+            return
+        pool._connections = [each for each in pool._connections if each not in lost]
+        closing = [*lost, *pool._assign_requests_to_connections()]
+    if hasattr(pool, "close"):
+        _close_all(closing)
+    else:
+        backend().run_detached(_aclose_all(closing))  # the task of the request may be cancelled
+
+
+def _is_stuck(connection: Any) -> bool:
+    return not (connection.is_idle() or connection.is_available() or connection.is_closed())
+
+
+def _close_all(connections: list[Any]) -> None:
+    for connection in connections:
+        connection.close()
+
+
+async def _aclose_all(connections: list[Any]) -> None:
+    for connection in connections:
+        await connection.aclose()
+
+
+def close_stream(stream: Any) -> None:
+    """Close the stream of a response; release its connection even if that is interrupted."""
+    closed = False
+    try:
+        stream.close()
+        closed = True
+    finally:
+        if not closed:
+            _release(stream)
+
+
+async def aclose_stream(stream: Any) -> None:
+    """Close the stream of a response; release its connection even if that is interrupted."""
+    closed = False
+    try:
+        await stream.aclose()
+        closed = True
+    finally:
+        if not closed:
+            _release(stream)
+
+
+def _release(stream: Any) -> None:
+    inner = getattr(stream, "_httpcore_stream", None)
+    pool, request = pool_of(inner), getattr(inner, "_pool_request", None)
+    if pool is not None and request is not None:
+        drop_lost_connections(pool, request)

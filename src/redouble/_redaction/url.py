@@ -1,4 +1,4 @@
-"""Redaction of secrets in URLs and texts, for logs, notes and reports.
+"""Redaction of secrets in URLs, alone and inside a text.
 
 Rule 1: when in doubt, hide; malformed URLs that no client could use are redacted too.
 Rule 2: any text is accepted, nothing raises, and the time is linear in the length of the text.
@@ -10,7 +10,7 @@ import re
 
 from redouble._internal.public import public
 
-_HIDDEN = "REDACTED"
+HIDDEN = "REDACTED"
 
 _QUERY = re.compile(r"[?#]")
 _SLASHES = re.compile(r"((?:^|:)[/\\]{2})")
@@ -24,7 +24,7 @@ def redact(url: object) -> str:
     try:
         text = url.decode("utf-8", "replace") if isinstance(url, bytes) else str(url)
     except Exception:
-        return _HIDDEN
+        return HIDDEN
     return _redact(text)
 
 
@@ -42,7 +42,7 @@ def _redact(url: str) -> str:
 def _parameter(match: re.Match[str]) -> str:
     name, equals, value = match[0].partition("=")
     padded = equals and not value.strip("=") and value  # base64 padding: the name is a value itself
-    return _HIDDEN if not equals or padded or "@" in name else f"{name}={_HIDDEN}"
+    return HIDDEN if not equals or padded or "@" in name else f"{name}={HIDDEN}"
 
 
 def _without_userinfo(text: str) -> str:
@@ -63,7 +63,7 @@ def _authority(text: str) -> str:
     if not _HOST.fullmatch(host):
         host, slash, path = (host + slash + path).rpartition("@")[2].partition("/")
         if not _HOST.fullmatch(host) and ":" in host:
-            host = f"{host.partition(':')[0]}:{_HIDDEN}"
+            host = f"{host.partition(':')[0]}:{HIDDEN}"
     return host + slash + path
 
 
@@ -71,63 +71,19 @@ def _authority(text: str) -> str:
 
 _WORD = re.compile(r"\S+")
 _START = re.compile(r"://|\?")
-_TAIL = ".,:;!?)]}>'\"`"
 _QUOTES = "'\"`"
-_QUOTED = re.compile(f"[{_QUOTES}]")
 _CLOSING = {quote: re.compile(rf"(?<!\\){quote}(?!\w)") for quote in _QUOTES}
-
-# Received or sent bytes, which errors of parsers quote.
-_BYTES = re.compile(
-    r"""\b(?:b|BadStatusLine\()(?P<quote>\\*['"])(?:(?!(?P=quote)).)*(?:(?P=quote)|$)""", re.DOTALL
-)
-
-_CREDENTIALS = re.compile(
-    r"""
-    (?: (?: proxy- )? authorization | (?: x- )? api-key | (?: set- )? cookie )
-    (?: ['"] \s* [:=,] \s* b? (?P<quote> ['"] ) (?P<quoted> (?: (?! (?P=quote) ) . )+ )
-      | [ \t]* : [^\S\r\n]* (?P<line> \S (?: [^\r\n]* \S )? )
-      | [ \t]* = (?P<value> [^\S\r\n]* \S (?: [^\r\n]* \S )? ) )
-    |
-    \b (?: (?-i: [Bb]earer | BEARER | Basic | BASIC ) [ \t]+ )+ ['"]?
-    (?! realm= | (?: auth (?: entication )? | credentials? | headers? | is | of | or | schemes? | tokens? )
-                 [.,:;!?)'"]* (?: \s | $ ) )
-    (?P<word> \S+ )
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
+TAIL = ".,:;!?)]}>'\"`"  # what may follow a value or a URL in a sentence
 
 
-def redacted(text: str) -> str:
-    """Return a text without credentials, without the secrets of URLs, and without quoted bytes."""
-    text = _BYTES.sub(_quoted, _without_credentials(text))
-    return _WORD.sub(_word, text) if _START.search(text) else text
+def has_url(text: str) -> bool:
+    """Return True if the text may contain a URL."""
+    return _START.search(text) is not None
 
 
-def _quoted(match: re.Match[str]) -> str:
-    """Hide the text between the quotes."""
-    quote = match["quote"]
-    return f"{match[0].partition(quote)[0]}{quote}{_HIDDEN}{quote}"
-
-
-def _without_credentials(text: str) -> str:
-    """Hide what follows ``Authorization:`` and similar headers, ``Bearer`` and ``Basic``."""
-    parts: list[str] = []
-    done = 0
-    while match := _CREDENTIALS.search(text, done):
-        begin, end = match.span(match.lastgroup or 0)
-        if match.lastgroup == "word":
-            end = begin + _credential_length(match["word"])
-        parts += [text[done:begin], _HIDDEN if begin < end else ""]
-        done = end
-    return "".join(parts) + text[done:] if parts else text
-
-
-def _credential_length(word: str) -> int:
-    """Return the length of the credential: up to a quote, or the whole word if it may contain a URL."""
-    word = word.rstrip(_TAIL)
-    if not _START.search(word):
-        word = _QUOTED.split(word, 1)[0]
-    return len(word)
+def redact_urls(text: str) -> str:
+    """Redact the URLs in a text."""
+    return _WORD.sub(_word, text) if has_url(text) else text
 
 
 def _word(match: re.Match[str]) -> str:
@@ -144,7 +100,7 @@ def _word(match: re.Match[str]) -> str:
         quote = max(word.rfind(quote, done, at) for quote in _QUOTES)
         closing = None if quote < 0 else _CLOSING[word[quote]].search(word, end)
         begin = max(done, quote + 1)
-        end = max(begin, len(word.rstrip(_TAIL)) if closing is None else closing.start())
+        end = max(begin, len(word.rstrip(TAIL)) if closing is None else closing.start())
         parts += [word[done:begin], _redact(word[begin:end])]
         done = end
         if closing is None:

@@ -1,0 +1,123 @@
+"""The path of an error: the frames that it has left on its way to a policy, as its traceback lists them.
+
+The path decides whether an inner policy gave up during an attempt, because nesting is a matter of the call
+stack: clocks cannot tell an inner call from a concurrent one. Only an error with a stamp is examined, so that
+all other calls pay nothing for it.
+
+Some code raises an instance that was raised and caught before: a mock, a future, a broken connection. Python
+puts the frames of the new way in front of those of the old one. At that joint there is a `raise` statement,
+where a single way has calls and awaits only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType, FunctionType, TracebackType
+from typing import Any, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T", bound=type)
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+RAISE = _raise.__code__.co_code[-2]  # the operation code of `raise`, without importing all codes
+
+_run_holders: set[type] = set()  # classes registered by `holds_run`
+_handover_code: set[CodeType] = set()  # functions registered by `hands_over`
+
+
+def holds_run(kind: T) -> T:
+    """Register a class whose objects keep a run in ``_run``, and stand in the frames that the run retries."""
+    _run_holders.add(kind)
+    return kind
+
+
+def hands_over(function: F) -> F:
+    """Register a function that raises the error of a call that an attempt has made in another thread."""
+    _handover_code.add(cast("FunctionType", function).__code__)
+    return function
+
+
+class ErrorPath:
+    """The path of the error that an attempt of a policy has failed with."""
+
+    def __init__(self, caught: BaseException) -> None:
+        trace = caught.__traceback__
+        self._caught = caught
+        self._driver = None if trace is None else trace.tb_frame
+        self._frames: set[FrameType] = set()  # below the driver, so that this attempt has called them
+
+    def leads_to(self, stamp: object, error: BaseException) -> bool | None:
+        """Return True if a policy below this attempt left the stamp on an error, False if an earlier one did.
+
+        ``error`` is the caught one, or a cause or member of it. None: its traceback does not tell.
+        """
+        trace = error.__traceback__
+        if error is not self._caught:
+            for _ in self._walk(self._caught.__traceback__):
+                pass  # which collects the frames of this attempt
+            if trace is None or not self._is_below(trace.tb_frame):
+                return None
+        broken: list[FrameType] = []
+        if any(self._holds(frame, stamp) for frame in self._walk(trace, broken.append)):
+            return True
+        return self._is_earlier(broken[0]) if broken else None
+
+    def handed_over(self, stamp: object, error: BaseException) -> bool:
+        """Return True if a member or cause of the error carries the stamp of a task that failed with it."""
+        return error is not self._caught and any(
+            self._holds(frame, stamp) for frame in ErrorPath(error)._walk(error.__traceback__)
+        )
+
+    def _walk(
+        self, trace: TracebackType | None, broken: Callable[[FrameType], object] = bool
+    ) -> Iterator[FrameType]:
+        """Yield the frames until the joint to an older path; call ``broken`` with the frame after it."""
+        while trace is not None:
+            frame, following = trace.tb_frame, trace.tb_next
+            if frame is not self._driver:
+                self._frames.add(frame)
+            yield frame
+            if following is not None and _raises(trace) and not self._is_below(following.tb_frame):
+                broken(following.tb_frame)
+                return
+            trace = following
+
+    def _is_below(self, frame: FrameType) -> bool:
+        """Return True if this attempt has called the frame."""
+        return any(caller in self._frames for caller in _callers(frame))
+
+    def _is_earlier(self, frame: FrameType) -> bool | None:
+        """Return False if the frame belongs to an earlier call in this thread; None if that is unknown."""
+        *_, root = _callers(frame)
+        if self._driver is None or self._driver in _callers(frame):
+            return None  # it may be of an earlier attempt, or of this one
+        return False if root in _callers(self._driver) else None
+
+    def _holds(self, frame: FrameType, stamp: object) -> bool:
+        """Return True if the run that left the stamp was made by this frame, or by a block in it."""
+        if frame is self._driver:
+            return False  # it is above the attempt, and reading its variables would keep them and the error
+        try:
+            values: list[Any] = [*frame.f_locals.values()]
+        except Exception:
+            return False  # the namespace of an `exec` may be anything
+        return any(
+            value is stamp or (type(value) in _run_holders and value._run is stamp) for value in values
+        )
+
+
+def _callers(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame, its caller, and so on. The callers of a coroutine are known only while it runs."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _raises(trace: TracebackType) -> bool:
+    """Return True if this entry is a `raise` statement of an older error, and no call or await."""
+    code = trace.tb_frame.f_code
+    return code.co_code[trace.tb_lasti] == RAISE and code not in _handover_code

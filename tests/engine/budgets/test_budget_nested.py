@@ -1,0 +1,358 @@
+"""Nested policies that share a budget: it is credited once for each logical call, by the outermost one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any
+
+import httpx
+import pytest
+
+from redouble import Kind, Pipeline, Retry, RetryBudget, TokenBucket, Worker
+from redouble._runtime.ambient import CREDITED_CALL
+from redouble.httpx import AsyncTransport, Transport
+from tests.support.fakes import ASYNC, Boom, Ledger, in_colour, options
+
+
+def retrying(budget: Any, **given: Any) -> Retry:
+    return Retry(**options(on=Boom, attempts=3, backoff=[0, 0], budget=budget, nested="allow") | given)
+
+
+class Function:
+    """A function that fails as often as it is told, and then returns "done"; in each colour."""
+
+    def __init__(self, fails: int = 0) -> None:
+        self.fails = fails
+
+    def __call__(self) -> str:
+        if self.fails:
+            self.fails -= 1
+            raise Boom
+        return "done"
+
+    async def acall(self) -> str:
+        await asyncio.sleep(0) if in_asyncio() else None
+        return self()
+
+
+def in_asyncio() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+Blocking = Callable[[Retry, Callable[[], str]], str]
+Waiting = Callable[[Retry, Callable[[], Awaitable[str]]], Awaitable[str]]
+
+
+def decorated(policy: Retry, fn: Callable[[], str]) -> str:
+    return policy(fn)()
+
+
+def called(policy: Retry, fn: Callable[[], str]) -> str:
+    return policy.call(fn)
+
+
+def outcome(policy: Retry, fn: Callable[[], str]) -> str:
+    return policy.run(fn).unwrap()
+
+
+def block(policy: Retry, fn: Callable[[], str]) -> str:
+    for attempt in policy:
+        with attempt:
+            return fn()
+    raise AssertionError
+
+
+def stream(policy: Retry, fn: Callable[[], str]) -> str:
+    (item,) = policy.stream(lambda: iter([fn()]))
+    return item
+
+
+def generator(policy: Retry, fn: Callable[[], str]) -> str:
+    @policy
+    def items() -> Iterator[str]:
+        yield fn()
+
+    (item,) = items()
+    return item
+
+
+def on_a_worker(policy: Retry, fn: Callable[[], str]) -> str:
+    return Retry(**options(on=Boom, attempts=3, backoff=[0, 0], budget=policy.budget, worker=Worker())).call(
+        fn
+    )
+
+
+async def adecorated(policy: Retry, fn: Callable[[], Awaitable[str]]) -> str:
+    @policy
+    async def wrapped() -> str:
+        return await fn()
+
+    return await wrapped()
+
+
+async def acalled(policy: Retry, fn: Callable[[], Awaitable[str]]) -> str:
+    async def wrapped() -> str:
+        return await fn()
+
+    return await policy.call(wrapped)
+
+
+async def ablock(policy: Retry, fn: Callable[[], Awaitable[str]]) -> str:
+    async for attempt in policy:
+        with attempt:
+            return await fn()
+    raise AssertionError
+
+
+async def astream(policy: Retry, fn: Callable[[], Awaitable[str]]) -> str:
+    async def items() -> AsyncIterator[str]:
+        yield await fn()
+
+    (item,) = [item async for item in policy.stream(items)]
+    return item
+
+
+async def agenerator(policy: Retry, fn: Callable[[], Awaitable[str]]) -> str:
+    @policy
+    async def items() -> AsyncIterator[str]:
+        yield await fn()
+
+    (item,) = [item async for item in items()]
+    return item
+
+
+BLOCKING = [decorated, called, outcome, block, stream, generator, on_a_worker]
+WAITING = [adecorated, acalled, ablock, astream, agenerator]
+
+
+def credits_of(ledger: Ledger) -> list[str]:
+    return [line for line in ledger.lines if line.startswith(("start", "credit"))]
+
+
+@pytest.mark.parametrize("outer", BLOCKING)
+@pytest.mark.parametrize("inner", BLOCKING)
+def test_blocking_calls_are_credited_once(outer: Blocking, inner: Blocking) -> None:
+    """And started once. The next call is credited too: nothing of the first one is left in the context."""
+    ledger = Ledger()
+    policy, another = retrying(ledger), retrying(ledger, attempts=2)
+    for calls in (1, 2):
+        assert outer(policy, lambda: inner(another, Function())) == "done"
+        assert credits_of(ledger) == ["start", "credit None"] * calls
+        assert CREDITED_CALL.get() is None
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+@pytest.mark.parametrize("outer", WAITING)
+@pytest.mark.parametrize("inner", WAITING)
+def test_async_calls_are_credited_once(colour: str, outer: Waiting, inner: Waiting) -> None:
+    ledger = Ledger()
+    policy, another = retrying(ledger), retrying(ledger, attempts=2)
+
+    async def main() -> None:
+        for calls in (1, 2):
+            assert await outer(policy, lambda: inner(another, Function().acall)) == "done"
+            assert credits_of(ledger) == ["start", "credit None"] * calls
+            assert CREDITED_CALL.get() is None
+
+    in_colour(colour, lambda: None, main)
+
+
+@pytest.mark.parametrize("levels", [2, 3])
+def test_a_pipeline_is_credited_once(colour: str, levels: int) -> None:
+    ledger, fn = Ledger(), Function()
+    pipeline = Pipeline(*[retrying(ledger) for _ in range(levels)])
+    wrapped, awrapped = pipeline(fn), pipeline(fn.acall)
+    for calls in (1, 2):
+        assert in_colour(colour, wrapped, awrapped) == "done"
+        assert credits_of(ledger) == ["start", "credit None"] * calls
+
+
+def test_budgets_that_differ_are_credited_each() -> None:
+    one, other = Ledger(), Ledger()
+    fn = retrying(one)(retrying(other)(retrying(one)(Function())))
+    assert fn() == "done"
+    assert (credits_of(one), credits_of(other)) == (["start", "credit None"], ["start", "credit None"])
+
+
+@pytest.mark.parametrize("inner", BLOCKING)
+@pytest.mark.parametrize("outer", BLOCKING)
+def test_the_credit_has_the_grant_of_the_last_retry(outer: Blocking, inner: Blocking) -> None:
+    """Wherever that retry was: the tokens of the grants before it are spent."""
+    ledger, fn = Ledger(), Function(fails=2)
+    policy, another = retrying(ledger, attempts=2), retrying(ledger, attempts=2)
+    assert outer(policy, lambda: inner(another, fn)) == "done"
+    # The first retry is the inner policy's, which gives up then; the second one is the outer policy's.
+    assert credits_of(ledger) == ["start", "credit 2"]
+    fn.fails = 1
+    ledger.lines.clear()
+    assert outer(policy, lambda: inner(another, fn)) == "done"
+    assert credits_of(ledger) == ["start", "credit 3"]  # an inner retry
+
+
+def test_an_inner_retry_before_an_outer_one_is_not_the_last() -> None:
+    ledger, calls = Ledger(), list[int]()
+    inner = retrying(ledger)
+
+    @retrying(ledger)
+    def load() -> str:
+        calls.append(1)
+        inner.call(Function(fails=1 if len(calls) == 1 else 0))
+        if len(calls) == 1:
+            raise Boom
+        return "done"
+
+    assert load() == "done"
+    assert credits_of(ledger) == ["start", "credit 2"]
+
+
+def test_several_calls_inside_one() -> None:
+    ledger = Ledger()
+
+    @retrying(ledger)
+    def load() -> list[str]:
+        return [retrying(ledger).call(Function()) for _ in range(5)]
+
+    assert load() == ["done"] * 5
+    assert credits_of(ledger) == ["start", "credit None"]
+
+
+def test_an_outer_call_that_fails_is_not_credited() -> None:
+    ledger = Ledger()
+
+    @retrying(ledger, attempts=1)
+    def load() -> None:
+        retrying(ledger).call(Function())
+        raise Boom
+
+    with pytest.raises(Boom):
+        load()
+    assert credits_of(ledger) == ["start"]
+    retrying(ledger).call(Function())
+    assert credits_of(ledger) == ["start", "start", "credit None"]
+
+
+@pytest.mark.parametrize("leave", [KeyboardInterrupt, GeneratorExit, Boom])
+@pytest.mark.parametrize("outer", BLOCKING)
+def test_nothing_is_left_in_the_context(outer: Blocking, leave: type[BaseException]) -> None:
+    def fails() -> str:
+        raise leave
+
+    with pytest.raises(leave):
+        outer(retrying(Ledger(), attempts=1), fails)
+    assert CREDITED_CALL.get() is None
+
+
+def test_a_retry_budget() -> None:
+    budget = RetryBudget(ratio=1, per_second=0)
+    outer = retrying(budget)(retrying(budget)(Function()))
+    for calls in (1, 2, 3):
+        outer()
+        assert budget.snapshot()["credits"] == calls
+
+
+@pytest.mark.parametrize("credit", ["success", "request"])
+def test_a_retry_budget_in_async_code(credit: Any) -> None:
+    budget = RetryBudget(ratio=1, per_second=0, credit=credit)
+    inner = retrying(budget)(Function().acall)
+
+    @retrying(budget)
+    async def outer() -> None:
+        await asyncio.gather(
+            inner(), asyncio.create_task(inner()), asyncio.to_thread(retrying(budget)(Function()))
+        )
+
+    asyncio.run(outer())
+    assert budget.snapshot()["credits"] == 1
+
+
+def test_a_token_bucket() -> None:
+    bucket = TokenBucket(capacity=100, costs={None: 10})
+    for _ in range(5):
+        bucket.spend(Kind.network)
+    retrying(bucket)(retrying(bucket)(Function()))()
+    assert bucket.snapshot()["tokens"] == 51
+    failing = Function(fails=1)
+    retrying(bucket)(lambda: retrying(bucket).call(failing))()
+    assert bucket.snapshot()["tokens"] == 51  # the retry took what its success returned
+    assert failing.fails == 0
+
+
+@pytest.mark.parametrize("with_context", [True, False])
+def test_a_call_in_another_thread(*, with_context: bool) -> None:
+    """Without a copy of the context, its thread does not know about the call around it."""
+    ledger = Ledger()
+    inner = retrying(ledger)(Function())
+
+    @retrying(ledger)
+    def load() -> None:
+        with ThreadPoolExecutor(1) as pool:
+            (pool.submit(copy_context().run, inner) if with_context else pool.submit(inner)).result()
+
+    load()
+    assert len(credits_of(ledger)) == (2 if with_context else 4)
+
+
+def test_concurrent_calls_are_credited_each() -> None:
+    ledger = Ledger()
+    call = retrying(ledger)(Function().acall)
+
+    async def main() -> None:
+        await asyncio.gather(*(call() for _ in range(5)))
+
+    asyncio.run(main())
+    assert credits_of(ledger).count("credit None") == 5
+
+
+@pytest.mark.parametrize("statuses", [[200], [503, 200]])
+@pytest.mark.parametrize("idempotency", [None, "auto"])
+def test_a_client_inside_a_call_with_its_budget(colour: str, idempotency: Any, statuses: list[int]) -> None:
+    ledger = Ledger()
+    policy = Retry(budget=ledger, backoff=[0, 0, 0])
+    answers = iter([*statuses, *statuses, 200])
+    network = httpx.MockTransport(lambda _: httpx.Response(next(answers)))
+    request = httpx.Request("GET", "http://there.test/")
+
+    @policy
+    def fetch() -> object:
+        return Transport(policy, wrapped=network, idempotency=idempotency).handle_request(request)
+
+    @policy
+    async def afetch() -> object:
+        transport = AsyncTransport(policy, wrapped=network, idempotency=idempotency)
+        return await transport.handle_async_request(request)
+
+    in_colour(colour, fetch, afetch)
+    assert credits_of(ledger) == ["start", f"credit {1 if len(statuses) == 2 else None}"]
+    Transport(policy, wrapped=network).handle_request(request)
+    assert len([line for line in ledger.lines if line.startswith("credit")]) == 2
+
+
+def test_a_request_that_succeeds_at_once_inside_a_call_with_its_budget(colour: str) -> None:
+    """The client makes no run for it."""
+    budget = RetryBudget(ratio=1, per_second=0)
+    policy = Retry(budget=budget)
+    network = httpx.MockTransport(lambda _: httpx.Response(200))
+    request = httpx.Request("GET", "http://there.test/")
+    transport, atransport = Transport(policy, wrapped=network), AsyncTransport(policy, wrapped=network)
+
+    @policy
+    def fetch() -> object:
+        return transport.handle_request(request)
+
+    @policy
+    async def afetch() -> object:
+        return await atransport.handle_async_request(request)
+
+    for calls in (1, 2):
+        in_colour(colour, fetch, afetch)
+        assert budget.snapshot()["credits"] == calls
+    transport.handle_request(request)
+    retrying(RetryBudget())(lambda: transport.handle_request(request))()
+    assert budget.snapshot()["credits"] == 4
