@@ -26,7 +26,7 @@ TWINS = [
     ("_drivers/calls", "outcome", "aoutcome"),
     ("_drivers/blocks", "start_attempt", "astart_attempt"),
     ("_drivers/context_managers", "EnteredManager.begin", "EnteredManager.abegin"),
-    ("_drivers/context_managers", "EnteredManager.end", "EnteredManager.aend"),
+    ("_drivers/context_managers", "EnteredManager.leave", "EnteredManager.aleave"),
     ("_internal/shared_context_manager", "Block.__enter__", "Block.__aenter__"),
     ("_internal/shared_context_manager", "SharedContextManager.__enter__", f"{ASYNC_MANAGER}.__aenter__"),
     ("_internal/shared_context_manager", "SharedContextManager._end_block", f"{ASYNC_MANAGER}._aend_block"),
@@ -120,7 +120,7 @@ FUNCTIONS = {
 }
 METHODS = {
     "abegin": "begin",
-    "aend": "end",
+    "aleave": "leave",
     "_aend_block": "_end_block",
     "_aacquire_admission": "_acquire_admission",
     "_anow": "_now",
@@ -351,7 +351,7 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             for name in ("RaceNurseryTask._attempt", "RaceNurseryTask._watch", "RaceNurseryTask.run")
         ),
         *(f"_drivers/context_managers.{name}" for name in ("EnteredManager._aenter", "Entrance.__aexit__")),
-        *(f"_internal/shared_context_manager.Block.{name}" for name in ("abegin", "aend")),
+        *(f"_internal/shared_context_manager.Block.{name}" for name in ("abegin", "aleave")),
         *(
             "_layers/limits/bulkhead.Bulkhead._aenter",
             "_layers/fallback.Fallback._open_stream",

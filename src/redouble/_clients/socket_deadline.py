@@ -27,7 +27,7 @@ class LimitedWaits(Block[None]):
         """Set the deadline."""
         SOCKET_DEADLINE.set(self._deadline)
 
-    def end(self, error: BaseException | None) -> None:  # noqa: ARG002
+    def leave(self, error: BaseException | None) -> None:  # noqa: ARG002
         """Set the deadline before this one."""
         SOCKET_DEADLINE.set(self._before)
 

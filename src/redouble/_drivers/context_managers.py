@@ -74,7 +74,7 @@ class EnteredManager(Block[T]):
         return begin_run(Run, self._policy, self._name, aio=aio)
 
     def _enter(self, run: Run) -> T:  # noqa: ARG002  blocking code has no limit
-        self.end(None)  # an earlier attempt may have been interrupted after it had entered
+        self.leave(None)  # an earlier attempt may have been interrupted after it had entered
         manager: object = self._make()
         enter, leave = self._methods(manager, aio=False)
         entered: list[T] = []
@@ -88,7 +88,7 @@ class EnteredManager(Block[T]):
         return entered[0]
 
     async def _aenter(self, run: Run) -> T:
-        await self.aend(None)  # an earlier attempt may have been interrupted after it had entered
+        await self.aleave(None)  # an earlier attempt may have been interrupted after it had entered
         seconds = run.time_left()
         limit = cancel_after(seconds)
         with ExitStack() as stack:
@@ -101,7 +101,7 @@ class EnteredManager(Block[T]):
             entered: T = await enter(manager)
             self._manager, self._leave = manager, leave
             if seconds < inf and not backend().remove_limit(limit):
-                await self.aend(None)
+                await self.aleave(None)
                 raise run.expired()
             # The cancel scope stays open: a nursery that the manager has opened inside has to close first.
             self._limit = stack.pop_all()
@@ -110,7 +110,7 @@ class EnteredManager(Block[T]):
         run.record_return(late=limit.cancel_called)
         return entered
 
-    def end(self, error: BaseException | None) -> bool | None:
+    def leave(self, error: BaseException | None) -> bool | None:
         """Leave the manager, unless that was begun before."""
         if (leave := self._leave) is None:
             return None
@@ -125,7 +125,7 @@ class EnteredManager(Block[T]):
             raise
         return swallowed
 
-    async def aend(self, error: BaseException | None) -> bool | None:
+    async def aleave(self, error: BaseException | None) -> bool | None:
         """Leave the manager, unless that was begun before."""
         if (leave := self._leave) is None:
             return None

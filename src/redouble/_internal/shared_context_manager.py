@@ -66,7 +66,7 @@ def _varint(number: int) -> Iterable[int]:
 
 
 class Block(Generic[T]):
-    """What one ``with`` holds, from `begin` to `end`; also a context manager, for one use."""
+    """What one ``with`` holds, from `begin` to `leave`; also a context manager, for one use."""
 
     claimed = False  # True once it is being left
 
@@ -74,7 +74,7 @@ class Block(Generic[T]):
         """Begin the block and return the value of ``as``."""
         raise NotImplementedError
 
-    def end(self, error: BaseException | None) -> bool | None:
+    def leave(self, error: BaseException | None) -> bool | None:
         """End the block: do whatever of that has not been done, since this may be called again.
 
         Also called if `begin` was interrupted, at any point. Return True to swallow the error.
@@ -85,30 +85,30 @@ class Block(Generic[T]):
         """Begin the block in async code."""
         return self.begin()
 
-    async def aend(self, error: BaseException | None) -> bool | None:
+    async def aleave(self, error: BaseException | None) -> bool | None:
         """End the block in async code."""
-        return self.end(error)
+        return self.leave(error)
 
     def __enter__(self) -> T:
         try:
             return self.begin()
         except BaseException as error:
-            self.end(error)
+            self.leave(error)
             raise
 
     async def __aenter__(self) -> T:
         try:
             return await self.abegin()
         except BaseException as error:
-            await self.aend(error)
+            await self.aleave(error)
             raise
 
     @try_from_start
     def __exit__(self, kind: object, error: BaseException | None, tb: object) -> bool | None:
         try:
-            return self.end(error)
+            return self.leave(error)
         except BaseException:
-            self.end(error)
+            self.leave(error)
             raise
 
 
@@ -179,7 +179,7 @@ class SharedContextManager(Generic[T]):
         return exits
 
     def _end_block(self, block: Block[T], error: BaseException | None) -> bool | None:
-        swallowed = block.end(error)
+        swallowed = block.leave(error)
         self._blocks().forget(block)
         return swallowed
 
@@ -216,7 +216,7 @@ class AsyncSharedContextManager(SharedContextManager[T]):
         return LEFT
 
     async def _aend_block(self, block: Block[T], error: BaseException | None) -> bool | None:
-        swallowed = await block.aend(error)
+        swallowed = await block.aleave(error)
         self._blocks().forget(block)
         return swallowed
 

@@ -157,7 +157,7 @@ class Admission(Block[None]):
         """Acquire admission, or raise `Rejected`."""
         await self.gate._aacquire_admission(self)
 
-    def end(self, error: BaseException | None) -> None:
+    def leave(self, error: BaseException | None) -> None:
         """Record the end of the call if it was admitted."""
         if self.stream and isinstance(error, GeneratorExit):
             error = None

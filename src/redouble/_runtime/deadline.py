@@ -75,7 +75,7 @@ class DeadlineBlock(ActiveDeadline, Block[None]):
         ACTIVE_DEADLINE.set(self)
         ambient.add(self)
 
-    def end(self, error: BaseException | None) -> None:  # noqa: ARG002
+    def leave(self, error: BaseException | None) -> None:  # noqa: ARG002
         """Take it out of force in all contexts."""
         # If the block is left in another context, or out of order, `over` alone ends the deadline.
         self.over = True

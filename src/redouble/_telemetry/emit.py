@@ -151,7 +151,7 @@ class ContinuingCall(Block[None]):
         """Mark the events of this context."""
         CONTINUING.set(True)
 
-    def end(self, error: BaseException | None) -> None:  # noqa: ARG002
+    def leave(self, error: BaseException | None) -> None:  # noqa: ARG002
         """Mark them as before."""
         CONTINUING.set(self._before)
 

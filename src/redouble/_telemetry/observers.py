@@ -97,7 +97,7 @@ class Observation(Handle):
 
     def remove(self) -> None:
         """Stop observing; a second call does nothing."""
-        for end in [*self.ends]:
+        for end in reversed([*self.ends]):
             end()
         self.ends.clear()
 

@@ -65,7 +65,7 @@ class AttemptsBlock(Block[None]):
         ATTEMPT_OVERRIDE.set(self._override)
         ambient.add(self)
 
-    def end(self, error: BaseException | None) -> None:  # noqa: ARG002
+    def leave(self, error: BaseException | None) -> None:  # noqa: ARG002
         """Put the policies' own option in force again."""
         self._override.ended = True  # also for a task or a context that still refers to it
         ambient.remove(self)
@@ -97,7 +97,7 @@ class RecordedBlock(Block[list[Event]]):
         self._observation = observe(events.append)
         return events
 
-    def end(self, error: BaseException | None) -> None:  # noqa: ARG002
+    def leave(self, error: BaseException | None) -> None:  # noqa: ARG002
         """Stop observing."""
         if self._observation is not None:
             self._observation.remove()

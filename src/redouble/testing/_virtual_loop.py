@@ -117,7 +117,7 @@ class LoopBlock(Block[None]):
         PATCHED_LOOPS[loop].clocks.append(clock)
         LOOPS[loop] = clock
 
-    def end(self, error: BaseException | None) -> None:  # noqa: ARG002
+    def leave(self, error: BaseException | None) -> None:  # noqa: ARG002
         """Put the loop on the time of the clock before, or on real time."""
         loop, clock, patched = self._loop, self._clock, PATCHED_LOOPS.get(self._loop)
         if patched is None:
@@ -201,11 +201,11 @@ class VirtualTimeBlock(Block[VirtualClock]):
             self._loop.begin()
         return clock
 
-    def end(self, error: BaseException | None) -> None:
+    def leave(self, error: BaseException | None) -> None:
         """Stop the clock."""
         clock = self._clock
         if self._loop is not None:
-            self._loop.end(error)
+            self._loop.leave(error)
         ambient.remove(clock)
         run_forever_patch.remove(clock)
         clock._finish()
