@@ -13,7 +13,7 @@ from math import inf
 from typing import Any, NamedTuple, cast
 
 from redouble._clients.client_call import MARGIN, ClientCall, TimeoutOfCall, make_report
-from redouble._clients.library_error import library_error_class
+from redouble._clients.library_error import join_library, library_copy, library_error_class
 from redouble._engine.report import PREFIX, STAMP, Report, annotate, stamp_of
 from redouble._engine.run_results import OUTCOMES, return_report, summary_of
 from redouble._failures.verdict import RETRY, Verdict
@@ -22,7 +22,15 @@ from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, context_clock, fast_reader
 from redouble._runtime.deadline import time_left
 from redouble._telemetry.emit import emit_timeout
-from redouble.errors import AttemptTimeout, DeadlineExceeded, NotAccepted, Reason, Stopped
+from redouble.errors import (
+    AttemptTimeout,
+    ConfigError,
+    DeadlineExceeded,
+    NotAccepted,
+    Reason,
+    RedoubleError,
+    Stopped,
+)
 from redouble.http._plan import HttpPlan
 from redouble.http._request_body import Rewind, nothing_to_rewind
 from redouble.http._rule import is_untouched, sent
@@ -310,6 +318,24 @@ class Exchange(ClientCall):
         typed._request = typed.request = self.request
         typed.response = None
         return error
+
+    def is_of_library(self, error: Exception) -> bool:
+        """Return False for an error of ours that has to be copied, to be one of the library too.
+
+        All others are made so here. Errors that are not ours stay as they are.
+        """
+        base = self.client._base_error
+        if not isinstance(error, RedoubleError) or isinstance(error, ConfigError | base):
+            return True
+        typed = cast("Any", error)
+        typed._request = typed.request = self.request
+        typed.response = None
+        return join_library(error, base, self.client._module)
+
+    def library_copy(self, error: Exception) -> Exception:
+        """Return a copy of an error of ours that is one of the library too."""
+        copy: Exception = library_copy(error, self.client._base_error, self.client._module)
+        return copy
 
     def replace_stamp(self, error: Exception) -> None:
         if self.cut is None:

@@ -37,6 +37,7 @@ class SenderState:
     """The non-blocking part of both senders, and the seams that a library fills."""
 
     _aio: bool
+    _base_error: type[Exception] = Exception  # the base class of the library's errors
     _timeout_error: type[Exception]  # of the library
     # The errors of the library that a time limit may cause, besides `TimeoutError`.
     _timeout_errors: tuple[type[Exception], ...]
@@ -211,9 +212,11 @@ class Sender(SenderState):
             return exchange.hand_over(exchange.answer if exchange.sends else exchange.call(exchange))
         except Exception as error:
             response = exchange.final_response(error)
-            if response is None:
+            if response is not None:
+                return response
+            if exchange.is_of_library(error):
                 raise
-            return response
+            raise exchange.library_copy(error) from error.__cause__
         finally:
             self._close_unread(exchange)
 
@@ -353,9 +356,11 @@ class AsyncSender(SenderState):
             return exchange.hand_over(exchange.answer if exchange.sends else await exchange.call(exchange))
         except Exception as error:
             response = exchange.final_response(error)
-            if response is None:
+            if response is not None:
+                return response
+            if exchange.is_of_library(error):
                 raise
-            return response
+            raise exchange.library_copy(error) from error.__cause__
         finally:
             await self._close_unread(exchange)
 
