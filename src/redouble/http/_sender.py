@@ -252,12 +252,14 @@ class Sender(SenderState):
         """Record a response; raise if it is a failure, or if its body fails where it is needed now."""
         unread = response
         try:
-            failed = exchange.plan.fails(self._status_of(response), response.headers)
-            if self._is_read(response):
-                pass
-            elif failed:
+            status = self._status_of(response)
+            failed = exchange.plan.fails(status, response.headers)
+            judged = not failed and status >= 400 and exchange.plan.judges_statuses
+            if (failed or judged) and not self._is_read(response):
                 self._prefetch(exchange, response)
-            else:
+            if judged:
+                failed = exchange.is_retried(self._status_error(exchange, response))
+            if not (failed or self._is_read(response)):
                 self._read_result(exchange, response)
             unread = None
         except Exception as error:
@@ -267,7 +269,7 @@ class Sender(SenderState):
             if unread is not None:  # cancelled or failed while the body was read
                 self._discard(unread)
         if failed:
-            raise exchange.record_failure(self._status_error(exchange, response), response)
+            raise exchange.record_failure(exchange.error or self._status_error(exchange, response), response)
         exchange.record_success(response)
 
     def _prefetch(self, exchange: Exchange, response: Any) -> None:
@@ -396,12 +398,14 @@ class AsyncSender(SenderState):
         """Record a response; raise if it is a failure, or if its body fails where it is needed now."""
         unread = response
         try:
-            failed = exchange.plan.fails(self._status_of(response), response.headers)
-            if self._is_read(response):
-                pass
-            elif failed:
+            status = self._status_of(response)
+            failed = exchange.plan.fails(status, response.headers)
+            judged = not failed and status >= 400 and exchange.plan.judges_statuses
+            if (failed or judged) and not self._is_read(response):
                 await self._prefetch(exchange, response)
-            else:
+            if judged:
+                failed = exchange.is_retried(self._status_error(exchange, response))
+            if not (failed or self._is_read(response)):
                 await self._read_result(exchange, response)
             unread = None
         except Exception as error:
@@ -411,7 +415,7 @@ class AsyncSender(SenderState):
             if unread is not None:  # cancelled or failed while the body was read
                 await self._discard(unread)
         if failed:
-            raise exchange.record_failure(self._status_error(exchange, response), response)
+            raise exchange.record_failure(exchange.error or self._status_error(exchange, response), response)
         exchange.record_success(response)
 
     async def _prefetch(self, exchange: Exchange, response: Any) -> None:
