@@ -50,7 +50,7 @@ class Attempt:
     _aio: ClassVar = False
     _delay: float | None = None
     _warned: bool = False
-    _in_credited_call: bool = False  # True in a block whose policy has a budget
+    _budgeted: Run | None = None  # the run in a block whose policy has a budget
     _around: CreditedCall | None = None  # the call that credited a budget before
     _left: bool = False  # True if the loop has ended before the attempt has: no other attempt can follow
     _policy: Options
@@ -71,7 +71,8 @@ class Attempt:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool:
-        self._leave_credited_call()
+        if self._budgeted is not None:
+            self._leave_credited_call(self._budgeted)
         if error is None:
             if self._run is not None:
                 self._run.returned(None, self._run.read_clock())
@@ -93,14 +94,14 @@ class Attempt:
     def _enter_credited_call(self, run: Run) -> None:
         """Let calls in the block leave the credit of the budget to this one."""
         if self._policy.budget is not None:
-            self._around, self._in_credited_call = CREDITED_CALL.get(), True
+            self._around, self._budgeted = CREDITED_CALL.get(), run
             run.enter_credited_call()
 
-    def _leave_credited_call(self) -> None:
-        """Restore the context; a second call does nothing."""
-        if self._in_credited_call:
-            CREDITED_CALL.set(self._around)
-            self._in_credited_call = False
+    def _leave_credited_call(self, run: Run) -> None:
+        """Restore the context."""
+        CREDITED_CALL.set(self._around)
+        self._budgeted = None
+        run.leave_credited_call()
 
     def _begin(self, attempt: int) -> Run:
         """Begin the run: before the first attempt (``attempt=0``), or when it has failed (``attempt=1``)."""
@@ -164,7 +165,8 @@ class AsyncAttempt(Attempt):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool:
-        self._leave_credited_call()
+        if self._budgeted is not None:
+            self._leave_credited_call(self._budgeted)
         limit, self._limit = self._limit, None
         if limit is not None and self._run is not None:
             try:
