@@ -219,6 +219,10 @@ MESSAGES: Final[dict[str, Message]] = {
         "Rate limit reached for gpt-5 on tokens per min (TPM): Limit 10000, Used 9500, max_tokens: 4096",
         "Limit 10000, Used 9500, max_tokens: 4096",
     ),
+    "openai: limit of requests": message(
+        "Error code: 429 - {'error': {'message': 'Rate limit reached', 'type': 'tokens', 'param': None, 'code': 'x'}}",
+        "'type': 'tokens', 'param': None",
+    ),
     "anthropic": message(
         "Error code: 401 - {'type': 'error', 'error': {'message': 'invalid x-api-key ⟦sk-ant-api03-AbCd_efgh⟧'}}",
         "'type': 'error'",
@@ -406,6 +410,28 @@ MESSAGES: Final[dict[str, Message]] = {
     "a package": message(
         "no version of @scope/name@1.2.3, actions/checkout@v4", "@scope/name@1.2.3, actions/checkout@v4"
     ),
+    "jdbc: oracle": message("IO Error: jdbc:oracle:thin:scott/⟦tiger⟧@//db.test:1521/x", "@//db.test:1521/x"),
+    "jdbc: sqlserver": message(
+        "jdbc:sqlserver://db;user=sa;password=⟦hunter2⟧;encrypt=true refused", ";encrypt=true refused"
+    ),
+    "redis: user": message("-NOPERM in AUTH app ⟦hunter2⟧", "-NOPERM"),
+    "imaplib": message("error: LOGIN ann ⟦hunter2⟧ => NO", "=> NO"),
+    "ftplib: dialogue": message("530 Login incorrect. USER ann PASS ⟦hunter2⟧", "530 Login incorrect"),
+    "xml attributes": message(
+        '<add key="Password" value="⟦hunter2⟧"/><add key="Host" value="db"/>', 'value="db"'
+    ),
+    "xml property": message('<property name="password">⟦hunter2⟧</property>', "</property>"),
+    "mysql: plugin": message("IDENTIFIED WITH mysql_native_password BY '⟦hunter2⟧' failed", "failed"),
+    "mysql: set password": message("SET PASSWORD FOR 'ann' = PASSWORD('⟦hunter2⟧') failed", "failed"),
+    "SQL like": message("WHERE password LIKE '⟦hunter2⟧' is slow", "is slow"),
+    "pgcrypto": message("function crypt('⟦hunter2⟧', unknown) does not exist", "does not exist"),
+    "postgres: log": message(
+        "CONTEXT:  unnamed portal with parameters: $1 = '⟦ann⟧', $2 = '⟦hunter2⟧'", "CONTEXT"
+    ),
+    "driver: params": message("query failed: params={'a': ['⟦hunter2⟧', 1]}, timeout", ", timeout"),
+    "celery: args": message("Task app.login[1] raised: args=('ann', '⟦hunter2⟧') kwargs", "kwargs"),
+    "SecretStr": message("bad: password=SecretStr('⟦hunter2⟧'), host='db'", "host='db'"),
+    "an arrow": message("password -> ⟦hunter2⟧, user -> ann", "user -> ann"),
     "a password without a value": message(
         "password=None, token='', secret: null", "password=None, token='', secret: null"
     ),

@@ -21,6 +21,7 @@ from redouble._engine.options import MAX_RECORDS, SHORT_TEXT
 from redouble._engine.report import STAMP, annotate
 from redouble._engine.run_results import error_of, note_of
 from redouble._engine.run_state import RunState
+from redouble._failures.transient import kind_of
 from redouble._failures.verdict import (
     ACCEPT,
     CANCELLED_BY_LIMIT,
@@ -28,6 +29,7 @@ from redouble._failures.verdict import (
     STOP,
     Kind,
     Verdict,
+    changed,
     judge,
     judge_result,
     unwrapped,
@@ -189,6 +191,8 @@ class Run(RunState):
                 verdict = default_verdict(judged)
             if special and verdict.after is None and issubclass(type(judged), Rejected):
                 verdict = with_retry_after(verdict, error)
+            if judged is not error and verdict.kind is None:
+                verdict = changed(verdict, kind=kind_of(type(judged)))
         else:
             kind = text = None
             special = False

@@ -11,6 +11,7 @@ Rule 3: drivers interrupt attempts. The state computes when, and records that it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from redouble._engine.nested import carries_exhausted_budget
@@ -18,7 +19,7 @@ from redouble._engine.options import MAX_TEXTS, SHORT_TEXT, Options
 from redouble._engine.report import Report, ResendGuard, annotate
 from redouble._engine.run_results import Entry, note_of, report_of, return_report
 from redouble._failures.transient import kind_of
-from redouble._failures.verdict import CANCELLED_BY_LIMIT, RETRY, Ended, Kind, Verdict, unwrapped
+from redouble._failures.verdict import CANCELLED_BY_LIMIT, RETRY, Ended, Kind, Verdict
 from redouble._redaction.rendering import shortened
 from redouble._runtime.ambient import CREDITED_CALL, CreditedCall, credited_call
 from redouble._runtime.clock import SYSTEM, Clock
@@ -157,7 +158,11 @@ class RunState:
                 return
             grant = call[1] or grant
         self.leave_credited_call()
-        self.policy.budget.credit(grant, self.budget_time())
+        credit = partial(self.policy.budget.credit, grant, self.budget_time())
+        if self.guard is None:
+            credit()
+        else:
+            self.guard.succeeded(credit)
 
     def enter_credited_call(self) -> None:
         """Begin the call that credits the budget, unless there is one around it.
@@ -354,7 +359,7 @@ class RunState:
 
     def kind(self, error: Exception | None) -> Kind:
         """Return the kind of failure: the verdict's, or else that of the error's type."""
-        return self.verdict.kind or kind_of(None if error is None else type(unwrapped(error)))
+        return self.verdict.kind or kind_of(None if error is None else type(error))
 
     def attempt_result(self, error: Exception | None, value: object = None) -> Ended:
         """Return how the attempt ended, for a rule to judge."""

@@ -89,6 +89,11 @@ def reject_uncallable(fn: object, verb: str) -> None:
         )
 
 
+# The types whose instances cannot be awaited, by identity, because a metaclass may define `__hash__`. The
+# callback of the weak reference removes a type that no longer exists.
+plain_types: dict[int, ref[type[object]]] = {}
+
+
 class UsageError(TypeError):
     """A programming error of the caller, which no layer retries, replaces or counts, and no rule sees."""
 
@@ -112,10 +117,12 @@ def call_plain(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
 def check_result_type(fn: object, result: object) -> ref[type[object]]:
     """Return a weak reference to the type of a result; raise `UsageError` if the result is an awaitable.
 
-    A compiled wrapper remembers the reference, so that it checks each type once. The reference is weak, since
-    the class of a mock refers to the mock.
+    Each type is checked once. The reference is weak, since the class of a mock refers to the mock.
     """
-    return ref(type(reject_awaitable(fn, result)))
+    kind = type(reject_awaitable(fn, result))
+    key, known = id(kind), plain_types
+    plain_types[key] = ref(kind, lambda _: known.pop(key, None))
+    return plain_types[key]
 
 
 def is_awaitable_type(kind: type[object]) -> bool:
@@ -143,8 +150,9 @@ def close_unawaited(thing: object) -> Exception | None:
         if isinstance(ended, CoroutineType):
             ended.close()
         elif ended is False and not kind.cancelled(thing):
-            error: Exception | None = kind.exception(thing)
-            return error
+            error: object = kind.exception(thing)
+            close_unawaited(error)  # that of gRPC has to be awaited
+            return error if isinstance(error, Exception) else None
     return None
 
 

@@ -77,15 +77,18 @@ _WORD_VALUE = r"""
 (?P<word> (?: [^\s,;&'"<\\] | , (?! [\s'"] | [\w.-]++ = | $ ) | & (?! [\w.%-]++ = ) | ['"] (?= \w ) | < (?! / )
             | \\ (?! ['"] ) )++ )
 """
+_CALL = r"""( [\w.]{1,60}+ \( [^)\n]*+ )"""  # SecretStr('...')
 _AFTER_NAME = rf"""
 (?: [ ] (?: provided | given | supplied | received | used ) )?
 (?: (?: %22 | \\*+ ["'`] )? \]?
-    (?: \s*+ (?: => | := | =++ | ::? (?! // ) | %3[ad] (?: %22 )? ) \s*+
-        (?: {_QUOTED} | {_IN_BRACKETS} | {_NO_VALUE} (?: {_ODBC_VALUE} | {_WORD_VALUE} ) )
-      | (?<= ["'] ) , \s*+ {_QUOTED_AGAIN} )
-  | > ( [^<>]{{1,1000}}+ ) </
-  | \s++ (?: (?P<q3> \\*+ ["'`] ) ( (?: (?! (?P=q3) ) . ){{4,}}+ )
-           | (?= \S{{16}} ) (?= \S*\d ) (?P<token> \S++ ) ) )
+    (?: \s*+ (?: [=-]> | := | =++ | ::? (?! // ) | %3[ad] (?: %22 )? ) \s*+
+        (?: {_QUOTED} | {_IN_BRACKETS} | {_CALL} | {_NO_VALUE} (?: {_ODBC_VALUE} | {_WORD_VALUE} ) )
+      | (?<= ["'] ) , \s*+ (?! \\*+ ["'] [\w-]{{1,60}}+ \\*+ ["'] \s*+ : ) {_QUOTED_AGAIN}
+      | \s*+ > ( [^<>]{{1,1000}}+ ) </
+      | \s++ value \s*+ = \s*+ ["']? ( [^\s"'<>]++ ) )
+  | \( \s*+ \\*+ ["'] ( [^"']++ )
+  | \s++ (?: (?: i?like | is | was ) \s++ )? (?P<q3> \\*+ ["'`] ) ( (?: (?! (?P=q3) ) . ){{4,}}+ )
+  | \s++ (?= \S{{16}} ) (?= \S*\d ) (?P<token> \S++ ) )
 """
 
 
@@ -133,7 +136,7 @@ RULES: tuple[Rule, ...] = (
     # Arguments of commands: curl -u user:password, mysql --password hunter2.
     rule(
         "-",
-        rf"(?<! [\w-] ) --? [\w-]*? (?: {_NAME} ) (?: \s++ | \\*+ ['\"] , \s*+ \\*+ ['\"] ) (?! - ) ( [^\s'\"]++ )",
+        rf"(?<! [\w-] ) --? [\w.-]*? (?: {_NAME} ) (?: \s++ | \\*+ ['\"] , \s*+ \\*+ ['\"] ) (?! - ) ( [^\s'\"]++ )",
     ),
     rule(
         "-",
@@ -141,12 +144,22 @@ RULES: tuple[Rule, ...] = (
     ),
     rule(
         "-p",
-        r"\b (?: sshpass | mysql\w*+ | mariadb\w*+ | docker | podman ) \b [^\n]{0,200}? [\s'\"] -p [ ]? (?! assword ) ( [^\s'\"]++ )",
+        r"\b (?: sshpass | mysql\w*+ | mariadb\w*+ | docker | podman ) \b [^\n]{0,200}? [\s'\"] -p [ ]? (?! assword ) ['\"]? ( [^\s'\"]++ )",
     ),
     # SQL: parameters, values, literals of a quoted statement; rows and values that a server quotes.
     rule("[parameters:", r"\[parameters: [ ]*+ ( [^\n]* (?= \] ) | [^\n]++ )"),
     rule("values", r"\b VALUES \s*+ \( ( [^\n]++ )"),
-    rule("identified", r"\b IDENTIFIED \s++ BY \s++ (?: PASSWORD \s++ )? \\*+ ['\"] ( [^'\"]++ )"),
+    rule(
+        "identified",
+        r"\b IDENTIFIED \s++ (?: WITH \s++ \S++ \s++ )? BY \s++ (?: PASSWORD \s++ )? \\*+ ['\"] ( [^'\"]++ )",
+    ),
+    rule("crypt( md5( sha", r"\b (?: \w{0,20} crypt | md5 | sha [0-9]{1,3} ) \( \s*+ \\*+ ' ( [^']++ )"),
+    rule("$", r"\$ [0-9]++ [ ]? = [ ]? \\*+ ' ( [^']++ )"),
+    rule(
+        "param args bind",
+        r"\b (?: params? | parameters | args | binds? | bindings | bind [ ] variables ) ['\"]? \s*+ [:=] \s*+ "
+        r"[\[({] ( (?: [^\[\](){}\n] | [\[({] [^\[\](){}\n]*+ [\])}] )++ )",
+    ),
     rule("near", r"\b near [ ] \\*+ ' ( [^\n]++ )"),
     rule(
         "row",
@@ -184,7 +197,13 @@ RULES: tuple[Rule, ...] = (
         r"(?-i: \b AUTH ) \s++ (?! (?-i: [a-z] ) [a-z]*+ (?: [\s.,:;] | $ ) | < ) "
         r"(?: (?: PLAIN | LOGIN | CRAM-MD5 | XOAUTH2 | OAUTHBEARER ) \s++ )? ( [^\s'\"()]++ (?: [ ] (?! of\b ) [^\s'\"()]++ )? )",
     ),
-    rule("pass", r"(?: ^ | ['\"(:] [ ]? ) (?-i: PASS ) [ ] ( [^\s'\"]++ )", re.IGNORECASE | re.MULTILINE),
+    rule("auth", r"(?-i: \b AUTH ) \s++ [\w.-]++ \s++ (?= \S*[0-9] ) ( [^\s'\"()]++ )"),
+    rule("login", r"(?-i: \b LOGIN ) \s++ \S++ \s++ (?= \S*[0-9\"] ) ( \S++ )"),
+    rule(
+        "pass",
+        r"(?: ^ | ['\"(:] [ ]? | \b USER [ ] \S{1,100} [ ] ) (?-i: PASS ) [ ] ( [^\s'\"]++ )",
+        re.IGNORECASE | re.MULTILINE,
+    ),
     rule("auth", r"(?: basic | digest | http | proxy ) _? (?: basic | digest )? _? auth \( ( [^)\n]++ )"),
     rule("requirepass", r"\b requirepass \s++ ( [^\s'\"]++ )"),
     # Input that a validator quotes (pydantic).
