@@ -11,6 +11,7 @@ import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager
 from functools import partial
+from types import NoneType
 from typing import Any
 
 import aiohttp
@@ -36,6 +37,7 @@ from redouble import (
     Timeout,
     Worker,
 )
+from redouble._internal.callables import check_result_type
 from tests.support.fakes import Boom, Ledger, Virtual, always
 
 MESSAGE = r"returned something to await \(a \w+\), so nothing in it was retried"
@@ -435,3 +437,22 @@ def test_a_request_of_aiohttp_is_not_sent(decorate: Any) -> None:
             assert await decorate(get)(url) == "ok"
 
     asyncio.run(main())
+
+
+class ByHash(type):
+    """A metaclass whose classes have no module that can be looked up."""
+
+    @property
+    def __module__(cls) -> str:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
+        raise RuntimeError("do not look")
+
+
+def test_a_wrapper_remembers_global_types_only() -> None:
+    """The class of a mock refers to the mock: a wrapper that remembered it would keep both alive."""
+
+    class Local: ...
+
+    class Hidden(metaclass=ByHash): ...
+
+    for result, remembered in ((3, int), ({}, dict), (Local(), NoneType), (Hidden(), NoneType)):
+        assert check_result_type(len, result) is remembered

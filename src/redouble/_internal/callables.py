@@ -8,9 +8,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextlib import asynccontextmanager, contextmanager, suppress
-from types import CoroutineType, FunctionType
+from sys import modules
+from types import CoroutineType, FunctionType, NoneType
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
-from weakref import ref
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -109,13 +109,18 @@ def call_plain(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     return reject_awaitable(fn, fn(*args, **kwargs))
 
 
-def check_result_type(fn: object, result: object) -> ref[type[object]]:
-    """Return a weak reference to the type of a result; raise `UsageError` if the result is an awaitable.
+def check_result_type(fn: object, result: object) -> type[object]:
+    """Return the type of a result, or NoneType; raise `UsageError` if the result is an awaitable.
 
-    A compiled wrapper remembers the reference, so that it checks each type once. The reference is weak, since
-    the class of a mock refers to the mock.
+    A compiled wrapper remembers the returned type, so that it checks each type once. It must not keep a class
+    alive that nothing else does, such as the class of one mock, which refers to that mock.
     """
-    return ref(type(reject_awaitable(fn, result)))
+    kind = type(reject_awaitable(fn, result))
+    try:
+        is_global = vars(modules[kind.__module__]).get(kind.__name__) is kind
+    except Exception:  # its metaclass may do anything
+        is_global = False
+    return kind if is_global else NoneType
 
 
 def is_awaitable_type(kind: type[object]) -> bool:

@@ -52,12 +52,9 @@ def gil_variants(title: str, source: str, *statements: str) -> dict[bool, Templa
 
 
 # A plain function that returns an awaitable has not run yet: there was nothing to retry. A wrapper remembers
-# the type of its last result, so that it looks most types up only once; None is the most frequent result.
+# the type of its last result, so that it looks most types up only once.
 CHECK = """\
-if (
-    redouble_result is not None
-    and redouble_type(redouble_result) is not redouble_result_type()
-):
+if redouble_type(redouble_result) is not redouble_result_type:
     redouble_globals()["redouble_result_type"] = redouble_check_result_type(
         redouble_fn, redouble_result
     )
@@ -77,7 +74,7 @@ SOURCES = Sources()
 
 COMMON_NAMES: dict[str, Any] = {  # of most templates
     "check_result_type": check_result_type,
-    "result_type": NoneType,  # a weak reference to the type of the last result; at first, returns None
+    "result_type": NoneType,  # the type of the last result, which cannot be awaited
     "globals": globals,
     "Exception": Exception,
     "type": type,
