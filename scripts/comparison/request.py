@@ -21,6 +21,7 @@ class Request:
     iterate: bool = False  # iterate over the response body instead of reading it as a whole
     total: float = LONG  # time limit of the whole call, in seconds
     refuse_first: bool = False  # refuse the first connection
+    recorded: bool = False  # replace the connections of urllib3's pools, as vcrpy does
 
     def source(self) -> Any:
         """Return a new body."""
@@ -87,6 +88,7 @@ class Outcome:
     took: float = 0.0  # seconds, where there is a limit
     lost: bool = False  # True if a request arrived without its body
     twice: bool = False  # True if the caller received a part of the response twice
+    unrecorded: int = 0  # requests that the replaced connections have not seen
 
     def record_error(self, error: Exception) -> None:
         """Record an error, and the status of its response if it has one."""
@@ -104,6 +106,8 @@ class Outcome:
             texts.append("body lost")
         if self.twice:
             texts.append("some of it twice")
+        if self.unrecorded:
+            texts.append(f"{self.unrecorded} not recorded")
         if self.pause >= 1:
             texts.append(f"{int(self.pause)} s later")
         if self.took >= 4:

@@ -8,6 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Thread, local
 from typing import Any
+from urllib.parse import urlsplit
+
+import urllib3
+from urllib3 import connection
 
 from comparison import (
     with_aiohttp_retry,
@@ -37,15 +41,21 @@ SENDERS: dict[str, Callable[[str, Request, Outcome], None]] = {
 }
 
 
+BY_URLLIB3 = ("urllib3's Retry", "redouble.requests")
+
+
 def run(scenario: Scenario, names: list[str]) -> dict[str, Outcome]:
     """Run a scenario and return the outcome of each library."""
-    with Server() as server, first_connections_refused():
+    with Server() as server, first_connections_refused(), recording(scenario.request.recorded) as paths:
         running = {name: ScenarioThread(server, scenario, SENDERS[name]) for name in names}
         until = time.monotonic() + TIMEOUT
         for one in running.values():
             one.join(max(0.0, until - time.monotonic()))
         time.sleep(MOMENT)
-        return {name: one.result() for name, one in running.items()}
+        outcomes = {name: one.result() for name, one in running.items()}
+        for name in BY_URLLIB3 if scenario.request.recorded else ():
+            outcomes[name].unrecorded = outcomes[name].requests - paths.count(running[name].path)
+        return outcomes
 
 
 class ScenarioThread(Thread):
@@ -57,6 +67,7 @@ class ScenarioThread(Thread):
         super().__init__(daemon=True)
         self._server, self._request, self._send = server, scenario.request, send
         self._url = server.url(scenario.script if isinstance(scenario.script, str) else scenario.script())
+        self.path = urlsplit(self._url).path
         self._outcome = Outcome()
         self.start()
 
@@ -89,6 +100,24 @@ class ScenarioThread(Thread):
 def lost(received: Received) -> bool:
     """Return True if a request arrived without its body."""
     return received.complete and received.body.count(PAYLOAD) != 1
+
+
+@contextmanager
+def recording(on: bool) -> Iterator[list[str]]:
+    """Replace the connections of urllib3's pools by some that record the paths of requests, as vcrpy does."""
+    paths: list[str] = []
+
+    class Recorded(connection.HTTPConnection):
+        def putrequest(self, method: str, url: str, *args: Any, **options: Any) -> None:
+            paths.append(url)
+            super().putrequest(method, url, *args, **options)
+
+    usual: Any = urllib3.HTTPConnectionPool.ConnectionCls
+    urllib3.HTTPConnectionPool.ConnectionCls = Recorded if on else usual
+    try:
+        yield paths
+    finally:
+        urllib3.HTTPConnectionPool.ConnectionCls = usual
 
 
 # ------------------------------------------------------------------------- a refuse_first port

@@ -29,6 +29,7 @@ def answered(requests: int, *, after: float = 0.0, size: int | None = None) -> C
 
     def right(outcome: Outcome) -> bool:
         whole = not outcome.lost and (size is None or len(outcome.received) == size)
+        whole = whole and not outcome.unrecorded
         return outcome.status == 200 and outcome.requests == requests and outcome.pause >= after and whole
 
     return right
@@ -68,6 +69,7 @@ CUT = "200~size=5000~cut=100,200~size=5000"
 SCENARIOS = [
     Scenario("GET: reset", "rst~late,200", GET, "2 → 200", answered(2)),
     Scenario("GET: 503 twice", "503*2,200", GET, "3 → 200", answered(3)),
+    Scenario("GET: 503 twice, recorded", "503*2,200", Request(recorded=True), "3 → 200", answered(3)),
     Scenario("GET: a body cut short", CUT, GET, "2 → 200", answered(2, size=5000)),
     Scenario("GET: 503, `Retry-After: 1`", "503~ra=1,200", GET, "2 → 200, 1 s later", answered(2, after=1)),
     Scenario(

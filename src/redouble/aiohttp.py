@@ -60,6 +60,7 @@ class Middleware(AsyncSender):
     """The middleware that `middleware` makes."""
 
     _timeout_error = aiohttp.ServerTimeoutError
+    _timeout_errors = ()  # they are all `TimeoutError`s
     _response_type, _response_name = aiohttp.ClientResponse, "an aiohttp.ClientResponse"
     _status_of = attrgetter("status")
 

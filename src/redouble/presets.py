@@ -201,7 +201,8 @@ def database() -> dict[str, Any]:
     """For transactions: deadlocks and lost connections end soon, and a user does not wait long for a page.
 
     4 attempts, full jitter from 0.05 s (as AWS does after a transient error) to 1 s, 10 s in all, a budget.
-    Retry the whole transaction, and not a statement in it.
+    Retry the whole transaction, and not a statement in it. Let the pool check its connections, so that those
+    which a restart has killed do not use up the attempts, and switch off the retries of the client itself.
     """
     return {
         "attempts": 4,

@@ -57,6 +57,7 @@ class Adapter(Sender, BaseAdapter):
     """
 
     _timeout_error = requests.Timeout
+    _timeout_errors = (requests.Timeout, EmptyPoolError, urllib3.exceptions.TimeoutError)
     _response_type, _response_name = requests.Response, "a requests.Response"
 
     def __init__(

@@ -23,16 +23,35 @@ LIBRARIES: dict[str, list[str]] = {
     "aiohttp": ["aiohttp", "aiohttp.client_exceptions", "aiohttp.http_exceptions"],
     "aiokafka": ["aiokafka.errors"],
     "anthropic": ["anthropic", "anthropic._exceptions"],
+    "anyio": ["anyio"],
+    "asyncmy": ["asyncmy.errors"],
     "asyncpg": ["asyncpg.exceptions", "asyncpg.exceptions._base"],
+    "azure": ["azure.core.exceptions"],
     "botocore": ["botocore.exceptions"],
+    "cassandra": [
+        "cassandra",
+        "cassandra.cluster",
+        "cassandra.connection",
+        "cassandra.pool",
+        "cassandra.protocol",
+    ],
     "confluent_kafka": ["confluent_kafka", "confluent_kafka.error", "confluent_kafka.serialization"],
+    "elasticsearch": ["elastic_transport", "elasticsearch", "elasticsearch.helpers"],
+    "google": ["google.api_core.exceptions", "google.auth.exceptions"],
     "grpc": ["grpc", "grpc.aio", "grpc._channel"],
+    "h11": ["h11"],
+    "httpcore": ["httpcore"],
+    "httpcore2": ["httpcore2"],
     "httpx": ["httpx"],
     "httpx2": ["httpx2"],
     "kafka": ["kafka.errors"],
     "openai": ["openai", "openai._exceptions"],
+    "opensearchpy": ["opensearchpy.exceptions"],
+    "oracledb": ["oracledb.exceptions"],
+    "pika": ["pika.exceptions", "pika.adapters.utils.connection_workflow"],
     "psycopg": ["psycopg", "psycopg.errors", "psycopg_pool"],
     "psycopg2": ["psycopg2", "psycopg2.extensions", "psycopg2.pool"],
+    "pymongo": ["pymongo.errors"],
     "pymysql": ["pymysql.err"],
     "redis": [
         "redis.exceptions",
@@ -42,7 +61,9 @@ LIBRARIES: dict[str, list[str]] = {
     ],
     "requests": ["requests.exceptions"],
     "sqlalchemy": ["sqlalchemy.exc", "sqlalchemy.orm.exc"],
+    "trio": ["trio"],
     "urllib3": ["urllib3.exceptions"],
+    "websockets": ["websockets.exceptions", "websockets.legacy.exceptions"],
 }
 
 
@@ -53,8 +74,9 @@ def classes(library: str) -> dict[str, type[Exception]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             module = importlib.import_module(name)
+            things = [getattr(module, each, None) for each in dir(module)]  # some are imported on demand
         roots = {"cimpl", *(module.partition(".")[0] for module in LIBRARIES[library])}
-        for thing in list(vars(module).values()):
+        for thing in things:
             if (
                 isinstance(thing, type)
                 and issubclass(thing, Exception)

@@ -11,6 +11,8 @@ from tests.libraries.decisions import FOLDER, LIBRARIES, classes, decisions, wri
 ELSEWHERE = {
     "MySQLdb._exceptions.MySQLError",  # needs a compiler and MySQL's own library
     "sqlalchemy.dialects.postgresql.asyncpg.AsyncAdapt_asyncpg_dbapi.Error",  # hidden inside its dialect
+    "litellm.types.router.RouterRateLimitError",  # needs another major version of openai
+    "litellm.types.router.RouterRateLimitErrorBasic",
     "aiokafka.errors.NetworkExceptionError",  # in kafka-python only
     "aiokafka.errors.ThrottlingQuotaExceededError",
 }

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
+import pytest
 import trio
 
+import redouble
 from redouble import Outcome, Report, Retry
+from redouble._runtime.backend import under_trio
 from tests.support.runtime.mock_clock import Busy, flaky, mocked
 
 
@@ -88,3 +93,16 @@ def test_a_close_that_awaits_unexpectedly_is_interrupted() -> None:
 
     trio.run(main)
     assert log == ["interrupted"]
+
+
+@pytest.mark.parametrize("loaded", ["trio", "trio.lowlevel"])
+def test_while_another_thread_imports_trio_a_call_is_not_under_trio(
+    monkeypatch: pytest.MonkeyPatch, loaded: str
+) -> None:
+    """Its modules are there, and lack their attributes."""
+    for name in ("trio", "trio.lowlevel"):
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, loaded, ModuleType(loaded))
+    assert not under_trio()
+    with redouble.deadline(5):
+        assert 0 < (redouble.remaining() or 0) <= 5

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn, Self
 
 from redouble._drivers.calls import begin_run, slow_path_needed
 from redouble._engine.options import Options, refuse_limits, refuse_until
-from redouble._engine.run import Run
+from redouble._engine.run import Run, Wait
 from redouble._engine.run_results import error_of
 from redouble._failures.error_path import holds_run
 from redouble._internal.logger import log
@@ -206,9 +206,11 @@ def start_attempt(policy: Options, attempt: Attempt, run: Run) -> None:
     """Wait for the next attempt and begin it."""
     attempt._state = OVER  # the end of the wait is the end of the call, unless the attempt begins
     try:
-        if attempt._delay:
-            policy._time.sleep(attempt._delay)
-        refusal = run.start(run.read_clock())
+        with Wait(run):
+            if attempt._delay:
+                policy._time.sleep(attempt._delay)
+            begins = run.read_clock()
+        refusal = run.start(begins)
         if refusal is not None:
             raise refusal
         attempt.number, attempt._state = run.attempt, READY
@@ -221,9 +223,11 @@ async def astart_attempt(policy: Options, attempt: Attempt, run: Run) -> None:
     """Wait for the next attempt and begin it."""
     attempt._state = OVER  # the end of the wait is the end of the call, unless the attempt begins
     try:
-        if attempt._delay is not None:
-            await policy._time.asleep(attempt._delay)
-        refusal = run.start(run.read_clock())
+        with Wait(run):
+            if attempt._delay is not None:
+                await policy._time.asleep(attempt._delay)
+            begins = run.read_clock()
+        refusal = run.start(begins)
         if refusal is not None:
             raise refusal
         attempt.number, attempt._state = run.attempt, READY

@@ -20,6 +20,8 @@ PREFIX: Final = "redouble: gave up "
 class AttemptRecord(NamedTuple):
     """One attempt. ``started`` counts from the start of the call; ``delay`` is the wait that followed.
 
+    After the last attempt, ``delay`` is the wait that a retry would have had, if it was refused for another
+    reason than the failure itself: by the budget, by a time limit, or because the hint was too long.
     ``error_type`` and ``error_text`` are None where the attempt returned.
     """
 
@@ -57,6 +59,11 @@ class Report(NamedTuple):
     def late(self) -> bool:
         """True if the call succeeded after its limit: an attempt ran past its limit and returned."""
         return self.reason is None and self.limit is not None
+
+    @property
+    def next_delay(self) -> float | None:
+        """The delay of the retry that was refused, or None: how long a caller who goes on should wait."""
+        return self.history[-1].delay if self.reason is not None and self.history else None
 
 
 class CallStamp(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
 from redouble._failures.verdict import Kind, Verdict, unwrapped, with_retry_after
@@ -53,7 +53,8 @@ def by_errno(error: Any, ask: Ask) -> Verdict | None:
     if text.startswith("Multiple exceptions: "):  # asyncio's, which keeps only the texts
         verdicts = [_ERRNOS.get(int(digits)) for digits in re.findall(r"\[Errno (\d{1,5})\]", text)]
         return UNSENT if verdicts and None not in verdicts else None
-    return ask(error.__cause__) if text == "All connection attempts failed" else None  # AnyIO's
+    several = text == "All connection attempts failed" or text.startswith("all attempts to connect to ")
+    return ask(error.__cause__) if several else None  # AnyIO's and Trio's
 
 
 def by_members(group: Any, ask: Ask) -> Verdict | None:
@@ -66,9 +67,13 @@ def by_members(group: Any, ask: Ask) -> Verdict | None:
                 members[id(member)] = member
                 if isinstance(member, ExceptionGroup):
                     groups.append(cast("object", member))
-    verdicts = [ask(member) for member in members.values() if not isinstance(member, ExceptionGroup)]
+    return combined([ask(member) for member in members.values() if not isinstance(member, ExceptionGroup)])
+
+
+def combined(verdicts: Sequence[Verdict | None]) -> Verdict | None:
+    """Return the verdict on several errors of one attempt; None unless all of them are retryable."""
     retries = [v for v in verdicts if v is not None and v.action == "retry"]
-    if len(retries) < len(verdicts):
+    if not retries or len(retries) < len(verdicts):
         return None
     kinds = {v.kind for v in retries}
     return Verdict.retry(

@@ -25,6 +25,8 @@ LOCKED = _answered(Kind.server, "locked")
 UNSENT_BUSY = Verdict.retry(kind=Kind.server, sent=False, reason="busy")
 UNSENT_FULL = Verdict.retry(kind=Kind.throttled, sent=False, reason="too_many_connections")
 UNSENT_TIMEOUT = Verdict.retry(kind=Kind.timeout, sent=False, reason="timeout_connect")
+POOL_TIMEOUT = Verdict.retry(kind=Kind.timeout, sent=False, reason="timeout_pool")
+LIMITED_HERE = Verdict.retry(kind=Kind.throttled, sent=False, reason="rate_limit")
 
 
 def _numbers(groups: dict[Verdict, str]) -> dict[int, Verdict]:
@@ -126,6 +128,47 @@ MYSQL = _numbers(
         UNSENT: "2002 2003",  # cannot connect through the socket, or to the host
     }
 )
+
+ORACLE = by_name(
+    {
+        NETWORK: "DPY-4011 DPY-4033 ORA-12571",  # connection closed, idle for too long, packet writer failure
+        # no listener; the destination host is unreachable
+        UNSENT: "ORA-12541 ORA-12543",
+        UNSENT_TIMEOUT: "ORA-12170 ORA-12535",
+        # sessions and processes of the server; no handler of the listener
+        UNSENT_FULL: "ORA-00018 ORA-00020 ORA-12516 ORA-12518 ORA-12519 ORA-12520",
+        # starting or stopping; the listener blocks new connections
+        UNSENT_BUSY: "ORA-01033 ORA-01034 ORA-01090 ORA-12526 ORA-12527 ORA-12528",
+        CONFLICT: "ORA-00060 ORA-08177",  # deadlock; cannot serialize
+        LOCKED: "ORA-00054 ORA-04021 ORA-30006",  # NOWAIT or WAIT, and the lock is held
+        POOL_TIMEOUT: "DPY-4005",
+        TIMEOUT: "DPY-4024",  # call_timeout
+    }
+)
+
+MONGO = _numbers(
+    {
+        NETWORK: "6 7 89 9001",  # between the servers: unreachable, not found, timeout, socket
+        LOCKED: "24 46",
+        # shutdown, read concern not available yet, stepped down or not primary, interrupted by these
+        ANSWERED: "91 134 189 10058 10107 11600 11602 13435 13436",
+        CONFLICT: "112",  # write conflict
+        TIMED_OUT: "262",  # of the server, not the caller's maxTimeMS
+        OVERLOADED: "462",
+    }
+)
+
+# The first word of an error. The server has not executed the command.
+REDIS = by_name({ANSWERED: "BUSY CLUSTERDOWN LOADING MASTERDOWN NOREPLICAS READONLY TRYAGAIN"})
+
+# Replies for now: service not available, mailbox busy, error in processing, no storage, cannot authenticate.
+SMTP = _numbers({ANSWERED: "421 450 451 452 454"})
+
+# going away, abnormal closure, service restart, try again later, bad gateway
+WEBSOCKET = _numbers({NETWORK: "1001 1006 1012", BUSY: "1013 1014"})
+
+# Reasons in a 403 of Google's JSON APIs that mean a rate, not a permission.
+GOOGLE_LIMITS = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
 
 CONFLUENT = by_name(
     {

@@ -6,14 +6,14 @@ do not guard against malformed errors: `Transient` catches what they raise. The 
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
 
 from redouble._failures import codes
 from redouble._failures.builtin_errors import BUSY, NETWORK, TIMEOUT, UNSENT, Ask
 from redouble._failures.grpc_trailers import requested_delay
+from redouble._failures.quota_headers import decimal
 from redouble._failures.retry_after import response_hint, response_wish, with_hint
 from redouble._failures.verdict import Kind, Verdict, changed
 
@@ -39,8 +39,8 @@ def response_of(error: Any) -> tuple[Any, object]:
     """Return status and headers of the response: of ``error.response``, or of the error (aiohttp, urllib)."""
     if _is_malformed_response(error):
         return None, None
-    response = getattr(error, "response", None)
-    source = error if response is None else response
+    found = (getattr(error, name, None) for name in ("response", "meta"))  # `meta` is Elastic's
+    source = next((response for response in found if response is not None), error)
     status = getattr(source, "status_code", None) or getattr(source, "status", None)
     return status, getattr(source, "headers", None)
 
@@ -84,7 +84,7 @@ def by_cause_or_timeout(error: Any, ask: Ask) -> Verdict | None:
 
 def by_connect_error(error: Any, ask: Ask) -> Verdict | None:
     """Retry a failed connection as unsent; not if the certificate, the host or a permission is the cause."""
-    for cause in _causes(error):
+    for cause in causes(error):
         if isinstance(cause, OSError) and cause.errno is not None:
             verdict = ask(cause)
             if verdict is None:
@@ -95,10 +95,17 @@ def by_connect_error(error: Any, ask: Ask) -> Verdict | None:
 
 def by_http2_event(error: Any, _: Ask) -> Verdict | None:
     """Judge by the HTTP/2 event that httpcore reports: a refused stream was not processed at all."""
-    event = next(iter(getattr(error.__cause__, "args", ())), None)
-    refused = type(event).__name__ == "StreamReset" and getattr(event, "error_code", None) == REFUSED_STREAM
-    unseen = type(event).__name__ == "ConnectionTerminated" and getattr(event, "last_stream_id", None) == 0
-    return NOT_PROCESSED if refused or unseen else NETWORK
+    for one in (error, error.__cause__):  # httpcore's own error, and that of httpx around it
+        event = next(iter(getattr(one, "args", ())), None)
+        refused = (
+            type(event).__name__ == "StreamReset" and getattr(event, "error_code", None) == REFUSED_STREAM
+        )
+        unseen = (
+            type(event).__name__ == "ConnectionTerminated" and getattr(event, "last_stream_id", None) == 0
+        )
+        if refused or unseen:
+            return NOT_PROCESSED
+    return NETWORK
 
 
 def by_errno_or_network(error: Any, ask: Ask) -> Verdict | None:
@@ -106,15 +113,22 @@ def by_errno_or_network(error: Any, ask: Ask) -> Verdict | None:
     return NETWORK if error.errno is None else ask(OSError(error.errno, ""))
 
 
+# Where libraries keep the original error: urllib, urllib3 and urllib3's ProxyError, azure.core, pika.
+_ORIGINAL = ("reason", "original_error", "inner_exception", "exception")
+
+
 def _cause(error: Any) -> Exception | None:
     """Return the original error. `__context__` does not count: it may be any error that was being handled."""
     kwargs: Any = getattr(error, "kwargs", None) or {}  # botocore keeps it there
-    reason, original = getattr(error, "reason", None), getattr(error, "original_error", None)
-    candidates: tuple[object, ...] = (reason, original, kwargs.get("error"), *error.args, error.__cause__)
+    named = (getattr(error, name, None) for name in _ORIGINAL)
+    errors: Any = getattr(error, "errors", None)  # Elastic's, the latest first
+    latest: object = errors[0] if errors and errors.__class__ is tuple else None
+    candidates: tuple[object, ...] = (*named, kwargs.get("error"), *error.args, error.__cause__, latest)
     return next((candidate for candidate in candidates if isinstance(candidate, Exception)), None)
 
 
-def _causes(error: Any) -> Iterator[Exception]:
+def causes(error: Any) -> Iterator[Exception]:
+    """Iterate over the chain of original errors inside an error."""
     for _ in range(8):  # the chain may be circular
         error = _cause(error)
         if error is None:
@@ -128,7 +142,9 @@ def _causes(error: Any) -> Iterator[Exception]:
 def by_llm_error(error: Any, _: Ask) -> Verdict | None:
     """Judge by the status, or by the error code in a stream; ``x-should-retry`` overrides both."""
     error_codes = [getattr(error, name, None) for name in ("code", "type")]
-    headers = getattr(getattr(error, "response", None), "headers", None)
+    headers = getattr(error, "litellm_response_headers", None)  # its `response` is made without them
+    if headers is None:
+        headers = getattr(getattr(error, "response", None), "headers", None)
     status = getattr(error, "status_code", 0)
     requested, hint = response_wish(headers, status)
     if requested is False or not codes.QUOTA.isdisjoint(error_codes):
@@ -139,53 +155,20 @@ def by_llm_error(error: Any, _: Ask) -> Verdict | None:
     return with_hint(verdict or (codes.ANSWERED if requested else None), hint)
 
 
-# ---------------------------------------------------------------------------- databases
+# ------------------------------------------------------------------ WebSocket
 
 
-def by_sqlstate(error: Any, _: Ask) -> Verdict | None:
-    """Judge by the SQLSTATE."""
-    return codes.POSTGRES.get(getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or "")
+def by_close_code(error: Any, _: Ask) -> Verdict | None:
+    """Judge by the close code that was received; without one, the connection was lost."""
+    return NETWORK if error.rcvd is None else codes.WEBSOCKET.get(error.rcvd.code)
 
 
-def by_sqlstate_or_text(error: Any, ask: Ask) -> Verdict | None:
-    """Judge by the SQLSTATE; without one, by libpq's text."""
-    if getattr(error, "sqlstate", None) or getattr(error, "pgcode", None):
-        return by_sqlstate(error, ask)
-    text = str(error).lower()
-    return next((verdict for part, verdict in codes.POSTGRES_TEXTS.items() if part in text), None)
+def by_cut_handshake(error: Any, _: Ask) -> Verdict | None:
+    """Retry a WebSocket handshake that ended early; an answer that is no HTTP is final."""
+    return NETWORK if isinstance(error.__cause__, EOFError) else None
 
 
-def by_mysql_code(error: Any, _: Ask) -> Verdict | None:
-    """Judge by the error number, which is the first argument."""
-    return codes.MYSQL.get(error.args[0])
-
-
-def by_orig(error: Any, ask: Ask) -> Verdict | None:
-    """Judge the driver's error; without a verdict, retry if SQLAlchemy has invalidated the connection."""
-    verdict = ask(error.orig)
-    return NETWORK if verdict is None and getattr(error, "connection_invalidated", None) is True else verdict
-
-
-def by_sqlite_name(error: Any, _: Ask) -> Verdict | None:
-    """Retry if another connection holds a lock."""
-    return BUSY if error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) else None
-
-
-def by_redis_text(error: Any, ask: Ask) -> Verdict | None:
-    """Judge by the error number in a text "Error ... connecting to"; any other text is a network error."""
-    match = re.match(r"Error (-?[0-9]{1,5}) connecting to ", str(error))
-    if match is None:
-        return NETWORK
-    number = int(match[1])  # the numbers of name lookups are negative
-    return ask(OSError(number, "")) if number > 0 else _resolver_verdict(number)
-
-
-def by_redis_timeout(error: Any, _: Ask) -> Verdict | None:
-    """Retry as unsent if the text contains "connecting"."""
-    return codes.UNSENT_TIMEOUT if "connecting" in str(error) else TIMEOUT
-
-
-# ----------------------------------------------------------------------- gRPC, AWS, Kafka
+# ---------------------------------------------------------- gRPC, Google, Azure, AWS, brokers
 
 
 def by_grpc_code(error: Any, _: Ask) -> Verdict | None:
@@ -193,7 +176,7 @@ def by_grpc_code(error: Any, _: Ask) -> Verdict | None:
     code, details = error.code().name, str(error.details())
     if code == "RESOURCE_EXHAUSTED" and "larger than max" in details:
         return None  # the same message would be too large again
-    if code == "UNAVAILABLE" and details.startswith("failed to connect to all addresses"):
+    if code == "UNAVAILABLE" and details.startswith(("failed to connect to all addresses", "DNS resolution")):
         return UNSENT
     if code == "INTERNAL" and details == "Internal error from Core" and _failed_to_send(error):
         return codes.GRPC["UNAVAILABLE"]
@@ -208,6 +191,73 @@ def _failed_to_send(error: Any) -> bool:
     """
     text = str(error.debug_error_string())
     return text.startswith('Failed "execute_batch"') and "SendMessageOperation" in text
+
+
+def by_google_code(error: Any, ask: Ask) -> Verdict | None:
+    """Judge a gRPC error by itself, and a response by its reason and status; ``RetryInfo`` is a hint."""
+    response, status, delay = error.response, error.code, _retry_info(error.details)
+    headers = getattr(response, "headers", None)
+    if headers is not None:
+        limited = any(as_mapping(each).get("reason") in codes.GOOGLE_LIMITS for each in error.errors)
+        verdict = codes.RATE_LIMIT if limited else codes.AWS_STATUSES.get(status)
+        hint = response_hint(headers, status)
+        return with_hint(verdict, delay if hint is None else hint)
+    if response is not None:
+        verdict = ask(response)
+    elif error.grpc_status_code is not None:
+        verdict = codes.GRPC.get(error.grpc_status_code.name)
+    else:
+        verdict = codes.AWS_STATUSES.get(status)
+    return verdict if verdict is None or verdict.after is not None else with_hint(verdict, delay)
+
+
+def _retry_info(details: Sequence[Any]) -> float | None:
+    """Return the delay of a ``google.rpc.RetryInfo``, a message or JSON, in seconds."""
+    for detail in details:
+        if type(detail).__name__ == "RetryInfo":
+            return float(detail.retry_delay.seconds + detail.retry_delay.nanos / 1e9)
+        json = as_mapping(detail)
+        if str(json.get("@type")).endswith("google.rpc.RetryInfo"):
+            return decimal(str(json.get("retryDelay")).removesuffix("s"))
+    return None
+
+
+def as_mapping(value: object) -> Mapping[str, object]:
+    """Return a mapping as it is, and an empty one for every other value."""
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+
+
+def by_azure_status(error: Any, ask: Ask) -> Verdict | None:
+    """Judge by the status and headers of the response; without a response, judge the original error."""
+    status, headers = error.status_code, getattr(error.response, "headers", None)
+    if status is None:
+        return ask(_cause(error))
+    return with_hint(codes.AWS_STATUSES.get(status), response_hint(headers, status))
+
+
+def by_amqp_code(error: Any, _: Ask) -> Verdict | None:
+    """Retry if the broker was stopped (320); other reasons of its to close are mistakes of the client."""
+    return NETWORK if error.reply_code == 320 else None
+
+
+def by_amqp_handshake(error: Any, _: Ask) -> Verdict | None:
+    """Retry a handshake that ended early; pika suspects a wrong protocol, but a broker may be starting."""
+    return UNSENT if "StreamLostError" in str(error) else None
+
+
+def by_last_attempt(error: Any, ask: Ask) -> Verdict | None:
+    """Judge the error of the last attempt to connect."""
+    return ask(error.exceptions[-1])
+
+
+def by_cooldown(error: Any, _: Ask) -> Verdict | None:
+    """Retry after the time that LiteLLM's router asks for."""
+    return with_hint(codes.LIMITED_HERE, error.cooldown_time)
+
+
+def by_retryable(error: Any, _: Ask) -> Verdict | None:
+    """Judge by the library's own flag ``retryable``."""
+    return BUSY if error.retryable is True else None
 
 
 def by_aws_code(error: Any, _: Ask) -> Verdict | None:
@@ -235,18 +285,30 @@ def by_kafka_name(error: Any, _: Ask) -> Verdict | None:
 # -------------------------------------------------------------------- the standard library
 
 
+def by_smtp_code(error: Any, _: Ask) -> Verdict | None:
+    """Judge by the reply code."""
+    return codes.SMTP.get(error.smtp_code)
+
+
+def by_recipients(error: Any, _: Ask) -> Verdict | None:
+    """Judge by the reply codes of all recipients: one that is refused for good would be refused again."""
+    refusals = [codes.SMTP.get(code) for code, _ in error.recipients.values()]
+    return codes.ANSWERED if refusals and None not in refusals else None
+
+
 def by_tls_reason(error: Any, _: Ask) -> Verdict | None:
     """Retry a TLS connection that was closed early; others, such as a bad certificate, are final."""
     return NETWORK if error.reason == "UNEXPECTED_EOF_WHILE_READING" else None
 
 
-AMBIGUOUS_RESOLVERS = ("darwin", "win32", "cygwin")
+# On these platforms the resolver also says "no such name" if it cannot reach a server.
+AMBIGUOUS_RESOLVERS = ("darwin", "ios", "win32", "cygwin")
 LOOKUP_FAILURES = frozenset({"gaierror", "herror", "NameResolutionError", "ClientConnectorDNSError"})
 
 
 def by_lookup(error: Any, _: Ask) -> Verdict | None:
-    """Retry if the resolver reports a temporary failure; "no such host" is final."""
-    return _resolver_verdict(error.errno)
+    """Retry if the failure of the resolver may be temporary."""
+    return resolver_verdict(error.errno)
 
 
 def by_host_lookup(error: Any, _: Ask) -> Verdict | None:
@@ -254,14 +316,16 @@ def by_host_lookup(error: Any, _: Ask) -> Verdict | None:
     return UNSENT if error.errno == 2 else None
 
 
-def _resolver_verdict(number: object) -> Verdict | None:
-    """Retry a temporary failure; macOS and Windows also report "no such name" while the network is down."""
-    names = ("EAI_AGAIN", "EAI_NONAME") if sys.platform in AMBIGUOUS_RESOLVERS else ("EAI_AGAIN",)
-    known = [getattr(sys.modules.get("socket"), name, None) for name in names]
-    return UNSENT if number is not None and number in known else None
+def resolver_verdict(number: object) -> Verdict | None:
+    """Return the verdict on the error number of a name lookup; "no such name" is final if it is reliable."""
+    socket = sys.modules.get("socket")
+    temporary, unknown = getattr(socket, "EAI_AGAIN", None), getattr(socket, "EAI_NONAME", None)
+    if number is not None and number == unknown:
+        return UNSENT if temporary is None or sys.platform in AMBIGUOUS_RESOLVERS else None
+    return UNSENT if number is not None and number == temporary else None
 
 
 def is_lookup_failure(error: Exception) -> bool:
     """Return True if a name could not be resolved: by the error, or by one that it was raised from."""
-    kinds = [base.__name__ for one in (error, *_causes(error)) for base in type(one).__mro__]
+    kinds = [base.__name__ for one in (error, *causes(error)) for base in type(one).__mro__]
     return not LOOKUP_FAILURES.isdisjoint(kinds)

@@ -20,6 +20,7 @@ from redouble._internal.public import public
 
 _WHOLE = re.compile(r"[0-9]+")
 _BLANKS = " \t"
+_MILLISECONDS = ("retry-after-ms", "x-ms-retry-after-ms")  # the second is Azure's
 _MAX_HEADERS = 10_000  # more than any response has; an iterator may be endless
 
 
@@ -29,8 +30,8 @@ def retry_after(headers: object, now: float | datetime | None = None) -> float |
 
     ``headers`` are a mapping or pairs, of text or bytes; the case of a name does not matter, and of two with
     the same name the first counts. The first of these that is well-formed decides: ``retry-after-ms``,
-    ``x-amz-retry-after``, ``Retry-After`` in seconds or as a date, and the headers with the reset time of an
-    exhausted quota.
+    ``x-ms-retry-after-ms``, ``x-amz-retry-after``, ``Retry-After`` in seconds or as a date, and the headers
+    with the reset time of an exhausted quota.
 
     A date is compared with the ``Date`` of the response, so that the local clock may be wrong; without one,
     with ``now`` (seconds since 1970 or a datetime) or the system's wall clock. A date in the past is 0.0.
@@ -58,7 +59,11 @@ def quota(headers: object) -> tuple[int, float] | None:
 
 def _requested_wait(fields: dict[str, str], now: float | datetime | None, *, quota: bool) -> float | None:
     text, amazon = fields.get("retry-after", ""), fields.get("x-amz-retry-after")
-    waits = _thousandth(decimal(fields.get("retry-after-ms", ""))), milliseconds(amazon), decimal(text)
+    waits = (
+        *(_thousandth(decimal(fields.get(name, ""))) for name in _MILLISECONDS),
+        milliseconds(amazon),
+        decimal(text),
+    )
     wait = next((wait for wait in waits if wait is not None), None)
     if wait is not None or not fields:
         return wait

@@ -9,8 +9,9 @@ import functools
 from collections.abc import Callable
 from contextlib import asynccontextmanager, contextmanager, suppress
 from sys import modules
-from types import CoroutineType, FunctionType, NoneType
+from types import CoroutineType, FunctionType
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
+from weakref import ref
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -89,6 +90,11 @@ def reject_uncallable(fn: object, verb: str) -> None:
         )
 
 
+# The types whose instances cannot be awaited, by identity, because a metaclass may define `__hash__`. The
+# callback of the weak reference removes a type that no longer exists.
+plain_types: dict[int, ref[type[object]]] = {}
+
+
 class UsageError(TypeError):
     """A programming error of the caller, which no layer retries, replaces or counts, and no rule sees."""
 
@@ -110,17 +116,19 @@ def call_plain(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def check_result_type(fn: object, result: object) -> type[object]:
-    """Return the type of a result, or NoneType; raise `UsageError` if the result is an awaitable.
+    """Return the type of a result, for a wrapper to remember; raise `UsageError` if it is an awaitable.
 
-    A compiled wrapper remembers the returned type, so that it checks each type once. It must not keep a class
-    alive that nothing else does, such as the class of one mock, which refers to that mock.
+    Each type is checked once. A wrapper must not keep a class alive that no module has, such as the class of
+    one mock, which refers to the mock: for these, return ``object``.
     """
     kind = type(reject_awaitable(fn, result))
+    key, known = id(kind), plain_types
+    plain_types[key] = ref(kind, lambda _: known.pop(key, None))
     try:
         is_global = vars(modules[kind.__module__]).get(kind.__name__) is kind
     except Exception:  # its metaclass may do anything
         is_global = False
-    return kind if is_global else NoneType
+    return kind if is_global else object
 
 
 def is_awaitable_type(kind: type[object]) -> bool:
@@ -148,8 +156,9 @@ def close_unawaited(thing: object) -> Exception | None:
         if isinstance(ended, CoroutineType):
             ended.close()
         elif ended is False and not kind.cancelled(thing):
-            error: Exception | None = kind.exception(thing)
-            return error
+            error: object = kind.exception(thing)
+            close_unawaited(error)  # that of gRPC has to be awaited
+            return error if isinstance(error, Exception) else None
     return None
 
 

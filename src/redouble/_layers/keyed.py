@@ -179,7 +179,10 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
         return () if entry is None else flattened(entry.layer)
 
     def describe(self) -> str:
-        return f"{super().describe() or 'a layer'} for each key, {self._table.max_keys} at most"
+        layers, most = super().describe(), f"{self._table.max_keys} at most"
+        if layers and self._make_takes_key:
+            return f"{layers} for one of its keys, others may differ, {most}"
+        return f"{layers or 'a layer'} for each key, {most}"
 
     def traits(self) -> Traits:
         return super().traits()._replace(shared=(self,))

@@ -80,6 +80,10 @@ if TYPE_CHECKING:
             ...
 
 
+class Cancellation(BaseException):
+    """The base of signals that end a blocking call as a cancellation ends a task: no failure of anything."""
+
+
 _loaded: Backend | None = None
 
 
@@ -110,8 +114,9 @@ def cancelling(error: BaseException | None = None) -> bool:
 
 def under_trio() -> bool:
     """Return True inside a Trio task, where async code uses Trio's clock (blocking code does not)."""
-    trio: Any = modules.get("trio")
-    return trio is not None and bool(trio.lowlevel.in_trio_task())
+    # While another thread imports Trio, its modules are there without their attributes.
+    in_trio_task: Any = getattr(modules.get("trio.lowlevel"), "in_trio_task", None)
+    return in_trio_task is not None and bool(in_trio_task())
 
 
 def in_event_loop() -> bool:

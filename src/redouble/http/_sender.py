@@ -18,7 +18,6 @@ from weakref import WeakKeyDictionary
 
 from redouble._clients.idempotency_key import Keys, as_idempotency
 from redouble._clients.policy_binding import PolicyBinding
-from redouble._clients.socket_deadline import UNLIMITED
 from redouble._engine.report import STAMP
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import CREDITED_CALL, ambient
@@ -40,6 +39,8 @@ class SenderState:
 
     _aio: bool
     _timeout_error: type[Exception]  # of the library
+    # The errors of the library that a time limit may cause, besides `TimeoutError`.
+    _timeout_errors: tuple[type[Exception], ...]
     _response_type: type[Any]
     _response_name: str  # with its article, for messages
     _attempt: Callable[[Exchange], Any]
@@ -212,16 +213,28 @@ class Sender(SenderState):
         if exchange.sends > 1:
             self._prepare_resend(exchange)
         seconds = exchange.seconds_left()
-        if seconds < inf:
-            exchange.attempt_deadline = exchange.now() + seconds
-        with UNLIMITED if seconds == inf else self._limited(exchange, seconds):
-            try:
-                response = exchange.deliver(exchange.request)
-            except Exception as error:
-                exchange.record_failure(error)
-                raise
-            self._settle(exchange, response)
-            return response
+        if seconds == inf:
+            return self._deliver_and_settle(exchange)
+        if seconds <= 0:
+            raise exchange.refuse_to_send()
+        exchange.attempt_deadline = exchange.now() + seconds
+        try:
+            with self._limited(exchange, seconds):
+                return self._deliver_and_settle(exchange)
+        except Exception as error:
+            if exchange.is_out_of_time(error):
+                raise exchange.timeout_error() from error
+            raise
+
+    def _deliver_and_settle(self, exchange: Exchange) -> Any:
+        """Send the request once, and record how that ended."""
+        try:
+            response = exchange.deliver(exchange.request)
+        except Exception as error:
+            exchange.record_failure(error)
+            raise
+        self._settle(exchange, response)
+        return response
 
     def _settle(self, exchange: Exchange, response: Any) -> None:
         """Record a response; raise if it is a failure, or if its body fails where it is needed now."""
@@ -273,6 +286,8 @@ class Sender(SenderState):
         The head was returned already, so that only a response that fits it may continue a failed one.
         """
         exchange.record_failure(error)
+        if exchange.is_out_of_time(error):
+            error = exchange.timeout_error()
         with continuing_call():
             replacement = self._conclude(exchange)
         own = exchange.finish(replacement)
@@ -339,16 +354,28 @@ class AsyncSender(SenderState):
         if exchange.sends > 1:
             await self._prepare_resend(exchange)
         seconds = exchange.seconds_left()
-        if seconds < inf:
-            exchange.attempt_deadline = exchange.now() + seconds
-        with UNLIMITED if seconds == inf else self._limited(exchange, seconds):
-            try:
-                response = await exchange.deliver(exchange.request)
-            except Exception as error:
-                exchange.record_failure(error)
-                raise
-            await self._settle(exchange, response)
-            return response
+        if seconds == inf:
+            return await self._deliver_and_settle(exchange)
+        if seconds <= 0:
+            raise exchange.refuse_to_send()
+        exchange.attempt_deadline = exchange.now() + seconds
+        try:
+            with self._limited(exchange, seconds):
+                return await self._deliver_and_settle(exchange)
+        except Exception as error:
+            if exchange.is_out_of_time(error):
+                raise exchange.timeout_error() from error
+            raise
+
+    async def _deliver_and_settle(self, exchange: Exchange) -> Any:
+        """Send the request once, and record how that ended."""
+        try:
+            response = await exchange.deliver(exchange.request)
+        except Exception as error:
+            exchange.record_failure(error)
+            raise
+        await self._settle(exchange, response)
+        return response
 
     async def _settle(self, exchange: Exchange, response: Any) -> None:
         """Record a response; raise if it is a failure, or if its body fails where it is needed now."""
@@ -400,6 +427,8 @@ class AsyncSender(SenderState):
         The head was returned already, so that only a response that fits it may continue a failed one.
         """
         exchange.record_failure(error)
+        if exchange.is_out_of_time(error):
+            error = exchange.timeout_error()
         with continuing_call():
             replacement = await self._conclude(exchange)
         own = exchange.finish(replacement)

@@ -64,13 +64,18 @@ class LimitedSocket:
                 self._sock.settimeout(before)
 
 
+def limited(sock: Any) -> Any:
+    """Wrap a socket; one that does not count its references, such as a stand-in of a test, stays as it is."""
+    return LimitedSocket(sock) if isinstance(getattr(sock, "_io_refs", None), int) else sock
+
+
 class HTTPConnection(connection.HTTPConnection):
     """A connection without TLS whose waits are limited."""
 
     def connect(self) -> None:
         """Connect and wrap the socket."""
         super().connect()
-        self.sock: Any = LimitedSocket(self.sock)
+        self.sock: Any = limited(self.sock)
 
 
 class HTTPSConnection(HTTPConnection, connection.HTTPSConnection):
@@ -78,15 +83,30 @@ class HTTPSConnection(HTTPConnection, connection.HTTPSConnection):
 
     def _tunnel(self) -> None:
         plain = self.sock
-        self.sock = LimitedSocket(plain)
+        self.sock = limited(plain)
         try:
             cast("Any", super())._tunnel()
         finally:
             self.sock = plain
 
 
+LIMITED: dict[Any, Any] = {
+    connection.HTTPConnection: HTTPConnection,
+    connection.HTTPSConnection: HTTPSConnection,
+}
+
+
 class LimitedPool(urllib3.HTTPConnectionPool):
-    """A pool whose wait for a free connection ends at the deadline of the call."""
+    """A pool whose connections are limited, and whose wait for a free one ends at the deadline of the call.
+
+    A library that replaces the connections of urllib3's pools while it records or plays back, such as vcrpy,
+    replaces those of this pool too.
+    """
+
+    @property
+    def ConnectionCls(self) -> Any:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]  # noqa: N802
+        usual: Any = super().ConnectionCls
+        return LIMITED.get(usual, usual)
 
     def _get_conn(self, timeout: float | None = None) -> Any:
         try:
@@ -95,20 +115,12 @@ class LimitedPool(urllib3.HTTPConnectionPool):
             raise EmptyPoolError(self, str(error)) from None
 
 
-class HTTPConnectionPool(LimitedPool):
-    """A pool of limited connections without TLS."""
-
-    ConnectionCls = cast("Any", HTTPConnection)
-
-
-class HTTPSConnectionPool(LimitedPool, urllib3.HTTPSConnectionPool):
+class LimitedTlsPool(LimitedPool, urllib3.HTTPSConnectionPool):  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
     """A pool of limited connections with TLS."""
-
-    ConnectionCls = cast("Any", HTTPSConnection)
 
 
 def limit_pools(manager: urllib3.PoolManager) -> None:
     """Make a manager create limited pools, unless the caller has set other pool classes."""
     if manager.pool_classes_by_scheme == poolmanager.pool_classes_by_scheme:
-        pools: Any = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
+        pools: Any = {"http": LimitedPool, "https": LimitedTlsPool}
         manager.pool_classes_by_scheme = pools

@@ -297,7 +297,7 @@ def test_connections_to_a_proxy_are_limited_too(server: Server) -> None:
         made.get("http://example.test/", proxies={"http": server.base})
         made.get(server.url("200"), proxies={"https": server.base})
     (manager,) = adapter.proxy_manager.values()
-    assert manager.pool_classes_by_scheme["http"] is _urllib3_sockets.HTTPConnectionPool
+    assert manager.pool_classes_by_scheme["http"] is _urllib3_sockets.LimitedPool
 
 
 def test_custom_pool_classes_are_left_alone() -> None:
@@ -309,7 +309,7 @@ def test_custom_pool_classes_are_left_alone() -> None:
 
 
 def test_after_the_deadline_the_pool_is_not_waited_for() -> None:
-    pool = _urllib3_sockets.HTTPConnectionPool("h")
+    pool = _urllib3_sockets.LimitedPool("h")
     token = SOCKET_DEADLINE.set((0.0, lambda: 1.0))
     try:
         with pytest.raises(EmptyPoolError):
@@ -325,6 +325,8 @@ def test_tls_sockets_and_the_tunnel_request_of_a_proxy_are_limited(
     seen: list[object] = []
 
     class Sock:
+        _io_refs = 0
+
         def gettimeout(self) -> None:
             return None
 
@@ -342,3 +344,39 @@ def test_tls_sockets_and_the_tunnel_request_of_a_proxy_are_limited(
     made: Any = _urllib3_sockets.HTTPSConnection("h")
     made.connect()
     assert [type(sock).__name__ for sock in (*seen, made.sock)] == ["LimitedSocket", "Sock", "LimitedSocket"]
+
+
+def test_a_stand_in_for_a_socket_is_not_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no count of references to itself, which the wrapper needs."""
+    stand_in = object()
+
+    def connect(made: Any) -> None:
+        made.sock = stand_in
+
+    monkeypatch.setattr(connection.HTTPConnection, "connect", connect)
+    made: Any = _urllib3_sockets.HTTPConnection("h")
+    made.connect()
+    assert made.sock is stand_in
+
+
+def test_connections_that_another_library_puts_into_urllib3s_pools_are_used(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As vcrpy does while it records: also by an adapter that exists already."""
+    seen: list[str] = []
+
+    class Recording(connection.HTTPConnection):
+        def putrequest(self, method: str, url: str, *args: Any, **options: Any) -> None:
+            seen.append(method)
+            super().putrequest(method, url, *args, **options)
+
+    adapter = redouble.requests.Adapter(Retry(backoff=[0, 0]))
+    with requests.Session() as session:
+        session.mount("http://", adapter)
+        with monkeypatch.context() as patched:
+            patched.setattr(urllib3.HTTPConnectionPool, "ConnectionCls", Recording)
+            assert session.get(server.url("503*2,200~close")).status_code == 200
+            pool = cast("Any", adapter)._wrapped.poolmanager.connection_from_url(server.url("200"))
+            assert pool.ConnectionCls.__name__ == "Recording"
+        assert pool.ConnectionCls is _urllib3_sockets.HTTPConnection
+        assert seen == ["GET"] * 3
