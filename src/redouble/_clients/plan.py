@@ -40,7 +40,7 @@ class Plan:
         retries = [layer for layer in layers if isinstance(layer, Retry)]
         self.layers = layers
         # Limits outside the outermost Retry hold for the whole call; inner ones restart with each attempt.
-        around = layers[: layers.index(retries[0])] if retries else layers
+        self._around = around = layers[: layers.index(retries[0])] if retries else layers
         limits = [cast("float", layer.seconds) for layer in around if isinstance(layer, Timeout)]
         self.total = min([retries[0]._total if retries else inf, *limits])
         self.labels: Mapping[str, str] = retries[0].labels if retries else {}
@@ -53,7 +53,6 @@ class Plan:
         # True if a first attempt may be made without the policy: nothing in it acts before an attempt ends.
         self.fast_path = len(layers) == 1 and _is_transparent(layers[0])
         self.budget: Any = retries[0].budget if self.fast_path else None
-        self._around = around
         self._call = self._wrap_send(None)  # here, so that an impossible policy raises at construction
 
     def call_for(self, host: Hashable) -> Send:

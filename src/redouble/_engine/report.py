@@ -3,7 +3,7 @@
 The engine stamps the exception that it raises with the run; the report is built only when it is read.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from redouble._failures.verdict import Kind, Verdict
@@ -103,6 +103,10 @@ class ResendGuard:
 
     def veto(self, verdict: Verdict, /) -> Reason | None:
         """Return the reason why an attempt that ended with this verdict must not be followed by another."""
+
+    def succeeded(self, credit: Callable[[], None], /) -> None:
+        """Credit a budget for a success: now, or when the body of the response is there."""
+        credit()
 
 
 @public("redouble")

@@ -11,6 +11,7 @@ Rule 3: drivers interrupt attempts. The state computes when, and records that it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from redouble._engine.nested import carries_exhausted_budget
@@ -157,7 +158,11 @@ class RunState:
             return
         if call is not None and call[1] is not None:
             grant = call[1]
-        self.policy.budget.credit(grant, self.budget_time())
+        credit = partial(self.policy.budget.credit, grant, self.budget_time())
+        if self.guard is None:
+            credit()
+        else:
+            self.guard.succeeded(credit)
 
     def enter_credited_call(self) -> None:
         """Begin the call that credits the budget, unless there is one around it or it has begun already.
