@@ -29,7 +29,8 @@ from redouble.errors import Reason
 if TYPE_CHECKING:
     from redouble._runtime.backend import CancelScope
 
-READY, OVER, FAILED = range(3)  # an attempt that is entered is over, unless it fails
+# An attempt that is entered is over, unless it fails; it has ended when its block was left without an error.
+READY, OVER, FAILED, ENDED = range(4)
 ERROR_LOST = (
     "a loop over the attempts of %s was left after attempt %d had failed, so nothing raises its %s: leave "
     "the loop inside `with attempt:`, or let it retry"
@@ -76,6 +77,7 @@ class Attempt:
         if error is None:
             if self._run is not None:
                 self._run.returned(None, self._run.read_clock())
+            self._state = ENDED
             return False
         return isinstance(error, Exception) and self._record_failure(error)
 
@@ -130,6 +132,8 @@ class Attempt:
         If an attempt failed and no other one was entered since, nothing will raise its error.
         """
         run, entered = self._run, self._state == OVER
+        if self._state == ENDED:
+            return
         self._left = True
         if run is None:
             return
@@ -247,14 +251,15 @@ def attempts(policy: Options) -> Iterator[Attempt]:
         else:
             attempt._started = policy._now()
             yield attempt
-            if attempt._state == OVER:
+            if attempt._state == ENDED or attempt._state == OVER:  # noqa: PLR1714  a tuple is slower
                 return
         while (run := attempt._next_run()) is not None:
             _warn_if_blocking_loop(attempt)
             start_attempt(policy, attempt, run)
             yield attempt
     except GeneratorExit:
-        attempt._leave()
+        if attempt._state != ENDED:
+            attempt._leave()
 
 
 class AsyncAttempts:
