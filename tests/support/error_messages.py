@@ -219,6 +219,10 @@ MESSAGES: Final[dict[str, Message]] = {
         "Rate limit reached for gpt-5 on tokens per min (TPM): Limit 10000, Used 9500, max_tokens: 4096",
         "Limit 10000, Used 9500, max_tokens: 4096",
     ),
+    "openai: limit of requests": message(
+        "Error code: 429 - {'error': {'message': 'Rate limit reached', 'type': 'tokens', 'param': None, 'code': 'x'}}",
+        "'type': 'tokens', 'param': None",
+    ),
     "anthropic": message(
         "Error code: 401 - {'type': 'error', 'error': {'message': 'invalid x-api-key ⟦sk-ant-api03-AbCd_efgh⟧'}}",
         "'type': 'error'",

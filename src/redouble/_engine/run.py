@@ -212,11 +212,11 @@ class Run(RunState):
         if self.attempt >= self.max_attempts:
             return self.give_up(ATTEMPTS, error)
         if now >= until:
-            return self.give_up(self.out_of_time(), error)
+            return self.refuse(self.out_of_time(), error, None)
         if self.cancelling is not None and self.cancelling(error):
             return self.give_up(STOPPED, error)
         if self.tracked and (reason := self.track_limits()) is not None:
-            return self.give_up(reason, error)
+            return self.refuse(reason, error, None) if reason is WORK_TIMEOUT else self.give_up(reason, error)
         if error is not None:
             try:
                 own = error.__dict__

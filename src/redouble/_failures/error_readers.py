@@ -155,7 +155,13 @@ def by_llm_error(error: Any, _: Ask) -> Verdict | None:
     return with_hint(verdict or (codes.ANSWERED if requested else None), hint)
 
 
-# ------------------------------------------------------------------ WebSocket
+# ------------------------------------------------------------------ streams, WebSocket
+
+
+def by_broken_stream(error: Any, ask: Ask) -> Verdict | None:
+    """Retry a broken stream; not one that Trio reports because of a bad certificate."""
+    cause = error.__cause__
+    return ask(cause) if type(cause).__module__ == "ssl" else NETWORK
 
 
 def by_close_code(error: Any, _: Ask) -> Verdict | None:

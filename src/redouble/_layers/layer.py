@@ -249,7 +249,7 @@ class Pipeline(LayerProxy):
         """Return a drawing of the layers, with what each does and the worst case of a call."""
         from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
 
-        return analysis.explain(self.layers)
+        return analysis.explain(self, self.layers)
 
     def check(self) -> list[str]:
         """Return the known problems, each as a sentence with its reason; an empty list if there are none."""
