@@ -13,13 +13,14 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 
 from tests.conformance.flows import Flow
 
 PARAM = type(pytest.param())
+NONE = frozenset[str]()
 F = TypeVar("F", bound=Callable[..., object])
 
 HERE = Path(__file__).parent
@@ -99,28 +100,29 @@ def asserted() -> dict[str, set[str]]:
     for path in sorted(HERE.glob("test_*.py")):
         module = importlib.import_module(f"tests.conformance.{path.stem}")
         for row in _rows(vars(module)):
-            if (fact := FACT.match(row.fact)) and fact[0] in OBSERVABLES:
+            if (match := FACT.match(row.fact)) and match[0] in OBSERVABLES:
                 words = row.expected.keys()
-                found[fact[0]] |= {
-                    name for name in OBSERVABLES[fact[0]] if ROW_WORDS.get(name, frozenset()) & words
+                found[match[0]] |= {
+                    name for name in OBSERVABLES[match[0]] if ROW_WORDS.get(name, NONE) & words
                 }
-    for fact, names in _declared.items():
-        found[fact] |= names
+    for fact, declared in _declared.items():
+        found[fact] |= declared
     return found
 
 
 def _rows(names: dict[str, Any]) -> Iterator[Flow]:
     """Yield the rows in the tables of a module, and in the parameters of its tests."""
     for value in names.values():
-        tables = [value] if isinstance(value, list) else []
-        for mark in getattr(value, "pytestmark", ()):
+        tables: list[Any] = [cast("Any", value)] if isinstance(value, list) else []
+        marks: Any = getattr(cast("object", value), "pytestmark", ())
+        for mark in marks:
             if mark.name == "parametrize":
                 tables += [_values(each) for each in mark.args[1]]
         for table in tables:
             yield from (row for row in table if isinstance(row, Flow))
 
 
-def _values(each: Any) -> list[object]:
+def _values(each: Any) -> tuple[object, ...]:
     """Return the arguments of one parametrized test: of a `pytest.param`, a tuple, or a single value."""
     values: Any = each.values if isinstance(each, PARAM) else each
-    return list(values) if isinstance(values, tuple) else [values]
+    return cast("tuple[object, ...]", values) if isinstance(values, tuple) else (values,)
