@@ -7,16 +7,37 @@ attempt of the outermost `Retry`: in ``failure``, and in ``run`` if a run has to
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from typing import Any, Protocol
 
+from redouble._clients.held_gate import HeldAdmissions
 from redouble._engine.report import PREFIX, STAMP, AttemptRecord, Report, ResendGuard, annotate, stamp_of
 from redouble._engine.run import Run
 from redouble._engine.run_results import OUTCOMES, return_report, summary
 from redouble._failures.transient import kind_of, transient
+from redouble._layers.keyed_table import KeyedEntry
 from redouble._redaction.rendering import shown, text_of
-from redouble.errors import Reason
+from redouble._telemetry.emit import emit_timeout
+from redouble.errors import AttemptTimeout, Reason
+
+MARGIN = 0.001  # seconds by which clocks and timers may differ
+
+
+class TimeLimit(Protocol):
+    """A time limit of one attempt, or of a part of the call: a run, or a `TimeoutOfCall`."""
+
+    def time_left(self) -> float:
+        """Return the seconds that are left."""
+        ...
+
+    def is_reached(self, slack: float) -> bool:
+        """Return True if no more than ``slack`` seconds are left."""
+        ...
+
+    def expired(self) -> AttemptTimeout:
+        """Record that the limit has ended an attempt; return the error."""
+        ...
 
 
 class ClientCall(ResendGuard):
@@ -27,6 +48,12 @@ class ClientCall(ResendGuard):
     error: Exception | None = None  # the error of the last attempt
     run: Run | None = None  # the run of the outermost `Retry`
     failure: Exception | None = None  # the error of an attempt that the policy has yet to see
+    entries: tuple[KeyedEntry, ...] = ()  # of the keyed layers of its policy; they live until the call ends
+    held: HeldAdmissions | None = None  # of gates, until the body has ended
+    cut: Exception | None = None  # the client's error of the last attempt, if a time limit has ended it
+    slack = 0.0  # seconds by which the client's timeout ends before the attempt does
+    innermost_timeout: TimeoutOfCall | None = None  # of the layers inside the `Retry`, in the last attempt
+    as_client_error: Callable[[Exception], Exception]  # makes a timeout error of ours one of the client too
 
     def __init__(self, plan: Any, now: Callable[[], float]) -> None:
         self.plan, self.now = plan, now
@@ -36,12 +63,46 @@ class ClientCall(ResendGuard):
         """Return the seconds since the call started."""
         return self.now() - self.started
 
+    def admissions(self) -> HeldAdmissions:
+        """Return the admissions that the call holds."""
+        if self.held is None:
+            self.held = HeldAdmissions()
+        return self.held
+
+    def is_unread(self, response: object, /) -> bool:  # noqa: ARG002  not all clients have bodies
+        """Return True if the body of a response is not there yet: its end will be recorded."""
+        return False
+
     def record_failure(self, error: Exception) -> Exception:
         """Record the error of an attempt and stamp it, for rules that read its report."""
         self.error = error
         with suppress(Exception):  # an error may have no `__dict__`
             vars(error)[STAMP] = self
         return error
+
+    def is_cut_by(self, limit: TimeLimit) -> bool:
+        """Return True if this time limit has ended the last attempt, or was reached at the same time."""
+        return self.cut is not None and limit.is_reached(self.slack + MARGIN)
+
+    def cut_error(self, error: AttemptTimeout) -> Exception:
+        """Record the error of a limit that has ended the last attempt, made an error of the client too."""
+        error.__cause__ = self.cut
+        return self.record_failure(self.as_client_error(error))
+
+    def timeouts_start(self) -> float:
+        """Return the time when the limits of the whole call start, as its policy is entered."""
+        return self.now()
+
+    @contextmanager
+    def limited_attempt(self, timeout: TimeoutOfCall) -> Generator[None]:
+        """Record a `Timeout` around one attempt; if the attempt succeeds, it limits the body too."""
+        self.innermost_timeout, succeeded = timeout, False
+        try:
+            yield
+            succeeded = True
+        finally:
+            if not succeeded:
+                self.innermost_timeout = timeout.outer
 
     def report(self) -> Report:
         """Build the report so far, for code that reads an error before a policy has judged it."""
@@ -63,6 +124,33 @@ class ClientCall(ResendGuard):
         """Replace the stamp of `record_failure`, which no policy has replaced, by the report of this call."""
         if stamp_of(error) is self:
             annotate(error, self.report_for(Reason.stopped, error), None)
+
+
+class TimeoutOfCall:
+    """The limit of a `Timeout` layer on one call of a client, or on one attempt."""
+
+    def __init__(self, seconds: float, name: str, call: ClientCall, *, whole: bool) -> None:
+        """Begin now, or with the limits of the call if it limits the ``whole`` of it."""
+        self._seconds, self._name, self._now = seconds, name, call.now
+        self._until = (call.timeouts_start() if whole else call.now()) + seconds
+        self.outer = None if whole else call.innermost_timeout
+
+    def time_left(self) -> float:
+        """Return the seconds that are left."""
+        return max(0.0, self._until - self._now())
+
+    def is_reached(self, slack: float) -> bool:
+        """Return True if no more than ``slack`` seconds are left."""
+        return self.time_left() <= slack
+
+    def expired(self) -> AttemptTimeout:
+        """Emit that the limit was reached; return the error."""
+        return emit_timeout(self.error(), self._name)
+
+    def error(self) -> AttemptTimeout:
+        """Return the error of the limit."""
+        text = f"the request of {self._name} took longer than {self._seconds:g} s"
+        return AttemptTimeout(text, limit="attempt", seconds=self._seconds)
 
 
 def make_report(

@@ -13,7 +13,7 @@ from functools import partial
 from math import inf
 from typing import Any, TypeAlias, TypeVar, cast
 
-from redouble._clients.client_call import ClientCall
+from redouble._clients.client_call import ClientCall, TimeLimit, TimeoutOfCall
 from redouble._clients.policy_binding import is_named
 from redouble._drivers.attempt_timeout import run_limited
 from redouble._drivers.calls import adrive, adrive_after_failure, begin_run, drive, drive_after_failure
@@ -40,7 +40,7 @@ class Plan:
         retries = [layer for layer in layers if isinstance(layer, Retry)]
         self.layers = layers
         # Limits outside the outermost Retry hold for the whole call; inner ones restart with each attempt.
-        around = layers[: layers.index(retries[0])] if retries else layers
+        self._around = around = layers[: layers.index(retries[0])] if retries else layers
         limits = [cast("float", layer.seconds) for layer in around if isinstance(layer, Timeout)]
         self.total = min([retries[0]._total if retries else inf, *limits])
         self.labels: Mapping[str, str] = retries[0].labels if retries else {}
@@ -67,7 +67,9 @@ class Plan:
 
     def _client_layer(self, layer: Layer, host: Hashable | None) -> Layer:
         if isinstance(layer, Timeout) and layer.worker is None:
-            return DeadlineLayer(cast("float", layer.seconds))
+            return DeadlineLayer(
+                cast("float", layer.seconds), self.name, whole=any(layer is each for each in self._around)
+            )
         if not isinstance(layer, Retry):
             return layer
         retry = replace(layer, name=layer.name or self._name)
@@ -135,37 +137,81 @@ class GuardedRetry(Layer):
             elapsed = client_call.elapsed()  # first: the run must not begin before the call
             started = call_reader(policy._time, aio=aio)() - elapsed
             run = begin_run(Run, policy, name, aio=aio, attempt=1, started=started)
+            run.time_left(own=False)
         else:
             run.reopen()
         run.guard, run.tracked = client_call, True
         if self._outermost:
             client_call.run = run
+        if self._outermost and failure is not None:
+            client_call.innermost_timeout = None
+        if failure is not None and client_call.is_cut_by(run):
+            failure = client_call.cut_error(run.expired())
         return run, failure
 
 
 class DeadlineLayer(Layer):
-    """A `Timeout` of a client's policy: the client inside ends its waits at the deadline."""
+    """A `Timeout` of a client's policy: the client inside ends its waits at the deadline.
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    whole: True if it is around the outermost `Retry`, so that it limits the call with all of its attempts.
+    """
+
+    def __init__(self, seconds: float, name: str, *, whole: bool) -> None:
+        self._seconds, self._name, self._whole = seconds, name, whole
 
     def around(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
         """Return ``fn`` with a deadline, for a plain function."""
-        return partial(call_within, lambda: self._seconds, fn)
+
+        def limited(client_call: ClientCall) -> Any:
+            timeout = TimeoutOfCall(self._seconds, self._name, client_call, whole=self._whole)
+            if self._whole:
+                return attempt_within(timeout, fn, client_call)
+            with client_call.limited_attempt(timeout):
+                return call_within(timeout.time_left, fn, client_call)
+
+        return limited
 
     def around_async(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
         """Return ``fn`` with a deadline, for a coroutine function."""
-        return partial(acall_within, lambda: self._seconds, fn)
+
+        async def limited(client_call: ClientCall) -> Any:
+            timeout = TimeoutOfCall(self._seconds, self._name, client_call, whole=self._whole)
+            if self._whole:
+                return await aattempt_within(timeout, fn, client_call)
+            with client_call.limited_attempt(timeout):
+                return await acall_within(timeout.time_left, fn, client_call)
+
+        return limited
 
 
 def within_limits(run: Run, fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function that makes an attempt within the limits of its run: on its worker if it has one."""
-    return partial(call_within, run.time_left, fn) if run.policy.worker is None else run_limited(run, fn)
+    return partial(attempt_within, run, fn) if run.policy.worker is None else run_limited(run, fn)
 
 
 def awithin_limits(run: Run, fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return the coroutine function that makes an attempt within the limits of its run."""
-    return partial(acall_within, run.time_left, fn)
+    return partial(aattempt_within, run, fn)
+
+
+def attempt_within(limit: TimeLimit, fn: Callable[..., Any], client_call: ClientCall) -> Any:
+    """Make an attempt within a time limit; if the limit ends it, raise the error of the limit."""
+    try:
+        return call_within(limit.time_left, fn, client_call)
+    except Exception:
+        if client_call.is_cut_by(limit):
+            raise client_call.cut_error(limit.expired()) from client_call.cut
+        raise
+
+
+async def aattempt_within(limit: TimeLimit, fn: Callable[..., Any], client_call: ClientCall) -> Any:
+    """Make an attempt within a time limit; if the limit ends it, raise the error of the limit."""
+    try:
+        return await acall_within(limit.time_left, fn, client_call)
+    except Exception:
+        if client_call.is_cut_by(limit):
+            raise client_call.cut_error(limit.expired()) from client_call.cut
+        raise
 
 
 def call_within(limit: Callable[[], float], fn: Callable[..., Any], client_call: ClientCall) -> Any:

@@ -35,8 +35,6 @@ class Traits(NamedTuple):
         on errors.
     shared: objects with state, such as a budget, that `Pipeline.check` reports if they occur twice in one
         pipeline.
-    blocking_limit: as ``time_limit``, for blocking code, which only a worker can interrupt.
-    async_only: True if the layer cannot wrap a blocking function.
     """
 
     retries: bool = False
@@ -45,8 +43,6 @@ class Traits(NamedTuple):
     each_call_limit: float = inf
     handles: On | None = None
     shared: tuple[object, ...] = ()
-    blocking_limit: float = inf
-    async_only: bool = False
 
 
 @public("redouble.types")
@@ -78,22 +74,26 @@ class BlockingWorstCase(WorstCase):
     """
 
 
-def explain(layers: Layers) -> str:
+class NoBlockingCode(BlockingWorstCase):
+    """The result for a layer that cannot wrap a blocking function."""
+
+
+def explain(pipeline: Layer, layers: Layers) -> str:
     """Return a drawing of the layers, outermost first, with the worst case of a call."""
     names = [*(type(layer).__name__ for layer in layers), "your function"]
     rows = [("   " * (depth - 1) + "└─ " if depth else "") + name for depth, name in enumerate(names)]
     width = max(len(row) for row in rows) + 2
     texts = [*map(_description, layers), ""]
     lines = [f"{row:<{width}}{text}".rstrip() for row, text in zip(rows, texts, strict=True)]
-    return "\n".join([*lines, "", f"at worst: {_worst_cases(layers)}"])
+    return "\n".join([*lines, "", f"at worst: {_worst_cases(pipeline, layers)}"])
 
 
-def _worst_cases(layers: Layers) -> str:
+def _worst_cases(pipeline: Layer, layers: Layers) -> str:
     """Return the worst case in words; for blocking code separately if a limit does not interrupt it."""
     worst = combined_worst_case(layers, WorstCase())
     blocking = combined_worst_case(layers, BlockingWorstCase())
     summary = f"{_calls(worst)}, {_duration(worst)}"
-    if combined_traits(layers).async_only or blocking == worst:
+    if isinstance(blocking, NoBlockingCode) or blocking == worst or _is_used_by_client(pipeline):
         return summary
     calls = "" if blocking.calls == worst.calls else f"{_calls(blocking)}, "
     why = "without a worker no limit interrupts an attempt"
@@ -119,7 +119,7 @@ _client_policies: WeakSet[Layer] = WeakSet()
 
 
 def used_by_client(policy: Layer) -> None:
-    """Record that a client uses a policy: `check` takes that into account."""
+    """Record that a client uses a policy: `check` and `explain` take that into account."""
     with suppress(TypeError):  # a layer of the user's that cannot be hashed
         _client_policies.add(policy)
 
@@ -168,8 +168,6 @@ def combined_traits(layers: Layers) -> Traits:
         each_call_limit=min((own.each_call_limit for own in traits), default=inf),
         handles=traits[0].handles if len(traits) == 1 else None,
         shared=tuple(state for own in traits for state in own.shared),
-        blocking_limit=min((own.blocking_limit for own in traits), default=inf),
-        async_only=any(own.async_only for own in traits),
     )
 
 
@@ -178,6 +176,12 @@ def combined_worst_case(layers: Layers, inner: WorstCase) -> WorstCase:
     for layer in reversed(layers):
         inner = _worst_case(layer, inner)
     return inner
+
+
+def interrupts_blocking_code(layer: Layer) -> bool:
+    """Return True if a layer limits the time of a blocking function: it has a worker."""
+    worst = _worst_case(layer, BlockingWorstCase())
+    return worst.seconds < inf and not isinstance(worst, NoBlockingCode)
 
 
 def lint(layers: Layers, outer: Layers, inner: Layers, worst: WorstCase) -> list[list[str]]:
@@ -225,8 +229,9 @@ def _traits(layer: Layer) -> Traits:
 def _worst_case(layer: Layer, inner: WorstCase) -> WorstCase:
     wanted = "a redouble.types.WorstCase, such as the one it is given"
     worst = _call_hook(layer, "worst_case", WorstCase, wanted, inner)
-    # A hook need not return the type that it is given.
-    return BlockingWorstCase(*worst) if isinstance(inner, BlockingWorstCase) else worst
+    if isinstance(worst, NoBlockingCode) or not isinstance(inner, BlockingWorstCase):
+        return worst
+    return type(inner)(*worst)  # a hook need not return the type that it is given
 
 
 def _problems(layer: Layer, outer: Layers, inner: Layers, worst: WorstCase) -> list[str]:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeAlias, TypeVar, cast
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
 from redouble._internal.callables import CallableKind, callable_kind, display_name, reject_uncallable
@@ -41,7 +42,20 @@ Reference: TypeAlias = "Callable[[], Layer | None]"
 # Kept in a table and not on the functions: a decorated function gains no attribute but __wrapped__. A layer
 # that its wrappers refer to, as all of ours, is kept by a weak reference: a layer that can reach its wrapper
 # (its observer is a method of the object that has the wrapper) would otherwise never be freed.
-_decorated: WeakKeyDictionary[Callable[..., Any], tuple[Reference, list[Reference]]] = WeakKeyDictionary()
+_decorated: WeakKeyDictionary[Callable[..., Any], Decoration] = WeakKeyDictionary()
+
+# The most layers around a function. A layer takes up to eight of the thousand frames that Python allows, and
+# the caller needs some too.
+MAX_DEPTH = 50
+MAX_WRAPPERS = 1000  # functions around a function, which may be a cycle
+
+
+class Decoration(NamedTuple):
+    """What a decorated function is decorated by, the parts of that, and the number of layers around it."""
+
+    layer: Reference
+    parts: list[Reference]
+    depth: int
 
 
 @public("redouble")
@@ -158,13 +172,16 @@ class Layer:
         reject_uncallable(target, "decorate")
         wrapped: Any = self._around(target)
         if wrapped is not target:
+            depth = _refuse_depth(self, target)
             functools.update_wrapper(wrapped, target)
-            _decorated[wrapped] = (_reference(self), [_reference(part) for part in flattened(self)])
+            parts = [_reference(part) for part in flattened(self)]
+            _decorated[wrapped] = Decoration(_reference(self), parts, depth)
         return cast("F", wrapped)
 
     def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``fn`` through this layer and return what it returns: await it if ``fn`` is async."""
         reject_uncallable(fn, "call")
+        _refuse_depth(self, fn)
         return cast("T", self._around(fn)(*args, **kwargs))
 
     def __or__(self, inner: Layer, /) -> Pipeline:
@@ -222,6 +239,8 @@ class Pipeline(LayerProxy):
             if not isinstance(layer, Layer):
                 raise TypeError(f"{layer!r} is not a layer{_suggestion(layer)}")
         self.layers: Layers = tuple(part for layer in layers for part in flattened(layer))
+        if len(self.layers) > MAX_DEPTH:
+            raise _too_deep(len(self.layers), " in a pipeline")
 
     def _target_layers(self) -> Layers:
         return self.layers
@@ -230,7 +249,7 @@ class Pipeline(LayerProxy):
         """Return a drawing of the layers, with what each does and the worst case of a call."""
         from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
 
-        return analysis.explain(self.layers)
+        return analysis.explain(self, self.layers)
 
     def check(self) -> list[str]:
         """Return the known problems, each as a sentence with its reason; an empty list if there are none."""
@@ -273,6 +292,48 @@ def flattened(layer: Layer) -> Layers:
     return layer.layers if isinstance(layer, Pipeline) else (layer,)
 
 
+def _refuse_depth(layer: Layer, fn: object) -> int:
+    """Return the number of layers around a function that the layer wraps; raise ValueError for too many."""
+    depth = _depth(layer) + _depth_around(fn)
+    if depth > MAX_DEPTH:
+        raise _too_deep(depth, f" around {display_name(fn)}")
+    return depth
+
+
+def _depth(layer: Layer) -> int:
+    """Return the number of layers that a call passes through, with those inside a proxy."""
+    inside = (part._target_layers() for part in flattened(layer) if isinstance(part, LayerProxy))
+    return len(flattened(layer)) + sum(_depth(part) for part in chain.from_iterable(inside))
+
+
+def _depth_around(fn: Any) -> int:
+    """Return the number of layers that are around a function already, also behind other decorators."""
+    for _ in range(MAX_WRAPPERS):
+        if (entry := _decoration(fn)) is not None:
+            return entry.depth
+        if isinstance(fn, functools.partial):
+            fn = fn.func
+        elif isinstance(fn, FunctionType) and "__wrapped__" in fn.__dict__:
+            fn = fn.__dict__["__wrapped__"]
+        else:
+            break
+    return 0
+
+
+def _too_deep(depth: int, where: str) -> ValueError:
+    return ValueError(
+        f"{depth} layers{where}: a call through that many can exceed the recursion limit of Python; use "
+        f"{MAX_DEPTH} or fewer"
+    )
+
+
+def _decoration(fn: Any) -> Decoration | None:
+    try:
+        return _decorated.get(getattr(fn, "__func__", fn))
+    except TypeError:  # not hashable, or without weak references: not decorated
+        return None
+
+
 def _suggestion(thing: object) -> str:
     """Return what to write instead of ``thing``, which is no layer."""
     if isinstance(thing, type):
@@ -289,11 +350,8 @@ def _reference(layer: Layer) -> Reference:
 @public("redouble")
 def policy_of(fn: object, /) -> Layer | None:
     """Return the layer that decorates ``fn`` (the outermost one), or None."""
-    try:
-        entry = _decorated.get(cast("Any", getattr(fn, "__func__", fn)))
-    except TypeError:  # not hashable, or without weak references: not decorated
-        return None
+    entry = _decoration(fn)
     if entry is None:
         return None
-    parts = tuple(part for reference in entry[1] if (part := reference()) is not None)
-    return entry[0]() or Pipeline(*parts)
+    parts = tuple(part for reference in entry.parts if (part := reference()) is not None)
+    return entry.layer() or Pipeline(*parts)

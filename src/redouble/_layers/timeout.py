@@ -18,7 +18,14 @@ from redouble._engine.worker import Worker, check_worker
 from redouble._internal.callables import display_name
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, seconds
-from redouble._layers.analysis import Traits, WorstCase, combined_traits
+from redouble._layers.analysis import (
+    BlockingWorstCase,
+    NoBlockingCode,
+    Traits,
+    WorstCase,
+    combined_traits,
+    interrupts_blocking_code,
+)
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers
 from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import cancel_after
@@ -109,19 +116,18 @@ class Timeout(Layer):
         return f"at most {format_seconds(self._limit)}"
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
-        return inner.within(self._limit + (0.0 if self.worker is None else self.worker._grace))
+        if self.worker is not None:
+            return inner.within(self._limit + self.worker._grace)
+        limited = inner.within(self._limit)
+        return NoBlockingCode(*limited) if isinstance(inner, BlockingWorstCase) else limited
 
     def traits(self) -> Traits:
-        return Traits(
-            time_limit=self._limit,
-            each_call_limit=self._limit,
-            blocking_limit=inf if self.worker is None else self._limit,
-            async_only=self.worker is None,
-        )
+        return Traits(time_limit=self._limit, each_call_limit=self._limit)
 
     def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:  # noqa: ARG002
-        around = combined_traits(outer)
-        limit = around.time_limit if self.worker is None else around.blocking_limit
+        if self.worker is not None:  # for blocking code
+            outer = tuple(filter(interrupts_blocking_code, outer))
+        limit = combined_traits(outer).time_limit
         if limit <= self._limit:
             yield (
                 f"Timeout({self._limit:g}) inside a limit of {format_seconds(limit)}: the limit is always "

@@ -12,23 +12,27 @@ from http import HTTPStatus
 from math import inf
 from typing import Any, NamedTuple, cast
 
-from redouble._clients.client_call import ClientCall, make_report
+from redouble._clients.client_call import MARGIN, ClientCall, TimeoutOfCall, make_report
 from redouble._clients.library_error import library_error_class
-from redouble._engine.report import PREFIX, STAMP, Report, annotate
+from redouble._engine.report import PREFIX, STAMP, Report, annotate, stamp_of
 from redouble._engine.run_results import OUTCOMES, return_report, summary_of
 from redouble._failures.verdict import RETRY, Verdict
 from redouble._internal.public import public
 from redouble._runtime.ambient import ambient
-from redouble._runtime.clock import context_clock
+from redouble._runtime.clock import SYSTEM, context_clock, fast_reader
 from redouble._runtime.deadline import time_left
+from redouble._telemetry.emit import emit_timeout
 from redouble.errors import AttemptTimeout, DeadlineExceeded, NotAccepted, Reason, Stopped
 from redouble.http._plan import HttpPlan
 from redouble.http._request_body import Rewind, nothing_to_rewind
 from redouble.http._rule import is_untouched, sent
 
+NOW = fast_reader(SYSTEM, aio=False)  # the clock of the fast path, and of budgets in every colour
 SLACK = 0.01  # seconds
+MAX_CONTEXTS = 9  # followed from an error of a client to that of its socket
 MIN_TIMEOUT = 0.001  # seconds; clients read zero as no wait at all or as no limit
 PHRASES = {status.value: status.phrase for status in HTTPStatus}
+DEFAULT_PORTS = {"http": 80, "https": 443}
 CHALLENGES = (401, 407)  # the client answers these by resending the same request in the same call
 
 
@@ -48,12 +52,18 @@ class SuccessRecord(NamedTuple):
     deliver: Any
     started: float
     ended: float
+    pending: Callable[[float], object] | None  # credits the budget, when the body is there
     reason: None = None  # as in every stamp: it did not give up
 
     def exchange(self) -> Exchange:
         """Create the exchange of the request, because its body has failed."""
         exchange: Exchange = self.client._resume_exchange(self.plan, self.request, self.deliver, self.started)
         return exchange
+
+    def body_ended(self, error: BaseException | None) -> None:
+        """Credit the budget for a complete body."""
+        if error is None and self.pending is not None:
+            self.pending(NOW())
 
     def report(self) -> Report:
         """Build the report."""
@@ -68,7 +78,6 @@ class Exchange(ClientCall):
 
     # Defaults are class attributes, because most requests keep them: they cost nothing per request.
     idempotent: bool | None = None  # as declared by the caller; None: by method and key
-    slack = 0.0  # seconds by which the client's timeout ends before the attempt does
     resend_allowed = True  # True if the next attempt may send the request
     answer: Any = None  # the response of the last attempt, successful or not
     unread: Any = None  # the last attempt's response, if it may be unread: closed unless returned
@@ -76,6 +85,7 @@ class Exchange(ClientCall):
     in_flight = False  # True while an attempt runs, and after one was cancelled
     attempt_deadline = inf  # when the last attempt's time limit expires, body included
     key: IssuedKey | None = None  # the key that the client has added
+    credits: tuple[Callable[[], object], ...] = ()  # of budgets, for when the body is there
 
     def __init__(self, client: Any, plan: HttpPlan, request: Any, rewind: Rewind, deliver: Any) -> None:
         super().__init__(plan, context_clock() if ambient.active else client._now)
@@ -84,10 +94,18 @@ class Exchange(ClientCall):
         self.rewind = rewind
         self.host: Hashable = client._host_of(request)
         self.deliver = deliver  # the library's function that sends the request once
+        self.use(plan)
+
+    def use(self, plan: HttpPlan) -> None:
+        """Set the plan of the call."""
+        self.plan = plan
         self.call: Callable[[Any], Any] = plan.call_for(self.host)
         self.call_deadline = self.started + plan.total  # inf for most calls
 
     # ----------------------------------------------------------------- before an attempt
+
+    def timeouts_start(self) -> float:
+        return self.started  # also when a call continues after its body has failed
 
     def seconds_left(self) -> float:
         """Return the seconds that the next attempt may take."""
@@ -115,20 +133,85 @@ class Exchange(ClientCall):
             raise self.error or self.record_failure(_resend_error(reason, cut=self.in_flight))
         self.sends += 1
         self.resend_allowed, self.in_flight, self.attempt_deadline = False, True, inf
-        self.error = self.answer = None
+        self.error = self.answer = self.cut = None
 
     # --------------------------------------------------------------- how an attempt ended
 
     def record_success(self, response: Any) -> None:
         """Record the response of a successful attempt."""
         self.answer, self.in_flight = response, False
-        if not self.plan.reads_bodies:
+        if not self.client._is_in_memory(response):
             self.unread = response
 
     def record_failure(self, error: Exception, response: Any = None) -> Exception:
         """Record the error of an attempt, and the response that it reports, if any."""
         self.answer, self.in_flight = response, False
         return super().record_failure(error)
+
+    def is_out_of_time(self, error: Exception) -> bool:
+        """Return True if a limit of ours has ended the attempt: the client timed out when it was reached."""
+        if self.seconds_left_to_read() <= self.slack + MARGIN and self._is_timeout(error):
+            self.cut = error
+        return self.cut is error
+
+    def _is_timeout(self, error: BaseException) -> bool:
+        """Return True if this is an error of a timeout, or the client has made it from one."""
+        chain = [error]
+        while len(chain) < MAX_CONTEXTS and (context := chain[-1].__context__) is not None:
+            chain.append(context)
+        return any(isinstance(each, (*self.client._timeout_errors, TimeoutError)) for each in chain)
+
+    def timeout_error(self) -> Exception:
+        """Return the error of an attempt that a limit has ended; a `Retry` or `Timeout` may replace it."""
+        timeout = self.innermost_timeout
+        while timeout is not None and not self.is_cut_by(timeout):
+            timeout = timeout.outer
+        if timeout is not None:
+            return self.cut_error(timeout.expired())
+        if self.plan.outermost is None and self.call_deadline - self.now() <= self.slack + MARGIN:
+            return self.cut_error(TimeoutOfCall(self.plan.total, self.plan.name, self, whole=True).error())
+        text = f"the request of {self.plan.name} was cut after {self.elapsed():.3g} s: the deadline"
+        return self.cut_error(AttemptTimeout(text, limit="deadline", seconds=self.elapsed()))
+
+    def refuse_to_send(self) -> Exception:
+        """Return the error of an attempt for which no time is left."""
+        self.sends -= 1
+        text = f"the request of {self.plan.name} was not sent: the deadline has passed"
+        self.cut = error = AttemptTimeout(text, limit="deadline", seconds=0.0)
+        return self.record_failure(self.as_client_error(error))
+
+    # ------------------------------------------------------------- until the body has ended
+
+    def is_unread(self, response: object, /) -> bool:
+        """Return True if the body of a response is not there yet: its end will be recorded."""
+        return response is not None and response is self.unread
+
+    def succeeded(self, credit: Callable[[], None], /) -> None:
+        """Credit a budget when the body is there."""
+        if self.unread is None:
+            credit()
+        else:
+            self.credits = (*self.credits, credit)
+
+    @property
+    def pending(self) -> bool:
+        """True if the end of the body has to be recorded."""
+        return bool(self.held or self.credits)
+
+    def body_failed(self, error: BaseException) -> None:
+        """Record that the body of an attempt has broken, before the call restarts."""
+        self.credits = ()
+        if self.held is not None:
+            self.held.end(error, attempt_only=True)
+
+    def body_ended(self, error: BaseException | None) -> None:
+        """Record the end of the body: None if it is complete or was closed."""
+        earned, self.credits = self.credits, ()
+        if error is None:
+            for credit in earned:
+                credit()
+        if self.held is not None:
+            self.held.end(error)
 
     # -------------------------------------------------------------------- before a retry
 
@@ -149,7 +232,7 @@ class Exchange(ClientCall):
         if not (idempotent or self._is_unsent(verdict)):
             return Reason.stopped
         # Last, because it rewinds. A body that was never sent is complete even if it cannot be rewound.
-        return None if self.rewind() or is_untouched(self.error) else Reason.not_replayable
+        return None if self.rewind() or is_untouched(self.cut or self.error) else Reason.not_replayable
 
     def _is_idempotent(self) -> bool:
         """Return True if the request may be resent although it may have reached the server."""
@@ -162,7 +245,8 @@ class Exchange(ClientCall):
         """Return True if the last attempt sent nothing: by the verdict, or else by its error."""
         if verdict.sent is not None:
             return not verdict.sent
-        return self.error is not None and sent(self.error) is False
+        error = self.cut or self.error
+        return error is not None and sent(error) is False
 
     # ---------------------------------------------- an attempt that failed outside of the policy
 
@@ -175,10 +259,12 @@ class Exchange(ClientCall):
         try:
             if self.failed_finally or self.client._is_closed(self.request):
                 self._annotate_finally(error)
-            elif self.seconds_left() <= 0:
+            elif self.cut is None and self.seconds_left() <= 0:
                 self.annotate(error, Reason.timeout)
             elif self.plan.outermost is None:
-                self.annotate(error, Reason.stopped)
+                self.annotate(error, Reason.stopped if self.cut is None else Reason.timeout)
+                if isinstance(error, AttemptTimeout) and error.limit == "attempt":
+                    emit_timeout(error, self.plan.name)  # the layer that does so has returned
             else:
                 self.failure = error
                 return self.call(self)
@@ -209,14 +295,32 @@ class Exchange(ClientCall):
             self.error = error
             return self.hand_over(error.last)
         self.replace_stamp(error)
-        self.error = self.answer = self.run = None
-        self._spend_key()
+        self._ended()
         if type(error) in (DeadlineExceeded, AttemptTimeout):
-            typed, client = cast("Any", error), self.client
-            typed.__class__ = library_error_class((type(error), client._timeout_error), client._module)
-            typed._request = typed.request = self.request
-            typed.response = None
+            if self.cut is not None and isinstance(error, DeadlineExceeded):
+                error.args = (f"{error}; {self.error}",)  # which limit it was
+            self.as_client_error(error)
+        self.error = self.answer = self.run = self.cut = None
+        self._spend_key()
         return None
+
+    def as_client_error(self, error: Exception) -> Exception:
+        typed, client = cast("Any", error), self.client
+        typed.__class__ = library_error_class((type(error), client._timeout_error), client._module)
+        typed._request = typed.request = self.request
+        typed.response = None
+        return error
+
+    def replace_stamp(self, error: Exception) -> None:
+        if self.cut is None:
+            super().replace_stamp(error)
+        elif stamp_of(error) is self:
+            run = self.run
+            annotate(
+                error,
+                self.report_for(Reason.timeout, error) if run is None or run.reason is None else run,
+                None,
+            )
 
     def finish(self, response: Any) -> bool:
         """Stamp a response that is returned to the caller; return True if the last attempt got it.
@@ -226,20 +330,26 @@ class Exchange(ClientCall):
         """
         own = response is self.answer
         self.in_flight = False
+        self._ended()
         if self.key is not None and getattr(response, "status_code", 0) not in CHALLENGES:
             self._spend_key()
         stamp: Any = self.run
         if self.run is not None:
             self.run.value = self.run.last = None  # breaks the reference cycle between response and record
         elif self.error is None:
-            stamp = SuccessRecord(self.client, self.plan, None, None, self.started, self.now())
+            stamp = SuccessRecord(self.client, self.plan, None, None, self.started, self.now(), None)
         else:
             stamp = self.report()
         self.failed_finally = self.error is not None
-        self.error = self.answer = None
+        self.error = self.answer = self.cut = None
         if own:
             setattr(response, STAMP, stamp)
         return own
+
+    def _ended(self) -> None:
+        """Record the time at which the layers of the call's key were used last."""
+        for entry in self.entries:
+            entry.used = SYSTEM.now()
 
     def _spend_key(self) -> None:
         if self.key is not None:
@@ -251,6 +361,7 @@ class Exchange(ClientCall):
             self._annotate_finally(error)
         else:
             self.annotate(error, Reason.committed)
+        self.body_ended(error)
 
     def _annotate_finally(self, error: Exception) -> None:
         """Annotate a body's error with the record of the call, which had failed before."""
@@ -260,9 +371,22 @@ class Exchange(ClientCall):
             annotate(error, self.run, PREFIX + summary_of(self.run))
 
 
+def origin(scheme: str, host: str, port: int | None) -> str:
+    """Return scheme, host and effective port as a text that is the same in every client.
+
+    host: as it is sent: in ASCII, an IPv6 address without brackets.
+    port: None for the default port of the scheme.
+    """
+    scheme, host = scheme.lower(), host.lower()
+    port = DEFAULT_PORTS.get(scheme) if port is None else port
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}" + (f":{port}" if port is not None else "")
+
+
 @public("redouble.http")
 def host(call: object, /) -> Hashable:
-    """Return the host that one of our clients is about to call: the key function for `Keyed` in its policy.
+    """Return the origin that one of our clients is about to call: the key function for `Keyed` in its policy.
+
+    It is a text of scheme, host and effective port, such as ``"https://example.org:443"``, in every client.
 
     >>> from redouble import CircuitBreaker, Keyed, Retry
     >>> policy = Retry() | Keyed(host, CircuitBreaker)

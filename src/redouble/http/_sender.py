@@ -18,19 +18,17 @@ from weakref import WeakKeyDictionary
 
 from redouble._clients.idempotency_key import Keys, as_idempotency
 from redouble._clients.policy_binding import PolicyBinding
-from redouble._clients.socket_deadline import UNLIMITED
 from redouble._engine.report import STAMP
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import CREDITED_CALL, ambient
 from redouble._runtime.clock import SYSTEM, fast_reader
 from redouble._telemetry.emit import continuing_call
-from redouble.http._exchange import Exchange, IssuedKey, SuccessRecord
+from redouble.http._exchange import NOW, Exchange, IssuedKey, SuccessRecord
 from redouble.http._plan import HttpPlan, http_plan
 from redouble.http._request_body import Rewind, nothing_to_rewind
 from redouble.http._request_options import NO_OPTIONS, RequestOptions
 
 PREFETCH_LIMIT = 65_536  # bytes of a failed response that are read, to free its connection during the backoff
-NOW = fast_reader(SYSTEM, aio=False)  # the fast path always uses the system clock
 # Makes a `SuccessRecord` without a Python frame.
 new_record: Callable[[type[SuccessRecord], tuple[Any, ...]], SuccessRecord] = cast("Any", tuple).__new__
 
@@ -40,6 +38,8 @@ class SenderState:
 
     _aio: bool
     _timeout_error: type[Exception]  # of the library
+    # The errors of the library that a time limit may cause, besides `TimeoutError`.
+    _timeout_errors: tuple[type[Exception], ...]
     _response_type: type[Any]
     _response_name: str  # with its article, for messages
     _attempt: Callable[[Exchange], Any]
@@ -48,15 +48,16 @@ class SenderState:
     # The seams of a library. Those that wait return awaitables in an async client.
     _is_simple: Callable[[Any], bool]  # True if a request has no options, and a body to be resent as it is
     _body_of: Callable[[Any], Rewind]  # returns how the body of a request can be resent, if at all
-    _host_of: Callable[[Any], str]  # returns the host and port of a request, as in its URL
-    _host_key: Any  # returns what identifies the host of a request at the least cost
+    _host_of: Callable[[Any], str]  # returns the origin of a request
+    _host_key: Any  # returns what identifies the origin of a request at the least cost
     _limited: Callable[[Exchange, float], AbstractContextManager[object]]  # returns the limit of an attempt
     # Makes the library's own error for a bad status, without the URL, which would enter reports.
     _status_error: Callable[[Exchange, Any], Exception]
     # Replaces a body by what was read of it, followed by the rest or the error.
     _replace_body: Callable[[Exchange, Any, list[bytes], Any, Exception | None], None]
-    # Makes the body of a response restart the call if it fails before any part of it is delivered.
-    _attach_body: Callable[[Exchange | SuccessRecord, Any], None]
+    # Makes the body of a response restart the call if it fails before any part of it is delivered, and record
+    # its end; returns False if the body is in memory.
+    _attach_body: Callable[[Exchange | SuccessRecord, Any], bool]
     _deliver: Callable[[Any], Any]  # sends a request once, if the library passes no such function with it
     _chunks_of: Callable[[Any], Any]  # returns an iterator over the body of a failed response
     _release: Callable[[Any], Any]  # returns the connection of a failed response that was read to its pool
@@ -89,10 +90,13 @@ class SenderState:
     def _begin_exchange(self, plan: HttpPlan, request: Any, deliver: Any) -> Exchange:
         """Create the exchange of a request, and add an idempotency key if it needs one."""
         body, options, keys = self._body_of(request), self._options_of(request), self._keys
-        plan = plan.variant(options.policy, options.options)
+        plan = plan.variant(options.policy, {})
         if options.key is not None:
             request.headers[keys.header] = options.key
         exchange = Exchange(self, plan, request, body, deliver)
+        plan = plan.resolved(exchange).variant(None, options.options)
+        if plan is not exchange.plan:
+            exchange.use(plan)
         exchange.idempotent = options.idempotent
         if keys.auto and options.key is None and request.method not in plan.methods:
             exchange.key = self._issue_key(request)
@@ -123,6 +127,10 @@ class SenderState:
         """Return how many bytes of a failed response are read."""
         return PREFETCH_LIMIT
 
+    def _is_in_memory(self, response: Any) -> bool:  # noqa: ARG002  most libraries read some bodies later
+        """Return True if the body of a response is there: nothing of it has to be read."""
+        return True
+
     def _fits(self, response: Any, replacement: Any) -> bool:
         """Return True if a new response can continue one whose head was returned and whose body failed."""
         return bool(self._status_of(replacement) == self._status_of(response))
@@ -130,26 +138,28 @@ class SenderState:
     def _finish(self, exchange: Exchange, response: Any) -> Any:
         """Stamp the returned response; make its body restartable if an attempt of this call got it."""
         if not isinstance(response, self._response_type):
+            exchange.body_ended(None)
             raise TypeError(
                 f"the policy returned {response!r}: write a layer that returns {self._response_name}"
             )
-        if exchange.finish(response):
-            self._attach_body(exchange, response)
+        if not (exchange.finish(response) and self._attach_body(exchange, response)):
+            exchange.body_ended(None)
         return response
 
     def _finish_at_once(
         self, plan: HttpPlan, request: Any, deliver: Any, response: Any, started: float
     ) -> Any:
         """Finish a call whose first attempt, made without an exchange, has succeeded."""
-        now = NOW()
+        credit, now = None, NOW()
         if plan.budget is not None and not (
             CREDITED_CALL.get() and plan.leaves_credit(self._host_of(request))
         ):
             key = self._host_key(request)
-            (plan.credits.get(key) or plan.credit_for(key, self._host_of(request)))(now)
-        record = new_record(SuccessRecord, (self, plan, request, deliver, started, now, None))
+            credit = plan.credits.get(key) or plan.credit_for(key, self._host_of(request))
+        record = new_record(SuccessRecord, (self, plan, request, deliver, started, now, credit, None))
         response.__redouble__ = record
-        self._attach_body(record, response)
+        if not self._attach_body(record, response) and credit is not None:
+            credit(now)
         return response
 
     def _continues(self, exchange: Exchange, response: Any, replacement: Any) -> bool:
@@ -212,16 +222,28 @@ class Sender(SenderState):
         if exchange.sends > 1:
             self._prepare_resend(exchange)
         seconds = exchange.seconds_left()
-        if seconds < inf:
-            exchange.attempt_deadline = exchange.now() + seconds
-        with UNLIMITED if seconds == inf else self._limited(exchange, seconds):
-            try:
-                response = exchange.deliver(exchange.request)
-            except Exception as error:
-                exchange.record_failure(error)
-                raise
-            self._settle(exchange, response)
-            return response
+        if seconds == inf:
+            return self._deliver_and_settle(exchange)
+        if seconds <= 0:
+            raise exchange.refuse_to_send()
+        exchange.attempt_deadline = exchange.now() + seconds
+        try:
+            with self._limited(exchange, seconds):
+                return self._deliver_and_settle(exchange)
+        except Exception as error:
+            if exchange.is_out_of_time(error):
+                raise exchange.timeout_error() from error
+            raise
+
+    def _deliver_and_settle(self, exchange: Exchange) -> Any:
+        """Send the request once, and record how that ended."""
+        try:
+            response = exchange.deliver(exchange.request)
+        except Exception as error:
+            exchange.record_failure(error)
+            raise
+        self._settle(exchange, response)
+        return response
 
     def _settle(self, exchange: Exchange, response: Any) -> None:
         """Record a response; raise if it is a failure, or if its body fails where it is needed now."""
@@ -273,6 +295,9 @@ class Sender(SenderState):
         The head was returned already, so that only a response that fits it may continue a failed one.
         """
         exchange.record_failure(error)
+        if exchange.is_out_of_time(error):
+            error = exchange.timeout_error()
+        exchange.body_failed(error)
         with continuing_call():
             replacement = self._conclude(exchange)
         own = exchange.finish(replacement)
@@ -339,16 +364,28 @@ class AsyncSender(SenderState):
         if exchange.sends > 1:
             await self._prepare_resend(exchange)
         seconds = exchange.seconds_left()
-        if seconds < inf:
-            exchange.attempt_deadline = exchange.now() + seconds
-        with UNLIMITED if seconds == inf else self._limited(exchange, seconds):
-            try:
-                response = await exchange.deliver(exchange.request)
-            except Exception as error:
-                exchange.record_failure(error)
-                raise
-            await self._settle(exchange, response)
-            return response
+        if seconds == inf:
+            return await self._deliver_and_settle(exchange)
+        if seconds <= 0:
+            raise exchange.refuse_to_send()
+        exchange.attempt_deadline = exchange.now() + seconds
+        try:
+            with self._limited(exchange, seconds):
+                return await self._deliver_and_settle(exchange)
+        except Exception as error:
+            if exchange.is_out_of_time(error):
+                raise exchange.timeout_error() from error
+            raise
+
+    async def _deliver_and_settle(self, exchange: Exchange) -> Any:
+        """Send the request once, and record how that ended."""
+        try:
+            response = await exchange.deliver(exchange.request)
+        except Exception as error:
+            exchange.record_failure(error)
+            raise
+        await self._settle(exchange, response)
+        return response
 
     async def _settle(self, exchange: Exchange, response: Any) -> None:
         """Record a response; raise if it is a failure, or if its body fails where it is needed now."""
@@ -400,6 +437,9 @@ class AsyncSender(SenderState):
         The head was returned already, so that only a response that fits it may continue a failed one.
         """
         exchange.record_failure(error)
+        if exchange.is_out_of_time(error):
+            error = exchange.timeout_error()
+        exchange.body_failed(error)
         with continuing_call():
             replacement = await self._conclude(exchange)
         own = exchange.finish(replacement)

@@ -19,6 +19,7 @@ from requests.adapters import BaseAdapter
 import redouble.httpx2
 import redouble.requests
 from redouble import CircuitBreaker, Layer, Reason, Retry, Timeout
+from redouble.errors import AttemptTimeout, DeadlineExceeded
 from redouble.testing import virtual_time
 from tests.support.fakes import in_colour
 from tests.support.http.body_readers import reader
@@ -33,16 +34,35 @@ TIMEOUTS: dict[str, tuple[type[Exception], ...]] = {
     "httpx": (httpx.TimeoutException,),
     "httpx2": (httpx2.TimeoutException,),
     "aiohttp": (aiohttp.ServerTimeoutError,),
-    "requests": (requests.Timeout, requests.ConnectionError),  # requests raises the latter for bodies
+    "requests": (requests.Timeout,),
 }
 
-# Each limit with the number of attempts, if every attempt lasts until it is cancelled, and the reason.
-LIMITS: dict[str, tuple[Layer, int, Reason]] = {
-    "timeout": (Retry(backoff=NONE, timeout=SHORT), 1, Reason.timeout),
-    "attempt_timeout": (Retry(backoff=NONE, attempts=2, attempt_timeout=SHORT), 2, Reason.attempts),
-    "Timeout inside": (Retry(backoff=NONE, attempts=2) | Timeout(SHORT), 2, Reason.attempts),
-    "Timeout outside": (Timeout(SHORT) | Retry(backoff=NONE), 1, Reason.timeout),
-    "deadline": (Retry(backoff=NONE), 1, Reason.timeout),
+# Each limit with the number of attempts, if every attempt lasts until it is cancelled, the reason, the limit
+# in the report, and the text of the error.
+LIMITS: dict[str, tuple[Layer, int, Reason, str, str]] = {
+    "timeout": (Retry(backoff=NONE, timeout=SHORT), 1, Reason.timeout, "total", "the call's timeout"),
+    "attempt_timeout": (
+        Retry(backoff=NONE, attempts=2, attempt_timeout=SHORT),
+        2,
+        Reason.attempts,
+        "attempt",
+        "took longer than 0.2 s",
+    ),
+    "Timeout inside": (
+        Retry(backoff=NONE, attempts=2) | Timeout(SHORT),
+        2,
+        Reason.attempts,
+        "attempt",
+        "took longer than 0.2 s",
+    ),
+    "Timeout outside": (
+        Timeout(SHORT) | Retry(backoff=NONE),
+        1,
+        Reason.timeout,
+        "deadline",
+        "took longer than 0.2 s",
+    ),
+    "deadline": (Retry(backoff=NONE), 1, Reason.timeout, "deadline", ": the deadline"),
 }
 
 EVERY_CLIENT = pytest.mark.parametrize("name", CLIENTS)
@@ -63,9 +83,11 @@ def timed(http: Client, limit: str, url: str, method: str = "GET", **options: An
 
 
 def check(name: str, limit: str, seen: HttpResult) -> None:
-    _, attempts, reason = LIMITS[limit]
+    _, attempts, *told, text = LIMITS[limit]
     assert isinstance(seen.error, TIMEOUTS[name.partition("-")[0]])
-    assert (seen.report().reason, seen.report().attempts) == (reason, attempts)
+    assert isinstance(seen.error, DeadlineExceeded | AttemptTimeout)
+    assert text in str(seen.error)
+    assert [seen.report().reason, seen.report().limit, seen.report().attempts] == [*told, attempts]
 
 
 # ------------------------------------------------------------------------------ time limits of attempts

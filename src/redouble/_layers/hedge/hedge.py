@@ -19,7 +19,7 @@ from redouble._internal.codegen import compile_wrapper, gil_variants
 from redouble._internal.locks import ForkSafe, gil
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, integer, methods, number, seconds
-from redouble._layers.analysis import Traits, WorstCase, combined_traits
+from redouble._layers.analysis import BlockingWorstCase, NoBlockingCode, Traits, WorstCase, combined_traits
 from redouble._layers.hedge.latency import HedgeQuota, LatencyHistogram
 from redouble._layers.hedge.race import FIRST, HedgedCall, Operation, Race
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers
@@ -233,10 +233,11 @@ class Hedge(ForkSafe, Layer):
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
         delay, hedges = self.settings.delay, self.settings.hedges
         more = inner._replace(calls=inner.calls * (1 + hedges))
-        return more._replace(seconds=more.seconds + hedges * (delay or 0.0))
+        more = more._replace(seconds=more.seconds + hedges * (delay or 0.0))
+        return NoBlockingCode(*more) if isinstance(inner, BlockingWorstCase) else more
 
     def traits(self) -> Traits:
-        return Traits(concurrent=True, shared=(self,), async_only=True)
+        return Traits(concurrent=True, shared=(self,))
 
     def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:  # noqa: ARG002
         if combined_traits(inner).retries:

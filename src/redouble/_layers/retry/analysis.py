@@ -15,7 +15,14 @@ from redouble._engine.backoff import Backoff
 from redouble._engine.budget_protocol import traits_of
 from redouble._engine.options import Options
 from redouble._internal.validation import format_seconds
-from redouble._layers.analysis import BlockingWorstCase, WorstCase, combined_traits
+from redouble._layers.analysis import (
+    BlockingWorstCase,
+    NoBlockingCode,
+    WorstCase,
+    combined_traits,
+    combined_worst_case,
+    interrupts_blocking_code,
+)
 from redouble._layers.layer import Layers
 
 MAX_WITHOUT_BUDGET = 4  # attempts: more of them need a budget
@@ -83,7 +90,9 @@ def worst_case(policy: Options, inner: WorstCase) -> WorstCase:
     delays = None if drawn is None else [_longest_wait(policy, delay) for delay in drawn]
     calls, seconds, waiting = _all_attempts(policy, each, delays)
     worst = WorstCase(calls, min(seconds, soft + each.seconds), min(waiting, soft + each.waiting))
-    return worst.within(policy._total + grace) if interrupted else worst
+    if interrupted:
+        return worst.within(policy._total + grace)
+    return worst if policy.attempt_timeout is None else NoBlockingCode(*worst)
 
 
 def _all_attempts(policy: Options, each: WorstCase, delays: list[float] | None) -> WorstCase:
@@ -111,10 +120,10 @@ def describe(policy: Options) -> str:
 
 def lint(policy: Options, outer: Layers, inner: Layers, worst: WorstCase) -> Iterator[str]:
     """Yield the known problems of a policy, each with its reason."""
-    around = combined_traits(outer)
     limits = [name for name in ("timeout", "work_timeout") if getattr(policy, name) is not None]
-    others = combined_traits((*outer, *inner))
-    if limits and policy.worker is None and others.blocking_limit < inf and not others.async_only:
+    around = (*outer, *inner)
+    blocking = not isinstance(combined_worst_case(around, BlockingWorstCase()), NoBlockingCode)
+    if limits and policy.worker is None and blocking and any(map(interrupts_blocking_code, around)):
         option = f"{limits[0]}={getattr(policy, limits[0]):g}"
         yield (
             f"Retry({option}) without a worker, beside a layer that has one: in blocking code the limit "
@@ -122,7 +131,9 @@ def lint(policy: Options, outer: Layers, inner: Layers, worst: WorstCase) -> Ite
         )
     if policy.attempts == 1:
         return
-    limit = around.time_limit if policy.worker is None else around.blocking_limit
+    if policy.worker is not None:  # for blocking code
+        outer = tuple(filter(interrupts_blocking_code, outer))
+    limit = combined_traits(outer).time_limit
     total = min(limit, policy._total)
     if total <= policy._attempt_limit < inf:
         yield (

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Generator, Iterable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, overload
 
 from redouble._drivers.blocks import AsyncAttempts, attempts
@@ -201,8 +200,6 @@ class Retry(Options, Layer):
             each_call_limit=self._attempt_limit,
             handles=self.on if self.attempts != 1 and self.until is None else None,
             shared=() if self.budget is None else (self.budget,),
-            blocking_limit=inf if self.worker is None else self._total,
-            async_only=self.attempt_timeout is not None and self.worker is None,
         )
 
     def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterable[str]:
