@@ -57,7 +57,7 @@ class Adapter(Sender, BaseAdapter):
     Different policies for different services are different adapters, mounted where they belong.
     """
 
-    _timeout_error = requests.Timeout
+    _base_error, _timeout_error = requests.RequestException, requests.Timeout
     _timeout_errors = (requests.Timeout, EmptyPoolError, urllib3.exceptions.TimeoutError)
     _response_type, _response_name = requests.Response, "a requests.Response"
 

@@ -44,6 +44,10 @@ def hinted(seconds: float) -> Callable[[Exception], Verdict]:
         ({"backoff": []}, "backoff_ended", None),
         ({"on": hinted(7), "backoff": []}, "backoff_ended", 7),
         ({"on": hinted(7), "backoff": [], "hints": Hints("ignore")}, "backoff_ended", None),
+        # by a limit that the attempt has used up: no delay is drawn
+        ({"on": hinted(7), "timeout": 0.5, "backoff": [1]}, "timeout", 7),
+        ({"on": hinted(7), "work_timeout": 0.5, "backoff": [1]}, "work_timeout", 7),
+        ({"timeout": 0.5, "backoff": [1]}, "timeout", None),
         # nobody refuses these
         ({"attempts": 1}, "attempts", None),
         ({"on": KeyError}, "stopped", None),
@@ -60,10 +64,11 @@ def test_the_delay_of_a_refused_retry(
     policy = Retry(**defaults | given)
 
     def fails() -> None:
+        policy.clock.sleep(0.5)
         raise Boom
 
     async def afails() -> None:
-        raise Boom
+        fails()
 
     outcome = in_colour(colour, lambda: policy.run(fails), lambda: policy.run(afails))
     assert (outcome.report.reason, outcome.report.next_delay) == (reason, delay)

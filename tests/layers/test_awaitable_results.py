@@ -36,7 +36,7 @@ from redouble import (
     Timeout,
     Worker,
 )
-from redouble._internal.callables import plain_types
+from redouble._internal.callables import check_result_type, plain_types
 from tests.support.fakes import Boom, Ledger, Virtual, always
 
 MESSAGE = r"returned something to await \(a \w+\), so nothing in it was retried"
@@ -488,3 +488,22 @@ def test_an_awaitable_substitute_of_a_fallback_is_refused_aloud() -> None:
     with pytest.raises(TypeError, match=r"has to be awaited, and .*fail blocks"):
         (Retry(on=Exception, backoff=[0] * 9) | Fallback(substitute)).call(fail)
     assert len(calls) == 1
+
+
+class ByHash(type):
+    """A metaclass whose classes have no module that can be looked up."""
+
+    @property
+    def __module__(cls) -> str:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
+        raise RuntimeError("do not look")
+
+
+def test_a_wrapper_remembers_types_of_modules_only() -> None:
+    """The class of a mock refers to the mock: a wrapper that remembered it would keep both alive."""
+
+    class Local: ...
+
+    class Hidden(metaclass=ByHash): ...
+
+    for result, remembered in ((3, int), ({}, dict), (Local(), object), (Hidden(), object), (None, object)):
+        assert check_result_type(len, result) is remembered

@@ -106,6 +106,7 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
     finally:
         if budgeted:
             CREDITED_CALL.set(around)  # first: a signal handler may raise after the next call
+            run.leave_credited_call()
         refusal = None  # break the cycle of the error and this frame
         if run.tracked:
             run.refund()
@@ -150,6 +151,7 @@ async def adrive(
     finally:
         if budgeted:
             CREDITED_CALL.set(around)  # first: a signal handler may raise after the next call
+            run.leave_credited_call()
         refusal = None  # break the cycle of the error and this frame
         if run.tracked:
             run.refund()

@@ -113,6 +113,7 @@ def _credited(title: str, start: str = "") -> Template:
 {indented}\
     finally:
         redouble_credited_call.set(redouble_around)
+        redouble_credited[0] = None  # the call is over; a task that it has started may run on
 """
     began = "                    if redouble_began is not None:\n"
     success = "            else:\n                break\n"

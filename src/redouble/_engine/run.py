@@ -212,11 +212,11 @@ class Run(RunState):
         if self.attempt >= self.max_attempts:
             return self.give_up(ATTEMPTS, error)
         if now >= until:
-            return self.give_up(self.out_of_time(), error)
+            return self.refuse(self.out_of_time(), error, None)
         if self.cancelling is not None and self.cancelling(error):
             return self.give_up(STOPPED, error)
         if self.tracked and (reason := self.track_limits()) is not None:
-            return self.give_up(reason, error)
+            return self.refuse(reason, error, None) if reason is WORK_TIMEOUT else self.give_up(reason, error)
         if error is not None:
             try:
                 own = error.__dict__
@@ -288,6 +288,8 @@ class Run(RunState):
         self.records.append((STOP, kind, text, self.attempt_started, self.now))
         self.verdict, self.reason = STOP, STOPPED
         self.refresh_now()
+        if error is not None and broken.__context__ is None and broken is not error:
+            broken.__context__ = error  # a driver that continues a call has no handler around the rule
         for exc in (broken, error):
             if exc is not None:
                 annotate(exc, self, None)

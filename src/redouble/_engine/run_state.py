@@ -152,12 +152,12 @@ class RunState:
         if self.policy.budget is None:
             return
         call, grant = self.credited_call, self.spent_grant
-        if not self.credits:
-            if call is not None and grant is not None:
-                call[1] = grant  # the call around this one credits the budget
-            return
-        if call is not None and call[1] is not None:
-            grant = call[1]
+        if call is not None:
+            if not self.credits and call[0] is not None:
+                call[1] = grant or call[1]  # the call around this one credits the budget
+                return
+            grant = call[1] or grant
+        self.leave_credited_call()
         credit = partial(self.policy.budget.credit, grant, self.budget_time())
         if self.guard is None:
             credit()
@@ -165,14 +165,20 @@ class RunState:
             self.guard.succeeded(credit)
 
     def enter_credited_call(self) -> None:
-        """Begin the call that credits the budget, unless there is one around it or it has begun already.
+        """Begin the call that credits the budget, unless there is one around it.
 
         The driver restores `CREDITED_CALL` in the end.
         """
-        if self.credited_call is None:
-            self.credited_call = [self.policy.budget, None, CREDITED_CALL.get()]
         if self.credits:
+            if self.credited_call is None:
+                self.credited_call = [None, None, CREDITED_CALL.get()]
+            self.credited_call[0] = self.policy.budget
             CREDITED_CALL.set(self.credited_call)
+
+    def leave_credited_call(self) -> None:
+        """End that call: a task that it has started, and that runs on, credits the budget itself."""
+        if self.credits and self.credited_call is not None:
+            self.credited_call[0] = None
 
     def give_up(self, reason: Reason, error: Exception | None) -> float | None:
         """End the call with failure: annotate the error, refund an unspent grant, return None: no delay."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextlib import asynccontextmanager, contextmanager, suppress
+from sys import modules
 from types import CoroutineType, FunctionType
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
 from weakref import ref
@@ -114,15 +115,20 @@ def call_plain(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     return reject_awaitable(fn, fn(*args, **kwargs))
 
 
-def check_result_type(fn: object, result: object) -> ref[type[object]]:
-    """Return a weak reference to the type of a result; raise `UsageError` if the result is an awaitable.
+def check_result_type(fn: object, result: object) -> type[object]:
+    """Return the type of a result, for a wrapper to remember; raise `UsageError` if it is an awaitable.
 
-    Each type is checked once. The reference is weak, since the class of a mock refers to the mock.
+    Each type is checked once. A wrapper must not keep a class alive that no module has, such as the class of
+    one mock, which refers to the mock: for these, return ``object``.
     """
     kind = type(reject_awaitable(fn, result))
     key, known = id(kind), plain_types
     plain_types[key] = ref(kind, lambda _: known.pop(key, None))
-    return plain_types[key]
+    try:
+        is_global = vars(modules[kind.__module__]).get(kind.__name__) is kind
+    except Exception:  # its metaclass may do anything
+        is_global = False
+    return kind if is_global else object
 
 
 def is_awaitable_type(kind: type[object]) -> bool:

@@ -55,8 +55,7 @@ def gil_variants(title: str, source: str, *statements: str) -> dict[bool, Templa
 # the type of its first result, and all wrappers the types that are known not to be awaitable.
 CHECK = """\
 if (
-    redouble_result is not None
-    and redouble_type(redouble_result) is not redouble_result_type()
+    redouble_type(redouble_result) is not redouble_result_type
     and (
         redouble_result_type is redouble_NoneType
         or redouble_id(redouble_type(redouble_result)) not in redouble_plain_types
@@ -81,7 +80,7 @@ SOURCES = Sources()
 
 COMMON_NAMES: dict[str, Any] = {  # of most templates
     "check_result_type": check_result_type,
-    "result_type": NoneType,  # a weak reference to the type of the first result, and before it, returns None
+    "result_type": NoneType,  # the type of the first result: comparing it is faster than looking it up
     "NoneType": NoneType,
     "plain_types": plain_types,
     "id": id,

@@ -259,7 +259,7 @@ class HttpxState(SenderState, Generic[TransportT]):
         if not self._aio:  # async waits are cancelled
             limit_sockets(wrapped)
         self._body_type = self._library.async_body if self._aio else self._library.body
-        self._timeout_error = library.TimeoutException
+        self._base_error, self._timeout_error = library.HTTPError, library.TimeoutException
         self._timeout_errors = (library.TimeoutException,)
         self._response_type, self._response_name = library.Response, f"an {library.__name__}.Response"
         super().__init__(self._library.name, policy, idempotency)
