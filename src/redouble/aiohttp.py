@@ -22,7 +22,7 @@ from redouble._clients.idempotency_key import Keys
 from redouble._internal.extras import missing_extra
 from redouble._layers.layer import Layer
 from redouble._runtime.backend import cancel_after
-from redouble.http._exchange import Exchange, SuccessRecord, status_text
+from redouble.http._exchange import Exchange, SuccessRecord, origin, status_text
 from redouble.http._request_body import Rewind
 from redouble.http._sender import AsyncSender
 
@@ -60,7 +60,7 @@ def middleware(policy: Layer | None = None, *, idempotency: Keys = None) -> Midd
 class Middleware(AsyncSender):
     """The middleware that `middleware` makes."""
 
-    _timeout_error = aiohttp.ServerTimeoutError
+    _base_error, _timeout_error = aiohttp.ClientError, aiohttp.ServerTimeoutError
     _timeout_errors = ()  # they are all `TimeoutError`s
     _response_type, _response_name = aiohttp.ClientResponse, "an aiohttp.ClientResponse"
     _status_of = attrgetter("status")
@@ -79,9 +79,12 @@ class Middleware(AsyncSender):
         return not self._any_gave_up and (not body or isinstance(body, aiohttp.BytesPayload))
 
     def _host_of(self, request: aiohttp.ClientRequest) -> str:
-        return request.url.raw_authority
+        url = request.url
+        return origin(url.scheme, url.raw_host or "", url.port)
 
-    _host_key = _host_of
+    def _host_key(self, request: aiohttp.ClientRequest) -> tuple[str, str]:
+        url = request.url
+        return url.scheme, url.raw_authority
 
     def _client_limit(self, request: Any, deliver: Any) -> float:
         """Return the total timeout of the session's call; 0 if it is over, which aiohttp tells in a timer."""
@@ -137,11 +140,18 @@ class Middleware(AsyncSender):
     def _status_error(self, exchange: Exchange, response: aiohttp.ClientResponse) -> Exception:  # noqa: ARG002
         return ClientResponseError(response)
 
-    def _attach_body(self, call: Exchange | SuccessRecord, response: Any) -> None:
+    def _is_in_memory(self, response: aiohttp.ClientResponse) -> bool:
+        # Not if all of it has arrived and is unread: `async with` holds admissions until it is left.
+        return response._body is not None
+
+    def _attach_body(self, call: Exchange | SuccessRecord, response: Any) -> bool:
         call.request.response = None  # breaks the reference cycle between response and request
         content = response.content
-        if not content.is_eof() or content.exception() is not None:  # otherwise the body is complete
-            response.content = RestartableContent(call, response)
+        complete = content.is_eof() and content.exception() is None
+        if self._is_read(response) or (complete and not (isinstance(call, Exchange) and call.pending)):
+            return False
+        response.content = RestartableContent(call, response)
+        return True
 
     async def _discard(self, response: aiohttp.ClientResponse) -> None:
         response.close()

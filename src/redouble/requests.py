@@ -20,7 +20,7 @@ from redouble._clients.idempotency_key import Keys
 from redouble._clients.socket_deadline import limited_waits
 from redouble._internal.extras import missing_extra
 from redouble._layers.layer import Layer
-from redouble.http._exchange import Exchange, SuccessRecord, status_text
+from redouble.http._exchange import Exchange, SuccessRecord, origin, status_text
 from redouble.http._request_body import Rewind, classify_body
 from redouble.http._sender import PREFETCH_LIMIT, Sender
 
@@ -33,6 +33,7 @@ try:
 
     from redouble.http._requests_response_body import (
         PrefetchedFile,
+        ResponseBody,
         RestartableResponse,
         shorten_timeouts,
     )
@@ -56,7 +57,7 @@ class Adapter(Sender, BaseAdapter):
     Different policies for different services are different adapters, mounted where they belong.
     """
 
-    _timeout_error = requests.Timeout
+    _base_error, _timeout_error = requests.RequestException, requests.Timeout
     _timeout_errors = (requests.Timeout, EmptyPoolError, urllib3.exceptions.TimeoutError)
     _response_type, _response_name = requests.Response, "a requests.Response"
 
@@ -102,9 +103,11 @@ class Adapter(Sender, BaseAdapter):
         return isinstance(request.body, bytes | str | None)
 
     def _host_of(self, request: requests.PreparedRequest) -> str:
-        return urlsplit(request.url or "").netloc.rpartition("@")[2]
+        url = urlsplit(request.url or "")
+        return origin(url.scheme, url.hostname or "", url.port)
 
-    _host_key = _host_of
+    def _host_key(self, request: requests.PreparedRequest) -> tuple[str, str]:
+        return urlsplit(request.url or "")[:2]
 
     def _body_of(self, request: requests.PreparedRequest) -> Rewind:
         return classify_body(request.body)
@@ -170,12 +173,18 @@ class Adapter(Sender, BaseAdapter):
         message = status_text(response.status_code)
         return requests.HTTPError(message, request=exchange.request, response=response)
 
-    def _attach_body(self, call: Exchange | SuccessRecord, response: Any) -> None:
+    def _is_in_memory(self, response: requests.Response) -> bool:
+        return self._is_read(response)
+
+    def _attach_body(self, call: Exchange | SuccessRecord, response: Any) -> bool:
         response.connection = self  # an auth handler resends through it after a challenge
         failed = isinstance(call, Exchange) and call.failed_finally
-        if (_options_of(call)["stream"] or failed) and type(response) is requests.Response:
-            response.__class__ = RestartableResponse  # in place: only the class changes
-            cast("Any", response)._redouble = call
+        if not (_options_of(call)["stream"] or failed) or type(response) is not requests.Response:
+            return False
+        response.__class__ = RestartableResponse  # in place: only the class changes
+        restartable = cast("RestartableResponse", response)
+        restartable._redouble = ResponseBody(restartable, call)
+        return True
 
     def _limit_proxy(self, request: requests.PreparedRequest, proxies: Any) -> None:
         """Limit connections through a proxy too."""

@@ -114,10 +114,10 @@ def predicted(plan: Plan) -> End:
         delay = plan.delays[number] if number < len(plan.delays) else None
         if number + 1 == plan.attempts:
             return end("attempts", "attempt" if cut else None)
-        if now >= until:
-            return end("timeout", "attempt" if tied else over)
         if work >= most:
             return end("work_timeout", "attempt" if tied else "work")
+        if now >= until:
+            return end("timeout", "attempt" if tied else over)
         if delay is None:
             return end("backoff_ended", "attempt" if cut else None)
         if now + delay >= until:
@@ -156,7 +156,8 @@ def check_limits(plan: Plan, reported: Report) -> None:
     until = min(inf if limit is None else limit for limit in (plan.timeout, plan.deadline))
     for attempt in reported.history:
         assert attempt.started < until
-        assert attempt.started + attempt.elapsed + (attempt.delay or 0) <= until
+        waited = 0 if attempt.delay is None or attempt.number == reported.attempts else attempt.delay
+        assert attempt.started + attempt.elapsed + waited <= until
         assert plan.attempt_timeout is None or attempt.elapsed <= plan.attempt_timeout
     assert reported.work_elapsed == sum(attempt.elapsed for attempt in reported.history)
     assert plan.work_timeout is None or reported.work_elapsed <= plan.work_timeout

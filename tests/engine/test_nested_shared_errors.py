@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Barrier, Event
@@ -185,6 +186,21 @@ def test_an_instance_that_an_earlier_attempt_swallowed() -> None:
         raise boom
 
     assert ended(policy_of(clock=clock).run(operation)) == THREE
+
+
+def test_an_error_of_another_process_that_is_raised_again() -> None:
+    """Its report counts in the call that got it."""
+
+    def fails() -> None:
+        raise Boom
+
+    mock, policy = Mock(side_effect=pickle.loads(pickle.dumps(policy_of().run(fails).error))), policy_of()
+
+    def fetch() -> None:
+        mock()
+
+    assert ended(policy.run(fetch)) == ("nested", 1)
+    assert ended(policy.run(fetch)) == THREE
 
 
 # ---------------------------------------------------------------------- and yet they are found

@@ -64,10 +64,14 @@ LIMITS: list[tuple[dict[str, Any], list[tuple[float, float]], tuple[list[float],
     ({"work_timeout": 6}, [(0, 5.9), (10, 10.05)], ([1, 1], None, 2)),
     ({"work_timeout": 6, "backoff": [20]}, [(0, 5.9)], ([20], None, 1)),
     ({"work_timeout": 6}, [(0, 6)], ([], "work_timeout", 1)),
-    # stop, then attempts, then time, then work: the first of these reasons is reported
+    # stop, then attempts, then work, then time: the first of these reasons is reported
     ({"on": KeyError, "attempts": 1, "timeout": 1}, [(0, 9)], ([], "stopped", 1)),
     ({"attempts": 1, "timeout": 1}, [(0, 9)], ([], "attempts", 1)),
-    ({"timeout": 9, "work_timeout": 9}, [(0, 9)], ([], "timeout", 1)),
+    ({"timeout": 9, "work_timeout": 9}, [(0, 9)], ([], "work_timeout", 1)),
+    ({"give_up_after": 5, "work_timeout": 9}, [(0, 9)], ([], "work_timeout", 1)),
+    ({"timeout": 9, "work_timeout": 10}, [(0, 9)], ([], "timeout", 1)),
+    ({"timeout": 9, "work_timeout": 5}, [(0, 4), (5, 9)], ([1], "work_timeout", 2)),
+    ({"timeout": 0, "work_timeout": 0}, [(0, 0)], ([], "work_timeout", 0)),
     # time never runs backwards
     ({"give_up_after": 6}, [(0, 3), (1, 1), (0, 0), (6, 6)], ([1, 1], "timeout", 3)),
     # a sleep that returns early gains no time

@@ -127,7 +127,7 @@ class Oversleeping(Virtual):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"clock": Interrupted}, Call(raises=KeyboardInterrupt)),
+        ({"clock": Interrupted}, Call(raises=KeyboardInterrupt, reason="stopped")),
         ({"clock": Oversleeping}, Call(raises=Boom, reason="timeout")),
     ],
 )

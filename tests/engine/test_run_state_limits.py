@@ -199,7 +199,7 @@ def ended(run: Run, error: Exception | None, now: float) -> tuple[str | None, st
         ({"give_up_after": 1}, False, ("timeout", "give_up_after")),
         ({"give_up_after": 1, "timeout": 1}, False, ("timeout", "total")),
         ({"work_timeout": 1}, False, ("work_timeout", "work")),
-        ({"timeout": 1, "work_timeout": 1}, False, ("timeout", "total")),
+        ({"timeout": 1, "work_timeout": 1}, False, ("work_timeout", "work")),
     ],
 )
 def test_the_report_has_the_limit_that_ended_the_call(

@@ -40,6 +40,7 @@ class Thing:
 ASYNCPG = "asyncpg.exceptions._base"
 EXIT = "cannot call Transaction.__aexit__(): the underlying connection is closed"
 CLOSED = "connection is closed"
+RELEASED = "cannot call Connection.execute(): connection has been released back to the pool"
 
 
 def interface_error(text: str, library: str = ASYNCPG) -> Exception:
@@ -128,6 +129,15 @@ def test_other_mistakes_are_final_even_while_a_loss_is_handled(library: str, tex
     assert transient(during(interface_error(text, library), lost(library))) is None
 
 
+def test_a_connection_that_the_program_has_released_is_final() -> None:
+    assert transient(interface_error(RELEASED)) is None
+    assert transient(during(interface_error(RELEASED), ConnectionResetError())) is None
+    assert transient(during(interface_error(RELEASED), lost(ASYNCPG))) == NETWORK
+    in_block = EXIT.replace("is closed", "has been released back to the pool")
+    assert transient(interface_error(in_block)) is None
+    assert transient(during(interface_error(in_block), interface_error(RELEASED))) is None
+
+
 def test_a_hidden_context_is_not_judged() -> None:
     error = during(interface_error(CLOSED), lost(ASYNCPG))
     error.__suppress_context__ = True
@@ -145,6 +155,7 @@ def test_a_hidden_context_is_not_judged() -> None:
         (interface_error(CLOSED), NETWORK),  # lost between two statements
         (during(interface_error(EXIT), interface_error(CLOSED)), NETWORK),  # the same, in a nested block
         (lost("psycopg2"), NETWORK),
+        (interface_error(RELEASED), NETWORK),  # the same, with a connection of a pool
         (ValueError("bad"), None),
         (interface_error("cannot perform operation: another operation is in progress"), None),
     ],

@@ -311,6 +311,7 @@ def test_sqlalchemy_invalidated_connections() -> None:
         ("Error 1 connecting to localhost:6379. certificate verify failed", None),
         (f"Error {errno.EPIPE} while writing to socket. Broken pipe.", NETWORK),
         ("Connection closed by server.", NETWORK),
+        ("max number of clients reached", FULL),
     ],
 )
 def test_redis(text: str, expected: Verdict | None) -> None:

@@ -20,6 +20,7 @@ WORDS = {
     "by_amqp_code": "by reply code",
     "by_amqp_handshake": "if it was cut",
     "by_azure_status": "by status, else as the error inside",
+    "by_broken_stream": "yes, if it can get better",
     "by_close_code": "by close code, else yes",
     "by_closed_connection": "as the loss that it hides",
     "by_cooldown": "yes",

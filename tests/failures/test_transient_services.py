@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import smtplib
+import ssl
 from types import SimpleNamespace as Thing
 from typing import Any
 
@@ -117,6 +118,16 @@ def test_failed_connections_of_anyio_and_trio() -> None:
     assert transient(tcp) == Verdict.retry(kind=Kind.network, sent=False, reason="group")
     denied = caused(OSError("all attempts to connect to localhost:1 failed"), PermissionError(13, "no"))
     assert transient(denied) is None
+
+
+@pytest.mark.parametrize("library", ["anyio", "trio"])
+def test_a_stream_that_broke_in_its_tls_handshake(library: str) -> None:
+    """Trio reports every failure of TLS as a broken stream."""
+    broken = f"{library}.BrokenResourceError"
+    bad = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    assert transient(caused(error_named(broken), bad)) is None
+    assert transient(caused(error_named(broken), ssl.SSLEOFError(8, "cut"))) == NETWORK
+    assert transient(caused(error_named(broken), OSError("gone"))) == NETWORK
 
 
 def closed(code: int | None) -> Exception:
@@ -489,6 +500,16 @@ def response(**headers: str) -> object:
         (
             litellm("InternalServerError", "InternalServerError", status_code=500, response=response()),
             HTTP_5XX,
+        ),
+        (
+            litellm(
+                "RateLimitError",
+                "RateLimitError",
+                status_code=429,
+                response=response(),
+                litellm_response_headers={"retry-after": "3"},
+            ),
+            after(RATE_LIMIT, 3),
         ),
         (litellm("Timeout", "APITimeoutError", status_code=408), TIMEOUT),
         (litellm("APIConnectionError", "APIConnectionError", status_code=500), NETWORK),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redouble import Timeout, config, policies
+from redouble import Keyed, Timeout, config, policies
 from redouble._clients.idempotency_key import Idempotency
 from redouble.config import _reload
 from redouble.errors import ConfigError
@@ -83,3 +83,10 @@ def test_a_name_inside_a_pipeline_is_refused() -> None:
     load(attempts=2)
     with pytest.raises(TypeError, match="name the whole pipeline in the configuration"):
         OfflineSender(Timeout(1) | policies("payments"), None, send, aio=False)
+
+
+def test_a_name_inside_a_keyed_layer_is_refused() -> None:
+    """A client follows one name, and would not follow this one."""
+    load(attempts=2)
+    with pytest.raises(TypeError, match="name the whole pipeline in the configuration"):
+        OfflineSender(Keyed(id, lambda: policies("payments")), None, send, aio=False)

@@ -25,6 +25,7 @@ from redouble import (
     presets,
 )
 from redouble._layers.analysis import BlockingWorstCase, WorstCase
+from redouble.httpx2 import Transport
 from tests.support.fakes import Ledger
 from tests.support.layers.analysis import plain, worst_case_of
 
@@ -188,6 +189,13 @@ ROWS: list[tuple[Layer, str]] = [
 @pytest.mark.parametrize(("layer", "worst"), ROWS)
 def test_the_summary_of_the_worst_case(layer: Layer, worst: str) -> None:
     assert Pipeline(layer).explain().splitlines()[-1] == f"at worst: {worst}"
+
+
+def test_a_client_keeps_the_limits_of_its_policy_in_blocking_code_too() -> None:
+    pipeline = Pipeline(plain(timeout=3, attempt_timeout=None))
+    assert SOFT in pipeline.explain()
+    Transport(pipeline)
+    assert pipeline.explain().splitlines()[-1] == "at worst: 3 calls, 3 s"
 
 
 def test_the_worst_case_as_numbers() -> None:

@@ -36,6 +36,7 @@ from redouble import (
     Timeout,
     Worker,
 )
+from redouble._internal.callables import check_result_type, plain_types
 from tests.support.fakes import Boom, Ledger, Virtual, always
 
 MESSAGE = r"returned something to await \(a \w+\), so nothing in it was retried"
@@ -435,3 +436,74 @@ def test_a_request_of_aiohttp_is_not_sent(decorate: Any) -> None:
             assert await decorate(get)(url) == "ok"
 
     asyncio.run(main())
+
+
+class Rpc(Bare):
+    """An RPC as those of gRPC: its error has to be awaited, and it cannot be cancelled any more."""
+
+    def cancel(self) -> bool:
+        return False
+
+    def cancelled(self) -> bool:
+        return False
+
+    async def exception(self) -> Exception:
+        raise AssertionError("it must not be awaited")
+
+
+def test_an_error_that_has_to_be_awaited_is_closed() -> None:
+    with pytest.raises(TypeError, match=r"\(a Rpc\)") as caught:
+        Retry().call(Rpc)
+    assert caught.value.__cause__ is None
+    gc.collect()
+
+
+def test_a_type_that_no_longer_exists_is_forgotten() -> None:
+    """A new class may have its identity."""
+    before = len(plain_types)
+    kinds = [type("Local", (), {}) for _ in range(9)]
+
+    @Retry()
+    def make(kind: type[object]) -> object:
+        return kind()
+
+    assert [type(make(kind)) for kind in kinds] == kinds
+    assert len(plain_types) == before + 9
+    kinds.clear()
+    gc.collect()
+    assert len(plain_types) == before
+
+
+def test_an_awaitable_substitute_of_a_fallback_is_refused_aloud() -> None:
+    """Around blocking code; no outer policy retries that."""
+    calls: list[int] = []
+
+    def fail() -> int:
+        calls.append(1)
+        raise Boom
+
+    def substitute(_: Exception) -> Any:
+        return Lazy()
+
+    with pytest.raises(TypeError, match=r"has to be awaited, and .*fail blocks"):
+        (Retry(on=Exception, backoff=[0] * 9) | Fallback(substitute)).call(fail)
+    assert len(calls) == 1
+
+
+class ByHash(type):
+    """A metaclass whose classes have no module that can be looked up."""
+
+    @property
+    def __module__(cls) -> str:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
+        raise RuntimeError("do not look")
+
+
+def test_a_wrapper_remembers_types_of_modules_only() -> None:
+    """The class of a mock refers to the mock: a wrapper that remembered it would keep both alive."""
+
+    class Local: ...
+
+    class Hidden(metaclass=ByHash): ...
+
+    for result, remembered in ((3, int), ({}, dict), (Local(), object), (Hidden(), object), (None, object)):
+        assert check_result_type(len, result) is remembered

@@ -155,6 +155,12 @@ def test_layers_behind_other_decorators_are_counted(fn: Any) -> None:
         Own()(fn)
 
 
+def test_a_call_counts_the_layers_of_its_function() -> None:
+    with pytest.raises(ValueError, match=TOO_MANY):
+        Pipeline(Own()).call(FULL)
+    assert CircuitBreaker().call(plain) == [1, 2]
+
+
 def test_layers_inside_a_proxy_are_counted() -> None:
     keyed: Keyed[Layer] = Keyed(lambda: 1, lambda: Pipeline(*(Own() for _ in range(MOST))))
     with pytest.raises(ValueError, match=TOO_MANY):

@@ -20,6 +20,7 @@ from redouble import (
     TokenBucket,
     Verdict,
     errors,
+    report,
     transient,
 )
 from redouble._failures.verdict import FailureFilter
@@ -182,8 +183,11 @@ def test_an_outer_policy_stops_at_an_error_that_it_would_not_retry(colour: str) 
 def test_the_hint_and_the_kind_of_a_wrapped_error_count(colour: str) -> None:
     clock, ledger = Virtual(), Ledger()
     outer = Retry(on=errors.Rejected, attempts=2, nested="allow", backoff=[0] * 9, clock=clock, budget=ledger)
-    with pytest.raises(errors.AttemptsExhausted):
+    with pytest.raises(errors.AttemptsExhausted) as caught:
         called(colour, outer, LIMITED)
+    seen = report(caught.value)
+    assert seen is not None
+    assert [record.kind for record in seen.history] == [Kind.throttled] * 2
     assert [7 <= wait <= 7.7 for wait in clock.waits] == [True]
     assert ledger.lines[1] == "failed throttled"
 

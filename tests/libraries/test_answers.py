@@ -223,6 +223,7 @@ BUSY = Verdict.retry(kind=Kind.server, sent=True, reason="busy")
         ("-LOADING Redis is loading the dataset in memory", {}, BUSY),
         ("-TRYAGAIN Multiple keys request during rehashing of slot", {}, BUSY),
         ("-CLUSTERDOWN The cluster is down", {}, BUSY),
+        ("-ERR max number of clients reached", {}, FULL),
         ("-NOAUTH Authentication required.", {}, None),
         ("-WRONGPASS invalid username-password pair", {"password": "none"}, None),
         ("-NOPERM this user has no permissions", {}, None),

@@ -120,20 +120,35 @@ def test_a_connection_lost_during_the_commit_is_retried(server: Postgres, work: 
     assert judged(lambda: work(server, ["set first = 1"])) == NETWORK
 
 
+@pytest.mark.parametrize("pooled", [True, False], ids=["pool", "connection"])
 @pytest.mark.parametrize("commit", [True, False], ids=["before the commit", "before a statement"])
-def test_a_connection_of_asyncpg_lost_between_statements_is_retried(server: Postgres, commit: bool) -> None:
-    async def main() -> None:
-        connection = await library("asyncpg").connect(
-            host="127.0.0.1", port=server.port, user="me", database="it", ssl=False
-        )
+def test_a_connection_of_asyncpg_lost_between_statements_is_retried(
+    server: Postgres, commit: bool, pooled: bool
+) -> None:
+    async def work(connection: Any) -> None:
         async with connection.transaction():
             await connection.execute("set first = 1")
             server.restart()
-            while not connection.is_closed():  # noqa: ASYNC110  there is no event to wait for
-                await asyncio.sleep(0)
+            await asyncio.wait_for(lost.wait(), 30)
             if not commit:
                 await connection.execute("set second = 2")
 
+    async def main() -> None:
+        options = {"host": "127.0.0.1", "port": server.port, "user": "me", "database": "it", "ssl": False}
+        if not pooled:
+            connection = await library("asyncpg").connect(**options)
+            connection.add_termination_listener(notice)
+            await work(connection)
+        else:
+            pool = await library("asyncpg").create_pool(min_size=1, max_size=1, **options)
+            async with pool, pool.acquire() as connection:
+                connection.add_termination_listener(notice)
+                await work(connection)
+
+    def notice(connection: object) -> None:
+        lost.set()
+
+    lost = asyncio.Event()
     assert judged(lambda: run(main())) == NETWORK
 
 

@@ -176,7 +176,7 @@ def test_public_members_are_listed() -> None:
         return [member.name for member in entries.entry(module, name).members]
 
     assert members("redouble", "Outcome") == ["unwrap"]
-    assert members("redouble", "Report") == ["late"]
+    assert members("redouble", "Report") == ["late", "next_delay"]
     assert members("redouble", "Kind") == ["network", "timeout", "throttled", "server", "client", "unknown"]
     assert members("redouble", "Gate") == ["clock", "admit", "ended", "traits"]
     hooks = {"name", "describe", "traits", "worst_case", "lint", "snapshot", "register"}

@@ -44,6 +44,7 @@ TWINS = [
     ("_clients/plan", "attempt_within", "aattempt_within"),
     ("_clients/plan", "DeadlineLayer.around.limited", "DeadlineLayer.around_async.limited"),
     ("_clients/plan", "GuardedRetry.around.retrying", "GuardedRetry.around_async.retrying"),
+    ("_clients/held_gate", "HeldGate.around.gated", "HeldGate.around_async.gated"),
     ("http/_sender", "Sender._send", "AsyncSender._send"),
     ("http/_sender", "Sender._complete", "AsyncSender._complete"),
     ("http/_sender", "Sender._attempt", "AsyncSender._attempt"),
@@ -58,6 +59,7 @@ TWINS = [
     ("http/_response_body", "RestartableBody._read_first", "AsyncRestartableBody._read_first"),
     ("http/_response_body", "RestartableBody._restart", "AsyncRestartableBody._restart"),
     ("http/_httpx_transport", "HttpxBody.close", "AsyncHttpxBody.aclose"),
+    ("http/_httpx_transport", "HttpxBody.close_source", "AsyncHttpxBody.close_source"),
     ("http/_httpx_transport", "HttpxSender._release", "AsyncHttpxSender._release"),
     ("http/_httpx_transport", "HttpxSender._deliver", "AsyncHttpxSender._deliver"),
     ("http/_httpcore", "close_stream", "aclose_stream"),
@@ -76,6 +78,7 @@ INSIDE = {
     "GuardedRetry.around_async.retrying",
     "DeadlineLayer.around_async.limited",
     "Gate.around_async.gated",
+    "HeldGate.around_async.gated",
     "Chaos.around_async.faulty",
     "Model.around_async",
     "aattempt_function",
@@ -163,7 +166,16 @@ class Erase(ast.NodeTransformer):
         match node:
             case ast.If(
                 test=ast.Compare(left=delay, ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]),
-                body=[ast.Expr(ast.Await(ast.Call(func=ast.Attribute(attr="asleep"), args=[slept]))), *_],
+                body=[
+                    ast.Expr(ast.Await(ast.Call(func=ast.Attribute(attr="asleep"), args=[slept])))
+                    | ast.With(
+                        body=[
+                            ast.Expr(ast.Await(ast.Call(func=ast.Attribute(attr="asleep"), args=[slept]))),
+                            *_,
+                        ]
+                    ),
+                    *_,
+                ],
             ) if ast.dump(delay) == ast.dump(slept):
                 self.used.add("checkpoint")
                 node.test = delay

@@ -12,6 +12,11 @@ from redouble import Retry, hide, redact
 from redouble._redaction.rules import added
 
 
+@pytest.fixture(autouse=True)
+def nothing_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(added, "rules", ())
+
+
 def test_a_pattern_is_hidden_until_its_handle_is_removed() -> None:
     handle = hide(r"acme_[0-9a-f]{4,}", re.compile("card ([0-9]+)"))
     assert redact("acme_0123 and card 4711") == "REDACTED and card REDACTED"

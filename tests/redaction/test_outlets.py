@@ -22,7 +22,7 @@ from redouble.config import from_mapping
 from redouble.instruments import logging as logs
 from redouble.instruments import memory, opentelemetry, prometheus
 from redouble.instruments import structlog as structured
-from redouble.types import Event
+from redouble.types import Ended, Event
 from tests.support.fakes import Boom, Virtual, in_colour
 
 SECRET = "hunter2"  # noqa: S105  not a real one
@@ -195,6 +195,20 @@ def test_a_rule_that_fails_keeps_the_report_clean(colour: str) -> None:
 
 def unpicklable() -> None:
     raise Unpicklable(TEXT)
+
+
+def test_what_a_rule_prints(colour: str) -> None:
+    """A rule may log what it judges."""
+    seen: list[str] = []
+
+    class Rule:
+        def judge(self, ended: Ended) -> bool:
+            seen.append(f"{ended}")
+            return True
+
+    ended(colour, policy(on=Rule()))
+    assert len(seen) == 3
+    assert_clean(*seen)
 
 
 class Unpicklable(Exception):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from redouble._redaction.text import redacted
+from redouble._redaction.text import _pass, redacted
 from redouble._redaction.url import redact
 
 pytestmark = pytest.mark.one_python
@@ -238,7 +238,17 @@ LONG_WORDS = [
         "password hash ",
         "basic_auth(",
     ),
-    *("Command # 1 (A ", "query argument $1: ", "host 'a", "host a@", "1:AA", "invalid input value for a "),
+    *(
+        "Command # 1 (A ",
+        "query argument $1: ",
+        "host 'a",
+        "host a@",
+        "1:AA",
+        "invalid input value for a ",
+        "docker ",
+        "docker -p",
+        "$2a$a",
+    ),
 ]
 
 
@@ -274,3 +284,58 @@ def test_a_megabyte_is_redacted(sign: str) -> None:
     long = sign * (1_000_000 // len(sign))
     assert redact(f"https://{SECRET}@h/?x={SECRET}{long}").startswith("https://h/?x=REDACTED")
     assert redacted(f"'https://{SECRET}@h/?x={SECRET}{long}").startswith("'https://h/?x=REDACTED")
+
+
+PLAIN_WORDS = [
+    "bearer",
+    "basic",
+    "password",
+    "hunter2",
+    "PASS",
+    "AUTH",
+    "requirepass",
+    "token",
+    "abcd1234efgh5678",
+    "secret",
+    "api",
+    "key",
+    "jwt",
+    "near",
+    "LINE",
+    "1",
+    "AKIAIOSFODNN7EXAMPLE",
+    "eyJhbGciOiJIUzI1NiJ9",
+    "dapi0123456789abcdef0123456789abcdef",
+    "row",
+    "VALUES",
+    "at",
+    "[1,",
+    "2]",
+    "session",
+    "id",
+    "input",
+    "signature",
+    "client",
+    "assertion",
+    "code",
+    "verifier",
+    "saml",
+    "response",
+    "mot",
+    "de",
+    "passe",
+    "otp",
+    "sig",
+    "kennwort",
+    "senha",
+    "contrasena",
+]
+
+
+@given(st.lists(st.sampled_from(PLAIN_WORDS), max_size=6).map(" ".join))
+@settings(max_examples=1000)
+def test_the_short_cut_of_texts_without_punctuation_changes_nothing(text: str) -> None:
+    shown = redacted(text)
+    for _ in range(8):
+        text = _pass(text)
+    assert shown == text

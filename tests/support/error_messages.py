@@ -219,6 +219,10 @@ MESSAGES: Final[dict[str, Message]] = {
         "Rate limit reached for gpt-5 on tokens per min (TPM): Limit 10000, Used 9500, max_tokens: 4096",
         "Limit 10000, Used 9500, max_tokens: 4096",
     ),
+    "openai: limit of requests": message(
+        "Error code: 429 - {'error': {'message': 'Rate limit reached', 'type': 'tokens', 'param': None, 'code': 'x'}}",
+        "'type': 'tokens', 'param': None",
+    ),
     "anthropic": message(
         "Error code: 401 - {'type': 'error', 'error': {'message': 'invalid x-api-key ⟦sk-ant-api03-AbCd_efgh⟧'}}",
         "'type': 'error'",
@@ -358,6 +362,76 @@ MESSAGES: Final[dict[str, Message]] = {
     "a sentence": message("login refused: the token '⟦abcd-hunter2⟧' has expired", "has expired"),
     "a long token": message("invalid token ⟦A1b2C3d4E5f6G7h8⟧ for user ann", "for user ann"),
     "cut in a quote": message("failed: {'password': '⟦hunter2 and more⟧", "failed"),
+    "sshpass": message("Command 'sshpass -p ⟦hunter2⟧ ssh ann@h' returned 5", "ssh ann@h"),
+    "mysql -p": message("Command '['mysql', '-uroot', '-p⟦hunter2⟧', 'shop']' returned 1", "'shop'"),
+    "bcrypt": message(
+        "no match for ⟦$2b$12$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW⟧", "no match"
+    ),
+    "rails": message("SECRET_KEY_BASE=⟦hunter2⟧ is too short", "is too short"),
+    "vault: approle": message("login failed: {'role_id': 'r', 'secret_id': '⟦hunter2⟧'}", "login failed"),
+    "Passwort": message(
+        "Anmeldung fehlgeschlagen: Passwort=⟦hunter2⟧, Kennwort: ⟦hunter3⟧", "fehlgeschlagen"
+    ),
+    "mailer": message(
+        "SMTP_PASS=⟦hunter2⟧ smtppass=⟦hunter3⟧ compass.test:8080 refused", "compass.test:8080"
+    ),
+    "django": message("password: this field is required.", "this field is required."),
+    "a sentence about a password": message(
+        "password: must be at least 12 characters", "password: must be at least"
+    ),
+    "an expired token": message(
+        "token: expired, secret: missing, auth: certificate unknown", "auth: certificate unknown"
+    ),
+    "SQL update": message(
+        "[SQL: UPDATE users SET hash = md5('⟦hunter2⟧'), token='⟦hunter3⟧']", "UPDATE users"
+    ),
+    "set_config": message("SELECT set_config('app.secret','⟦hunter2⟧', true) failed", "failed"),
+    "clickhouse: hash": message(
+        "password_sha256_hex mismatch, password_hash: ⟦5f4dcc3b5aa765d61d8327deb882cf99⟧", "mismatch"
+    ),
+    "proxies": message("no route: proxies={'https': 'http://ann:⟦hunter2⟧@proxy:3128'}", "proxy:3128"),
+    "BasicAuth": message(
+        "bad: BasicAuth(login='ann', password='⟦hunter2⟧', encoding='latin1')", "bad: BasicAuth("
+    ),
+    "ipv6": message("cannot connect to ann:⟦hunter2⟧@[::1]:5432", "@[::1]:5432"),
+    "an @ in a password": message(
+        "cannot connect to ann:⟦p@ss:w0rd⟧@db.test:5432/shop", "@db.test:5432/shop"
+    ),
+    "an empty user": message("cannot connect to :⟦hunter2⟧@cache:6379", "@cache:6379"),
+    "git remote": message(
+        "git@git.test:team/repo.git: Permission denied (publickey)", "git@git.test:team/repo.git"
+    ),
+    "a digest": message(
+        "no such image: reg.test/app:1.2@sha256:0123abcd", "reg.test/app:1.2@sha256:0123abcd"
+    ),
+    "a mail address": message(
+        "mailto:ann@mail.test bounced, user ann@mail.test unknown", "mailto:ann@mail.test bounced"
+    ),
+    "a package": message(
+        "no version of @scope/name@1.2.3, actions/checkout@v4", "@scope/name@1.2.3, actions/checkout@v4"
+    ),
+    "jdbc: oracle": message("IO Error: jdbc:oracle:thin:scott/⟦tiger⟧@//db.test:1521/x", "@//db.test:1521/x"),
+    "jdbc: sqlserver": message(
+        "jdbc:sqlserver://db;user=sa;password=⟦hunter2⟧;encrypt=true refused", ";encrypt=true refused"
+    ),
+    "redis: user": message("-NOPERM in AUTH app ⟦hunter2⟧", "-NOPERM"),
+    "imaplib": message("error: LOGIN ann ⟦hunter2⟧ => NO", "=> NO"),
+    "ftplib: dialogue": message("530 Login incorrect. USER ann PASS ⟦hunter2⟧", "530 Login incorrect"),
+    "xml attributes": message(
+        '<add key="Password" value="⟦hunter2⟧"/><add key="Host" value="db"/>', 'value="db"'
+    ),
+    "xml property": message('<property name="password">⟦hunter2⟧</property>', "</property>"),
+    "mysql: plugin": message("IDENTIFIED WITH mysql_native_password BY '⟦hunter2⟧' failed", "failed"),
+    "mysql: set password": message("SET PASSWORD FOR 'ann' = PASSWORD('⟦hunter2⟧') failed", "failed"),
+    "SQL like": message("WHERE password LIKE '⟦hunter2⟧' is slow", "is slow"),
+    "pgcrypto": message("function crypt('⟦hunter2⟧', unknown) does not exist", "does not exist"),
+    "postgres: log": message(
+        "CONTEXT:  unnamed portal with parameters: $1 = '⟦ann⟧', $2 = '⟦hunter2⟧'", "CONTEXT"
+    ),
+    "driver: params": message("query failed: params={'a': ['⟦hunter2⟧', 1]}, timeout", ", timeout"),
+    "celery: args": message("Task app.login[1] raised: args=('ann', '⟦hunter2⟧') kwargs", "kwargs"),
+    "SecretStr": message("bad: password=SecretStr('⟦hunter2⟧'), host='db'", "host='db'"),
+    "an arrow": message("password -> ⟦hunter2⟧, user -> ann", "user -> ann"),
     "a password without a value": message(
         "password=None, token='', secret: null", "password=None, token='', secret: null"
     ),

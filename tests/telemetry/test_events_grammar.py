@@ -57,5 +57,6 @@ def test_the_grammar_of_events(
     assert GRAMMAR.fullmatch(sentence), sentence
     assert [e.attempt for e in events if e.what == "failure"] == [*range(1, sentence.count("f") + 1)]
     assert all(a.elapsed <= b.elapsed for a, b in pairwise(events))
-    assert all((event.delay is None) == (event.what != "retry") for event in events)
+    assert all(event.delay is not None for event in events if event.what == "retry")
+    assert all(event.delay is None for event in events if event.what not in ("retry", "give_up"))
     assert all((event.reason is None) == (event.what != "give_up") for event in events)

@@ -7,15 +7,18 @@ attempt of the outermost `Retry`: in ``failure``, and in ``run`` if a run has to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from math import inf
 from typing import Any, Protocol
 
+from redouble._clients.held_gate import HeldAdmissions
 from redouble._engine.report import PREFIX, STAMP, AttemptRecord, Report, ResendGuard, annotate, stamp_of
 from redouble._engine.run import Run
 from redouble._engine.run_results import OUTCOMES, return_report, summary
 from redouble._failures.transient import kind_of, transient
+from redouble._failures.verdict import Verdict
+from redouble._layers.keyed_table import KeyedEntry
 from redouble._redaction.rendering import shown, text_of
 from redouble._telemetry.emit import emit_timeout
 from redouble.errors import AttemptTimeout, Reason
@@ -44,10 +47,13 @@ class ClientCall(ResendGuard):
     """One logical call: when it started, its attempts, and whether another one may follow."""
 
     plan: Any  # the plan of its policy
-    sends = 0  # the number of attempts
+    sends: int = 0  # the number of attempts
     error: Exception | None = None  # the error of the last attempt
     run: Run | None = None  # the run of the outermost `Retry`
     failure: Exception | None = None  # the error of an attempt that the policy has yet to see
+    verdicts: Mapping[object, Verdict] = {}  # of rules that were called before the policy judges an error
+    entries: tuple[KeyedEntry, ...] = ()  # of the keyed layers of its policy; they live until the call ends
+    held: HeldAdmissions | None = None  # of gates, until the body has ended
     cut: Exception | None = None  # the client's error of the last attempt, if a time limit has ended it
     slack = 0.0  # seconds by which the client's timeout ends before the attempt does
     client_deadline = inf  # when the client's own limit of the whole call expires, if it has one
@@ -61,6 +67,16 @@ class ClientCall(ResendGuard):
     def elapsed(self) -> float:
         """Return the seconds since the call started."""
         return self.now() - self.started
+
+    def admissions(self) -> HeldAdmissions:
+        """Return the admissions that the call holds."""
+        if self.held is None:
+            self.held = HeldAdmissions()
+        return self.held
+
+    def is_unread(self, response: object, /) -> bool:  # noqa: ARG002  not all clients have bodies
+        """Return True if the body of a response is not there yet: its end will be recorded."""
+        return False
 
     def record_failure(self, error: Exception) -> Exception:
         """Record the error of an attempt and stamp it, for rules that read its report."""

@@ -19,6 +19,7 @@ from redouble._drivers.attempt_timeout import run_limited
 from redouble._drivers.calls import adrive, adrive_after_failure, begin_run, drive, drive_after_failure
 from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets
 from redouble._engine.run import Run
+from redouble._failures.verdict import On
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._internal.callables import display_name
 from redouble._layers.analysis import used_by_client
@@ -40,7 +41,7 @@ class Plan:
         retries = [layer for layer in layers if isinstance(layer, Retry)]
         self.layers = layers
         # Limits outside the outermost Retry hold for the whole call; inner ones restart with each attempt.
-        around = layers[: layers.index(retries[0])] if retries else layers
+        self._around = around = layers[: layers.index(retries[0])] if retries else layers
         # The shortest `Timeout` of these, which holds from the start of the call.
         self.outer_limit = min(
             (cast("float", layer.seconds) for layer in around if isinstance(layer, Timeout)), default=inf
@@ -56,7 +57,6 @@ class Plan:
         # True if a first attempt may be made without the policy: nothing in it acts before an attempt ends.
         self.fast_path = len(layers) == 1 and _is_transparent(layers[0])
         self.budget: Any = retries[0].budget if self.fast_path else None
-        self._around = around
         self._call = self._wrap_send(None)  # here, so that an impossible policy raises at construction
 
     def call_for(self, host: Hashable) -> Send:
@@ -69,6 +69,10 @@ class Plan:
         layers = [self._client_layer(layer, host) for layer in self.layers]
         return Pipeline(*layers)(self._send) if layers else self._send
 
+    def _rules_of(self, layer: Retry) -> On:
+        """Return the option ``on`` of a `Retry` in this client."""
+        return layer.on
+
     def _client_layer(self, layer: Layer, host: Hashable | None) -> Layer:
         if isinstance(layer, Timeout) and layer.worker is None:
             return DeadlineLayer(
@@ -76,7 +80,7 @@ class Plan:
             )
         if not isinstance(layer, Retry):
             return layer
-        retry = replace(layer, name=layer.name or self._name)
+        retry = replace(layer, name=layer.name or self._name, on=self._rules_of(layer))
         if host is not None and isinstance(layer.budget, HostBudgets):
             retry = replace(retry, budget=layer.budget.of(host))
         return GuardedRetry(retry, outermost=layer is self.outermost)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn, Self
 
 from redouble._drivers.calls import begin_run, slow_path_needed
 from redouble._engine.options import Options, refuse_limits, refuse_until
-from redouble._engine.run import Run
+from redouble._engine.run import Run, Wait
 from redouble._engine.run_results import error_of
 from redouble._failures.error_path import holds_run
 from redouble._internal.logger import log
@@ -29,7 +29,8 @@ from redouble.errors import Reason
 if TYPE_CHECKING:
     from redouble._runtime.backend import CancelScope
 
-READY, OVER, FAILED = range(3)  # an attempt that is entered is over, unless it fails
+# An attempt that is entered is over, unless it fails; it has ended when its block was left without an error.
+READY, OVER, FAILED, ENDED = range(4)
 ERROR_LOST = (
     "a loop over the attempts of %s was left after attempt %d had failed, so nothing raises its %s: leave "
     "the loop inside `with attempt:`, or let it retry"
@@ -50,7 +51,7 @@ class Attempt:
     _aio: ClassVar = False
     _delay: float | None = None
     _warned: bool = False
-    _in_credited_call: bool = False  # True in a block whose policy has a budget
+    _budgeted: Run | None = None  # the run in a block whose policy has a budget
     _around: CreditedCall | None = None  # the call that credited a budget before
     _left: bool = False  # True if the loop has ended before the attempt has: no other attempt can follow
     _policy: Options
@@ -71,10 +72,12 @@ class Attempt:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool:
-        self._leave_credited_call()
+        if self._budgeted is not None:
+            self._leave_credited_call(self._budgeted)
         if error is None:
             if self._run is not None:
                 self._run.returned(None, self._run.read_clock())
+            self._state = ENDED
             return False
         return isinstance(error, Exception) and self._record_failure(error)
 
@@ -93,14 +96,14 @@ class Attempt:
     def _enter_credited_call(self, run: Run) -> None:
         """Let calls in the block leave the credit of the budget to this one."""
         if self._policy.budget is not None:
-            self._around, self._in_credited_call = CREDITED_CALL.get(), True
+            self._around, self._budgeted = CREDITED_CALL.get(), run
             run.enter_credited_call()
 
-    def _leave_credited_call(self) -> None:
-        """Restore the context; a second call does nothing."""
-        if self._in_credited_call:
-            CREDITED_CALL.set(self._around)
-            self._in_credited_call = False
+    def _leave_credited_call(self, run: Run) -> None:
+        """Restore the context."""
+        CREDITED_CALL.set(self._around)
+        self._budgeted = None
+        run.leave_credited_call()
 
     def _begin(self, attempt: int) -> Run:
         """Begin the run: before the first attempt (``attempt=0``), or when it has failed (``attempt=1``)."""
@@ -129,6 +132,8 @@ class Attempt:
         If an attempt failed and no other one was entered since, nothing will raise its error.
         """
         run, entered = self._run, self._state == OVER
+        if self._state == ENDED:
+            return
         self._left = True
         if run is None:
             return
@@ -164,7 +169,8 @@ class AsyncAttempt(Attempt):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool:
-        self._leave_credited_call()
+        if self._budgeted is not None:
+            self._leave_credited_call(self._budgeted)
         limit, self._limit = self._limit, None
         if limit is not None and self._run is not None:
             try:
@@ -201,9 +207,11 @@ def start_attempt(policy: Options, attempt: Attempt, run: Run) -> None:
     """Wait for the next attempt and begin it."""
     attempt._state = OVER  # the end of the wait is the end of the call, unless the attempt begins
     try:
-        if attempt._delay:
-            policy._time.sleep(attempt._delay)
-        refusal = run.start(run.read_clock())
+        with Wait(run):
+            if attempt._delay:
+                policy._time.sleep(attempt._delay)
+            begins = run.read_clock()
+        refusal = run.start(begins)
         if refusal is not None:
             raise refusal
         attempt.number, attempt._state = run.attempt, READY
@@ -216,9 +224,11 @@ async def astart_attempt(policy: Options, attempt: Attempt, run: Run) -> None:
     """Wait for the next attempt and begin it."""
     attempt._state = OVER  # the end of the wait is the end of the call, unless the attempt begins
     try:
-        if attempt._delay is not None:
-            await policy._time.asleep(attempt._delay)
-        refusal = run.start(run.read_clock())
+        with Wait(run):
+            if attempt._delay is not None:
+                await policy._time.asleep(attempt._delay)
+            begins = run.read_clock()
+        refusal = run.start(begins)
         if refusal is not None:
             raise refusal
         attempt.number, attempt._state = run.attempt, READY
@@ -241,14 +251,15 @@ def attempts(policy: Options) -> Iterator[Attempt]:
         else:
             attempt._started = policy._now()
             yield attempt
-            if attempt._state == OVER:
+            if attempt._state == ENDED or attempt._state == OVER:  # noqa: PLR1714  a tuple is slower
                 return
         while (run := attempt._next_run()) is not None:
             _warn_if_blocking_loop(attempt)
             start_attempt(policy, attempt, run)
             yield attempt
     except GeneratorExit:
-        attempt._leave()
+        if attempt._state != ENDED:
+            attempt._leave()
 
 
 class AsyncAttempts:

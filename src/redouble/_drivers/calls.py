@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 from redouble._drivers.attempt_timeout import arun_limited, arun_on_worker, run_limited
 from redouble._engine.options import Options
 from redouble._engine.report import Outcome
-from redouble._engine.run import Run
+from redouble._engine.run import Run, Wait
 from redouble._engine.run_results import error_of, outcome_of
 from redouble._internal.callables import UsageError, reject_awaitable
 from redouble._runtime.ambient import ATTEMPT_OVERRIDE, CREDITED_CALL, ambient
@@ -81,8 +81,9 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
         while True:
             begins = run.now
             if delay:
-                clock.sleep(delay)
-                begins = now()
+                with Wait(run):
+                    clock.sleep(delay)
+                    begins = now()
             refusal = run.start(begins)
             if refusal is not None:
                 raise refusal
@@ -105,6 +106,7 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
     finally:
         if budgeted:
             CREDITED_CALL.set(around)  # first: a signal handler may raise after the next call
+            run.leave_credited_call()
         refusal = None  # break the cycle of the error and this frame
         if run.tracked:
             run.refund()
@@ -124,8 +126,9 @@ async def adrive(
         while True:
             begins = run.now
             if delay is not None:
-                await clock.asleep(delay)
-                begins = now()
+                with Wait(run):
+                    await clock.asleep(delay)
+                    begins = now()
             refusal = run.start(begins)
             if refusal is not None:
                 raise refusal
@@ -148,6 +151,7 @@ async def adrive(
     finally:
         if budgeted:
             CREDITED_CALL.set(around)  # first: a signal handler may raise after the next call
+            run.leave_credited_call()
         refusal = None  # break the cycle of the error and this frame
         if run.tracked:
             run.refund()

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from redouble._drivers.attempt_timeout import arun_limited, overdue, run_limited, thread_job
 from redouble._drivers.calls import acall, adrive, begin_run, call, drive, slow_path_needed
 from redouble._engine.options import FirstAttempt, Options
-from redouble._engine.run import Run
+from redouble._engine.run import Run, Wait
 from redouble._engine.run_results import error_of
 from redouble._internal.callables import call_plain, display_name
 from redouble._internal.codegen import Template, compile_wrapper
@@ -73,8 +73,10 @@ ATTEMPTS = Template(
             )
             break
         if redouble_delay or redouble_aio:
-            {await_}redouble_sleep(redouble_delay)
-            redouble_error = redouble_run.start(redouble_now())
+            with redouble_Wait(redouble_run):
+                {await_}redouble_sleep(redouble_delay)
+                redouble_begins = redouble_now()
+            redouble_error = redouble_run.start(redouble_begins)
             if redouble_error is not None:
                 try:
                     raise redouble_error
@@ -111,6 +113,7 @@ def _credited(title: str, start: str = "") -> Template:
 {indented}\
     finally:
         redouble_credited_call.set(redouble_around)
+        redouble_credited[0] = None  # the call is over; a task that it has started may run on
 """
     began = "                    if redouble_began is not None:\n"
     success = "            else:\n                break\n"
@@ -260,6 +263,7 @@ def compile_retrying(policy: Options, fn: Callable[..., Any], *, aio: bool) -> C
         aio=aio,
         now=now,
         sleep=policy._time.asleep if aio else policy._time.sleep,
+        Wait=Wait,
         Run=Run,
         make_emitter=make_emitter,
         has_hooks=policy._has_hooks,

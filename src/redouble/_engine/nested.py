@@ -127,10 +127,11 @@ def _is_of_this_attempt(
     or code has raised it again), a policy counts that began after the attempt and has retried. One that got
     the same instance repeatedly does not count: a call beside this one can get it too.
     """
-    if isinstance(stamp, Report):  # from another process
-        return True
-    inner, path = cast("RunState", stamp), ErrorPath(caught)
+    path = ErrorPath(caught)
     below = path.leads_to(stamp, error)
+    if isinstance(stamp, Report):  # from another process, or of a client's call without a run
+        return below is not False
+    inner = cast("RunState", stamp)
     if below is not None:
         return below
     if not (inner.attempt > 1 or _exhausted(stamp) or left_worker(stamp)):

@@ -3,7 +3,7 @@
 The engine stamps the exception that it raises with the run; the report is built only when it is read.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from redouble._failures.verdict import Kind, Verdict
@@ -20,6 +20,8 @@ PREFIX: Final = "redouble: gave up "
 class AttemptRecord(NamedTuple):
     """One attempt. ``started`` counts from the start of the call; ``delay`` is the wait that followed.
 
+    After the last attempt, ``delay`` is the wait that a retry would have had, if it was refused for another
+    reason than the failure itself: by the budget, by a time limit, or because the hint was too long.
     ``error_type`` and ``error_text`` are None where the attempt returned.
     """
 
@@ -57,6 +59,11 @@ class Report(NamedTuple):
     def late(self) -> bool:
         """True if the call succeeded after its limit: an attempt ran past its limit and returned."""
         return self.reason is None and self.limit is not None
+
+    @property
+    def next_delay(self) -> float | None:
+        """The delay of the retry that was refused, or None: how long a caller who goes on should wait."""
+        return self.history[-1].delay if self.reason is not None and self.history else None
 
 
 class CallStamp(Protocol):
@@ -96,6 +103,10 @@ class ResendGuard:
 
     def veto(self, verdict: Verdict, /) -> Reason | None:
         """Return the reason why an attempt that ended with this verdict must not be followed by another."""
+
+    def succeeded(self, credit: Callable[[], None], /) -> None:
+        """Credit a budget for a success: now, or when the body of the response is there."""
+        credit()
 
 
 @public("redouble")

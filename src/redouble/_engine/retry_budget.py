@@ -258,8 +258,15 @@ class RetryBudget(SharedBudget, ReentrancySafe):
 MAX_HOSTS = 1000  # hosts with a budget of their own: a crawler calls more hosts, each of them rarely
 
 
+@public("redouble.http")
 class HostBudgets(RetryBudget):
-    """A budget for calls whose host is unknown, with one budget of the same settings for each known host."""
+    """A retry budget for each host, all with the same options as `RetryBudget`: for a policy of HTTP clients.
+
+    >>> import redouble.http
+    >>> policy = redouble.Retry(budget=redouble.http.HostBudgets(ratio=0.1, per_second=2))
+
+    Clients that have one such object share its budgets. In a policy that is used elsewhere, it is one budget.
+    """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

@@ -12,14 +12,16 @@ Rule 3: a run is created when an attempt fails, or when observers want events. A
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, cast
 
 from redouble._engine.backoff import Backoff
 from redouble._engine.nested import nested, rejected_before_call
 from redouble._engine.options import MAX_RECORDS, SHORT_TEXT
 from redouble._engine.report import STAMP, annotate
-from redouble._engine.run_results import error_of
+from redouble._engine.run_results import error_of, note_of
 from redouble._engine.run_state import RunState
+from redouble._failures.transient import kind_of
 from redouble._failures.verdict import (
     ACCEPT,
     CANCELLED_BY_LIMIT,
@@ -27,12 +29,14 @@ from redouble._failures.verdict import (
     STOP,
     Kind,
     Verdict,
+    changed,
     judge,
     judge_result,
     unwrapped,
     with_retry_after,
 )
 from redouble._internal.callables import UsageError
+from redouble._runtime.backend import Cancellation
 from redouble.errors import AttemptTimeout, Reason, RedoubleError, Rejected
 
 # An unlimited policy without delays, on a clock that stands still, would never end. No real clock
@@ -94,11 +98,34 @@ class Run(RunState):
     def no_time_left(self) -> Exception:
         """Give up between attempts; return the last error, or a `RetryError` if there is none."""
         last, self.last = self.last, None
-        self.give_up(TIMEOUT if self.now >= self.until else WORK_TIMEOUT, last)
+        self.give_up(self.out_of_time(), last)
         # Raised in a generator or an async loop, these would look like its regular end.
         if last is None or self.policy.wrap or isinstance(last, StopIteration | StopAsyncIteration):
             return error_of(self, last)
         return last
+
+    def out_of_time(self) -> Reason:
+        """Return which time is used up; if both are, the time for work."""
+        return WORK_TIMEOUT if self.work >= self.policy._work_limit else TIMEOUT
+
+    def interrupted(self, error: BaseException) -> None:
+        """End the call because the wait before its next attempt has raised: a signal handler, or the clock.
+
+        A cancellation is no end of ours to record, like that of an attempt.
+        """
+        if not isinstance(error, Exception | KeyboardInterrupt | SystemExit) and (
+            self.cancelling is not None or isinstance(error, GeneratorExit | Cancellation)
+        ):
+            return
+        self.wait_failed = True
+        with suppress(Exception):  # the clock may be what has failed
+            self.refresh_now()
+        last, self.last = self.last, None
+        set_context(error, last)
+        self.give_up(STOPPED, error if isinstance(error, Exception) else last)
+        for exc in (last, error):
+            if exc is not None:
+                annotate(exc, self, None if exc is last else note_of(self))
 
     # ----------------------------------------------- steps 4 to 10: an attempt has ended
 
@@ -164,6 +191,8 @@ class Run(RunState):
                 verdict = default_verdict(judged)
             if special and verdict.after is None and issubclass(type(judged), Rejected):
                 verdict = with_retry_after(verdict, error)
+            if judged is not error and verdict.kind is None:
+                verdict = changed(verdict, kind=kind_of(type(judged)))
         else:
             kind = text = None
             special = False
@@ -183,11 +212,11 @@ class Run(RunState):
         if self.attempt >= self.max_attempts:
             return self.give_up(ATTEMPTS, error)
         if now >= until:
-            return self.give_up(TIMEOUT, error)
+            return self.refuse(self.out_of_time(), error, None)
         if self.cancelling is not None and self.cancelling(error):
             return self.give_up(STOPPED, error)
         if self.tracked and (reason := self.track_limits()) is not None:
-            return self.give_up(reason, error)
+            return self.refuse(reason, error, None) if reason is WORK_TIMEOUT else self.give_up(reason, error)
         if error is not None:
             try:
                 own = error.__dict__
@@ -206,15 +235,15 @@ class Run(RunState):
             self.delays = None if make is None else delays
         delay = next(delays, None)
         if delay is None:
-            return self.give_up(BACKOFF_ENDED, error)
+            return self.refuse(BACKOFF_ENDED, error, None)
         if verdict.after is not None and policy.hints.mode != "ignore":
             if verdict.after > policy.hints._ceiling:
-                return self.give_up(HINT_TOO_LONG, error)
+                return self.refuse(HINT_TOO_LONG, error, delay)
             delay = self.apply_hint(delay, verdict.after)
         # 8. does it fit?
         resume = now + delay
         if not resume < until:  # written so that NaN does not fit either
-            return self.give_up(TIMEOUT, error)
+            return self.refuse(TIMEOUT, error, delay)
         if self.tracked:
             delay = self.track_retry(error, delay)  # 9 and 10
             if delay is None:
@@ -234,7 +263,7 @@ class Run(RunState):
             return self.succeed(error)
         reason = STOPPED
         if self.verdict is CANCELLED_BY_LIMIT:
-            reason = WORK_TIMEOUT if self.limit == "work" else TIMEOUT
+            reason = WORK_TIMEOUT if self.limit == "work" else self.out_of_time()
         if self.tracked:
             reason = self.track_failure(error) or reason
         return self.give_up(reason, error)
@@ -259,6 +288,8 @@ class Run(RunState):
         self.records.append((STOP, kind, text, self.attempt_started, self.now))
         self.verdict, self.reason = STOP, STOPPED
         self.refresh_now()
+        if error is not None and broken.__context__ is None and broken is not error:
+            broken.__context__ = error  # a driver that continues a call has no handler around the rule
         for exc in (broken, error):
             if exc is not None:
                 annotate(exc, self, None)
@@ -311,15 +342,15 @@ class Run(RunState):
             if policy.budget is not None:
                 self.unspent_grant = grant = policy.budget.spend(self.kind(error), self.budget_time())
                 if grant is None:
-                    return self.give_up(BUDGET, error)
+                    return self.refuse(BUDGET, error, delay)
                 delay = max(delay, grant.wait)
                 if self.now + delay >= self.until:
-                    return self.give_up(TIMEOUT, error)
+                    return self.refuse(TIMEOUT, error, delay)
             # 10. emit; observers take time, so does the delay still fit?
             if self.emit is not None:
                 self.emit(self, "retry", error, delay)
                 if self.refresh_now() + delay >= self.until:
-                    return self.give_up(TIMEOUT, error)
+                    return self.refuse(TIMEOUT, error, delay)
             if policy._counts is not None:
                 policy._counts.add(retries=1)
             granted = True
@@ -338,6 +369,22 @@ class Run(RunState):
         self.delays_by_kind = self.delays_by_kind or {}
         return self.delays_by_kind.setdefault(kind, recipes[kind].delays(policy.random))
 
+    def refuse(self, reason: Reason, error: Exception | None, delay: float | None) -> float | None:
+        """Give up; record the delay that the refused retry would have had, for a caller that goes on polling.
+
+        Without a delay, or if the hint was too long, that is the hint, without jitter.
+        """
+        hint, hints = self.verdict.after, self.policy.hints
+        if reason is HINT_TOO_LONG or (delay is None and hints.mode != "ignore"):
+            backoff = delay or 0.0
+            if hint is not None:
+                asked = min(hint, backoff + hints._over_limit)
+                delay = asked if hints.mode == "instead" else max(backoff, asked)
+        if delay is not None:
+            self.refused_delay = delay
+            self.records.append(delay)
+        return self.give_up(reason, error)
+
     def apply_hint(self, delay: float, hint: float) -> float:
         """Apply the delay that the server requested, with jitter so that not all clients return at once."""
         hints = self.policy.hints
@@ -350,6 +397,38 @@ class Run(RunState):
                 asked = hint
         asked = min(asked, delay + hints._over_limit)
         return asked if hints.mode == "instead" else max(delay, asked)
+
+
+class Wait:
+    """The wait before the next attempt of a run, for a ``with``: if it raises, the call is over."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
+        if error is not None:
+            self._run.interrupted(error)
+
+
+def set_context(error: BaseException, last: BaseException | None) -> None:
+    """Set the context of an error, as if it had been raised while the last one was handled."""
+    seen: set[int] = set()
+    related = last
+    while related is not None and id(related) not in seen:
+        seen.add(id(related))
+        related = related.__context__
+    end = error
+    while id(end) not in seen:
+        seen.add(id(end))
+        if end.__context__ is None:
+            end.__context__ = last
+            return
+        end = end.__context__
 
 
 def default_verdict(error: Exception) -> Verdict:

@@ -25,6 +25,7 @@ Entry: TypeAlias = tuple[Verdict, type[Exception] | None, str | None, float, flo
 STOPPED, TIMEOUT, ATTEMPTS = Reason.stopped, Reason.timeout, Reason.attempts
 NO_TIME = 0.05  # seconds: less is "0.0 s" in a summary
 
+WAIT_FAILED = "the wait for the next attempt was interrupted"
 OUTCOMES: dict[Reason, tuple[str, type[errors.RetryError]]] = {
     Reason.attempts: ("attempts exhausted", errors.AttemptsExhausted),
     Reason.backoff_ended: ("no delays left", errors.AttemptsExhausted),
@@ -57,7 +58,7 @@ def _note_of_fast_failures(attempts: int) -> str:
 
 def summary_of(run: RunState) -> str:
     """Return one line that summarises the run, for notes and messages."""
-    words = OUTCOMES[run.reason or STOPPED][0]
+    words = WAIT_FAILED if run.wait_failed else OUTCOMES[run.reason or STOPPED][0]
     if run.reason is TIMEOUT and run.limiting_limit() == "deadline":
         words = "the deadline has passed" if run.now >= run.deadline else "no time left before the deadline"
     if run.verdict.after is not None and _hint_exceeds_limit(run, run.verdict.after):

@@ -11,6 +11,7 @@ Rule 3: drivers interrupt attempts. The state computes when, and records that it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from redouble._engine.nested import carries_exhausted_budget
@@ -18,7 +19,7 @@ from redouble._engine.options import MAX_TEXTS, SHORT_TEXT, Options
 from redouble._engine.report import Report, ResendGuard, annotate
 from redouble._engine.run_results import Entry, note_of, report_of, return_report
 from redouble._failures.transient import kind_of
-from redouble._failures.verdict import CANCELLED_BY_LIMIT, RETRY, Ended, Kind, Verdict, unwrapped
+from redouble._failures.verdict import CANCELLED_BY_LIMIT, RETRY, Ended, Kind, Verdict
 from redouble._redaction.rendering import shortened
 from redouble._runtime.ambient import CREDITED_CALL, CreditedCall, credited_call
 from redouble._runtime.clock import SYSTEM, Clock
@@ -67,6 +68,8 @@ class RunState:
     value: object = None  # the result of the last attempt, if it returned
     ok: bool = False
     replaces_error: bool = False  # True if the driver raises `error_of` instead of the operation's error
+    refused_delay: float | None = None  # the delay that a refused retry would have had
+    wait_failed: bool = False  # True if the wait before an attempt has raised
     repeated: bool = False  # True if the last two attempts failed with one and the same exception instance
     exhausted: bool = False  # True if the budget of an inner policy was exhausted
     credited_call: CreditedCall | None = None  # what credits the budget: this call, or one around it
@@ -149,23 +152,33 @@ class RunState:
         if self.policy.budget is None:
             return
         call, grant = self.credited_call, self.spent_grant
-        if not self.credits:
-            if call is not None and grant is not None:
-                call[1] = grant  # the call around this one credits the budget
-            return
-        if call is not None and call[1] is not None:
-            grant = call[1]
-        self.policy.budget.credit(grant, self.budget_time())
+        if call is not None:
+            if not self.credits and call[0] is not None:
+                call[1] = grant or call[1]  # the call around this one credits the budget
+                return
+            grant = call[1] or grant
+        self.leave_credited_call()
+        credit = partial(self.policy.budget.credit, grant, self.budget_time())
+        if self.guard is None:
+            credit()
+        else:
+            self.guard.succeeded(credit)
 
     def enter_credited_call(self) -> None:
-        """Begin the call that credits the budget, unless there is one around it or it has begun already.
+        """Begin the call that credits the budget, unless there is one around it.
 
         The driver restores `CREDITED_CALL` in the end.
         """
-        if self.credited_call is None:
-            self.credited_call = [self.policy.budget, None, CREDITED_CALL.get()]
         if self.credits:
+            if self.credited_call is None:
+                self.credited_call = [None, None, CREDITED_CALL.get()]
+            self.credited_call[0] = self.policy.budget
             CREDITED_CALL.set(self.credited_call)
+
+    def leave_credited_call(self) -> None:
+        """End that call: a task that it has started, and that runs on, credits the budget itself."""
+        if self.credits and self.credited_call is not None:
+            self.credited_call[0] = None
 
     def give_up(self, reason: Reason, error: Exception | None) -> float | None:
         """End the call with failure: annotate the error, refund an unspent grant, return None: no delay."""
@@ -188,12 +201,12 @@ class RunState:
         if self.cancelling is not None:
             self.cancelling(error)  # which undoes the cancellation request that a failed task group leaves
         if error is not None:
-            first_stop = reason is STOPPED and self.attempt == 1
+            first_stop = reason is STOPPED and self.attempt == 1 and not self.wait_failed
             replaced = annotate(error, self, None if first_stop else note_of(self))
             if replaced is not None and carries_exhausted_budget(replaced, error, self):
                 self.exhausted = True
         if self.emit is not None:
-            self.emit(self, "give_up", error, None)
+            self.emit(self, "give_up", error, self.refused_delay)
         return None
 
     def refund(self) -> None:
@@ -346,7 +359,7 @@ class RunState:
 
     def kind(self, error: Exception | None) -> Kind:
         """Return the kind of failure: the verdict's, or else that of the error's type."""
-        return self.verdict.kind or kind_of(None if error is None else type(unwrapped(error)))
+        return self.verdict.kind or kind_of(None if error is None else type(error))
 
     def attempt_result(self, error: Exception | None, value: object = None) -> Ended:
         """Return how the attempt ended, for a rule to judge."""

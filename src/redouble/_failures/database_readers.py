@@ -34,8 +34,14 @@ def by_sqlstate_or_text(error: Any, ask: Ask) -> Verdict | None:
 
 # The texts of drivers for a connection that was closed before: asyncpg and psycopg, psycopg2, asyncmy and
 # pymysql, oracledb.
-_CLOSED = re.compile(r"connection is closed|connection already closed|^[(]0, '|^DPY-1001")
-_ENDED_TRANSACTION = re.compile(r"cannot call Transaction\.(__aexit__|commit|rollback)\(\)")  # asyncpg's
+_CLOSED = re.compile(
+    r"connection is closed|connection already closed|connection has been released back to the pool"
+    r"|^[(]0, '|^DPY-1001"
+)
+# asyncpg's; a connection of its pool that was lost counts as released to every other operation.
+_ENDED_TRANSACTION = re.compile(
+    r"cannot call Transaction\.(__aexit__|commit|rollback)\(\): the underlying connection is closed"
+)
 
 
 def by_closed_connection(error: Any, ask: Ask) -> Verdict | None:
@@ -111,7 +117,7 @@ def by_redis_text(error: Any, ask: Ask) -> Verdict | None:
     _warn_of_own_retries(error)
     match = re.match(r"Error (-?[0-9]{1,5}) connecting to ", str(error))
     if match is None:
-        return NETWORK
+        return codes.UNSENT_FULL if str(error) == "max number of clients reached" else NETWORK
     number = int(match[1])  # the numbers of name lookups are negative
     return ask(OSError(number, "")) if number > 0 else resolver_verdict(number)
 

@@ -142,7 +142,9 @@ def causes(error: Any) -> Iterator[Exception]:
 def by_llm_error(error: Any, _: Ask) -> Verdict | None:
     """Judge by the status, or by the error code in a stream; ``x-should-retry`` overrides both."""
     error_codes = [getattr(error, name, None) for name in ("code", "type")]
-    headers = getattr(getattr(error, "response", None), "headers", None)
+    headers = getattr(error, "litellm_response_headers", None)  # its `response` is made without them
+    if headers is None:
+        headers = getattr(getattr(error, "response", None), "headers", None)
     status = getattr(error, "status_code", 0)
     requested, hint = response_wish(headers, status)
     if requested is False or not codes.QUOTA.isdisjoint(error_codes):
@@ -153,7 +155,13 @@ def by_llm_error(error: Any, _: Ask) -> Verdict | None:
     return with_hint(verdict or (codes.ANSWERED if requested else None), hint)
 
 
-# ------------------------------------------------------------------ WebSocket
+# ------------------------------------------------------------------ streams, WebSocket
+
+
+def by_broken_stream(error: Any, ask: Ask) -> Verdict | None:
+    """Retry a broken stream; not one that Trio reports because of a bad certificate."""
+    cause = error.__cause__
+    return ask(cause) if type(cause).__module__ == "ssl" else NETWORK
 
 
 def by_close_code(error: Any, _: Ask) -> Verdict | None:

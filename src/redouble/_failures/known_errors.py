@@ -98,11 +98,9 @@ _BY_MODULE: dict[str, dict[Entry, str]] = {
     },
     "websockets.legacy.exceptions": {read.by_status: "InvalidStatusCode"},
     # Streams of event loops.
-    "anyio": {
-        NETWORK: "BrokenResourceError IncompleteRead",
-        read.by_connect_error: "ConnectionFailed",
-    },
-    "trio": {NETWORK: "BrokenResourceError", TIMEOUT: "TooSlowError"},
+    "anyio": {NETWORK: "IncompleteRead", read.by_connect_error: "ConnectionFailed"},
+    "anyio trio": {read.by_broken_stream: "BrokenResourceError"},
+    "trio": {TIMEOUT: "TooSlowError"},
     "grpc": {TIMEOUT: "FutureTimeoutError", read.by_grpc_code: "RpcError"},
     # Databases.
     "psycopg psycopg2": {database.by_sqlstate: "Error", database.by_sqlstate_or_text: "OperationalError"},

@@ -102,7 +102,9 @@ class Ended(NamedTuple):
 
     def __repr__(self) -> str:
         # Without the value: it is the caller's data, and rules may log what they are given.
-        return f"Ended(attempt={self.attempt}, error={self.error!r}, elapsed={self.elapsed})"
+        from redouble._redaction.rendering import field_repr  # noqa: PLC0415  only for a repr
+
+        return f"Ended(attempt={self.attempt}, error={field_repr(self.error)}, elapsed={self.elapsed})"
 
 
 @public("redouble.types")

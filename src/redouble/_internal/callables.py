@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextlib import asynccontextmanager, contextmanager, suppress
+from sys import modules
 from types import CoroutineType, FunctionType
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
 from weakref import ref
@@ -89,6 +90,11 @@ def reject_uncallable(fn: object, verb: str) -> None:
         )
 
 
+# The types whose instances cannot be awaited, by identity, because a metaclass may define `__hash__`. The
+# callback of the weak reference removes a type that no longer exists.
+plain_types: dict[int, ref[type[object]]] = {}
+
+
 class UsageError(TypeError):
     """A programming error of the caller, which no layer retries, replaces or counts, and no rule sees."""
 
@@ -109,13 +115,20 @@ def call_plain(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     return reject_awaitable(fn, fn(*args, **kwargs))
 
 
-def check_result_type(fn: object, result: object) -> ref[type[object]]:
-    """Return a weak reference to the type of a result; raise `UsageError` if the result is an awaitable.
+def check_result_type(fn: object, result: object) -> type[object]:
+    """Return the type of a result, for a wrapper to remember; raise `UsageError` if it is an awaitable.
 
-    A compiled wrapper remembers the reference, so that it checks each type once. The reference is weak, since
-    the class of a mock refers to the mock.
+    Each type is checked once. A wrapper must not keep a class alive that no module has, such as the class of
+    one mock, which refers to the mock: for these, return ``object``.
     """
-    return ref(type(reject_awaitable(fn, result)))
+    kind = type(reject_awaitable(fn, result))
+    key, known = id(kind), plain_types
+    plain_types[key] = ref(kind, lambda _: known.pop(key, None))
+    try:
+        is_global = vars(modules[kind.__module__]).get(kind.__name__) is kind
+    except Exception:  # its metaclass may do anything
+        is_global = False
+    return kind if is_global else object
 
 
 def is_awaitable_type(kind: type[object]) -> bool:
@@ -143,8 +156,9 @@ def close_unawaited(thing: object) -> Exception | None:
         if isinstance(ended, CoroutineType):
             ended.close()
         elif ended is False and not kind.cancelled(thing):
-            error: Exception | None = kind.exception(thing)
-            return error
+            error: object = kind.exception(thing)
+            close_unawaited(error)  # that of gRPC has to be awaited
+            return error if isinstance(error, Exception) else None
     return None
 
 

@@ -14,7 +14,7 @@ from keyword import iskeyword
 from types import CodeType, FunctionType, NoneType
 from typing import Any
 
-from redouble._internal.callables import check_result_type
+from redouble._internal.callables import check_result_type, plain_types
 
 CO_VARARGS, CO_VARKEYWORDS = 4, 8  # those of `inspect`, which takes long to import
 FILENAME_PREFIX = "<redouble> "  # of compiled wrappers, in tracebacks
@@ -52,11 +52,14 @@ def gil_variants(title: str, source: str, *statements: str) -> dict[bool, Templa
 
 
 # A plain function that returns an awaitable has not run yet: there was nothing to retry. A wrapper remembers
-# the type of its last result, so that it looks most types up only once; None is the most frequent result.
+# the type of its first result, and all wrappers the types that are known not to be awaitable.
 CHECK = """\
 if (
-    redouble_result is not None
-    and redouble_type(redouble_result) is not redouble_result_type()
+    redouble_type(redouble_result) is not redouble_result_type
+    and (
+        redouble_result_type is redouble_NoneType
+        or redouble_id(redouble_type(redouble_result)) not in redouble_plain_types
+    )
 ):
     redouble_globals()["redouble_result_type"] = redouble_check_result_type(
         redouble_fn, redouble_result
@@ -77,7 +80,10 @@ SOURCES = Sources()
 
 COMMON_NAMES: dict[str, Any] = {  # of most templates
     "check_result_type": check_result_type,
-    "result_type": NoneType,  # a weak reference to the type of the last result; at first, returns None
+    "result_type": NoneType,  # the type of the first result: comparing it is faster than looking it up
+    "NoneType": NoneType,
+    "plain_types": plain_types,
+    "id": id,
     "globals": globals,
     "Exception": Exception,
     "type": type,

@@ -78,22 +78,22 @@ class NoBlockingCode(BlockingWorstCase):
     """The result for a layer that cannot wrap a blocking function."""
 
 
-def explain(layers: Layers) -> str:
+def explain(pipeline: Layer, layers: Layers) -> str:
     """Return a drawing of the layers, outermost first, with the worst case of a call."""
     names = [*(type(layer).__name__ for layer in layers), "your function"]
     rows = [("   " * (depth - 1) + "└─ " if depth else "") + name for depth, name in enumerate(names)]
     width = max(len(row) for row in rows) + 2
     texts = [*map(_description, layers), ""]
     lines = [f"{row:<{width}}{text}".rstrip() for row, text in zip(rows, texts, strict=True)]
-    return "\n".join([*lines, "", f"at worst: {_worst_cases(layers)}"])
+    return "\n".join([*lines, "", f"at worst: {_worst_cases(pipeline, layers)}"])
 
 
-def _worst_cases(layers: Layers) -> str:
+def _worst_cases(pipeline: Layer, layers: Layers) -> str:
     """Return the worst case in words; for blocking code separately if a limit does not interrupt it."""
     worst = combined_worst_case(layers, WorstCase())
     blocking = combined_worst_case(layers, BlockingWorstCase())
     summary = f"{_calls(worst)}, {_duration(worst)}"
-    if isinstance(blocking, NoBlockingCode) or blocking == worst:
+    if isinstance(blocking, NoBlockingCode) or blocking == worst or _is_used_by_client(pipeline):
         return summary
     calls = "" if blocking.calls == worst.calls else f"{_calls(blocking)}, "
     why = "without a worker no limit interrupts an attempt"
@@ -119,7 +119,7 @@ _client_policies: WeakSet[Layer] = WeakSet()
 
 
 def used_by_client(policy: Layer) -> None:
-    """Record that a client uses a policy: `check` takes that into account."""
+    """Record that a client uses a policy: `check` and `explain` take that into account."""
     with suppress(TypeError):  # a layer of the user's that cannot be hashed
         _client_policies.add(policy)
 

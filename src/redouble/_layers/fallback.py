@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
 from redouble._drivers.stream_function import wrap_stream
 from redouble._failures.verdict import FailureFilter, On
-from redouble._internal.callables import callable_kind, close_unawaited, display_name, reject_awaitable
+from redouble._internal.callables import (
+    UsageError,
+    callable_kind,
+    close_unawaited,
+    display_name,
+    reject_awaitable,
+)
 from redouble._internal.public import public
 from redouble._internal.validation import UNSET, signature_mismatch
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers
@@ -149,8 +155,8 @@ class Fallback(Layer):
         if self._is_async:
             raise self._async_error(fn)
 
-    def _async_error(self, fn: object) -> TypeError:
-        return TypeError(
+    def _async_error(self, fn: object) -> UsageError:
+        return UsageError(
             f"{self!r} has to be awaited, and {display_name(fn)} blocks: write a plain function, or make "
             "both coroutine functions"
         )

@@ -44,6 +44,7 @@ class Gate(Layer):
     _kept_by_wrapper = True
 
     clock: Clock = SYSTEM
+    _ends_with_head: ClassVar[bool] = False  # True if the body of a response is nothing to it
     _problem_outside_retry: ClassVar[str] = ""  # why `lint` advises against the gate around a retry; "": not
 
     def admit(self, now: float, /) -> Any:

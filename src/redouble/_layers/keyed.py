@@ -18,9 +18,9 @@ from redouble._internal.locks import SharedByIdentity, gil
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, integer, seconds, signature_mismatch
 from redouble._layers.analysis import Traits
-from redouble._layers.keyed_table import KeyedTable, open_keyed_stream
+from redouble._layers.keyed_table import KeyedEntry, KeyedTable, open_keyed_stream
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, LayerProxy, Layers, flattened
-from redouble._runtime.clock import WRAPPER_CLOCK
+from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK
 from redouble._telemetry.registry import unregister
 
 L = TypeVar("L", bound=Layer)
@@ -129,6 +129,20 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
         """Return ``fn`` wrapped by the layer of its key, for an async generator function."""
         return StreamFunction(fn, self._compile(fn, ASYNC_STREAM, "around_async_stream"))
 
+    def resolver(
+        self, fn: Callable[..., Any], wrap: Callable[[Layer], Callable[P, T]]
+    ) -> Callable[P, tuple[KeyedEntry, Callable[P, T]]]:
+        """Return a function that finds the entry of a call of ``fn``, and what ``wrap`` made of its layer."""
+        check_key(self._key, fn)
+        if not self._make_takes_key:
+            wrap(self._example_layer())  # a layer that cannot be wrapped raises now, not at the first call
+        cache = self._table.new_cache(wrap)
+
+        def resolve(*args: P.args, **kwargs: P.kwargs) -> tuple[KeyedEntry, Callable[P, T]]:
+            return self._table.find(self._key(*args, **kwargs), SYSTEM.now(), cache)
+
+        return resolve
+
     def _compile(self, fn: Callable[..., Any], template: Template, around: str) -> Callable[..., Any]:
         check_key(self._key, fn)
 
@@ -179,7 +193,10 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
         return () if entry is None else flattened(entry.layer)
 
     def describe(self) -> str:
-        return f"{super().describe() or 'a layer'} for each key, {self._table.max_keys} at most"
+        layers, most = super().describe(), f"{self._table.max_keys} at most"
+        if layers and self._make_takes_key:
+            return f"{layers} for one of its keys, others may differ, {most}"
+        return f"{layers or 'a layer'} for each key, {most}"
 
     def traits(self) -> Traits:
         return super().traits()._replace(shared=(self,))

@@ -172,9 +172,7 @@ class Layer:
         reject_uncallable(target, "decorate")
         wrapped: Any = self._around(target)
         if wrapped is not target:
-            depth = _depth(self) + _depth_around(target)
-            if depth > MAX_DEPTH:
-                raise _too_deep(depth, f" around {display_name(target)}")
+            depth = _refuse_depth(self, target)
             functools.update_wrapper(wrapped, target)
             parts = [_reference(part) for part in flattened(self)]
             _decorated[wrapped] = Decoration(_reference(self), parts, depth)
@@ -183,6 +181,7 @@ class Layer:
     def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``fn`` through this layer and return what it returns: await it if ``fn`` is async."""
         reject_uncallable(fn, "call")
+        _refuse_depth(self, fn)
         return cast("T", self._around(fn)(*args, **kwargs))
 
     def __or__(self, inner: Layer, /) -> Pipeline:
@@ -250,7 +249,7 @@ class Pipeline(LayerProxy):
         """Return a drawing of the layers, with what each does and the worst case of a call."""
         from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
 
-        return analysis.explain(self.layers)
+        return analysis.explain(self, self.layers)
 
     def check(self) -> list[str]:
         """Return the known problems, each as a sentence with its reason; an empty list if there are none."""
@@ -291,6 +290,14 @@ class Pipeline(LayerProxy):
 def flattened(layer: Layer) -> Layers:
     """Return the layers of a pipeline, or the layer itself as the only one."""
     return layer.layers if isinstance(layer, Pipeline) else (layer,)
+
+
+def _refuse_depth(layer: Layer, fn: object) -> int:
+    """Return the number of layers around a function that the layer wraps; raise ValueError for too many."""
+    depth = _depth(layer) + _depth_around(fn)
+    if depth > MAX_DEPTH:
+        raise _too_deep(depth, f" around {display_name(fn)}")
+    return depth
 
 
 def _depth(layer: Layer) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 LINE_LENGTH = 500  # characters of a text in a message of the log
 MAX_LENGTH = 4096  # characters of the text of an error
+OWN_FILES = (__file__.rpartition("_redaction")[0], "<redouble>")  # the modules, and the compiled wrappers
 FRAMES = 3  # of a traceback that are logged
 LOOK_BACK = 100  # characters in which a shortened text may end at a blank
 MARK, MARK_END, MARK_LENGTH = " ... [", " characters]", 40
@@ -98,6 +99,6 @@ def place_of(error: BaseException) -> str:
     frames = [
         f"{frame.f_code.co_filename}:{line} in {frame.f_code.co_qualname}"
         for frame, line in walk_tb(error.__traceback__)
-        if not frame.f_globals.get("__name__", "").startswith("redouble.")
+        if not frame.f_code.co_filename.startswith(OWN_FILES)
     ]
     return " < ".join(frames[: -FRAMES - 1 : -1]) or "in redouble"

@@ -41,60 +41,61 @@ def rule(signs: str, pattern: str, flags: re.RegexFlag = re.IGNORECASE) -> Rule:
 
 # The names of secrets. Any prefix may precede them: DB_PASSWORD, clientSecret, X-Auth-Token.
 _NAME = r"""
-(?: pass (?: w(?:or)?ds? | wort | [-_. ]? (?: phrase | code | key ) s? )?
+(?: pass (?: w(?:or)?ds? | wort | [-_. ]? (?: phrase | code | key ) s? )
+  | (?: (?<! [a-z] ) | db | smtp | imap | mail | ftp | ldap | http | user | root | admin | bind | login | require ) pass
   | (?: pwd | (?: bind | root | admin | user | db ) [-_.]? pw | masterauth | secret | credential | cred | jwt ) s?
+  | kennwort | contrase[nñ]a | senha | mot [ ] de [ ] passe | wachtwoord
   | tokens? (?! ['"]? \]? \s*+ [:=] \s*+ \d [\d,.]*+ (?: [\s,;)\]}&'"] | $ ) )
   | (?: api | app | application | access | secret | private | account | shared | encryption | signing | signature
       | master | auth | subscription | licen[cs]e | functions? | service | storage | consumer | webhook | ssh | hmac
       | aes | rsa | session | client | admin | deploy ) [-_. ]? keys?
   | session [-_.]? id | signature | client [-_.]? assertion | code [-_.]? verifier | saml [-_.]? response
-  | (?<! [a-z] ) (?: sig | auth | otp ) )
-(?: [-_.]? (?: hash (?:ed)? | value | text | string | plain | raw | b64 | base64 | hex | new | old | current | data
-      | confirm (?:ation)? | [0-9]++ ) )*+
+  | (?<! [a-z] ) (?: sig | otp | auth (?= \\*+ ['"\]] | \s*+ = ) ) )
+(?: [-_.]? (?: hash (?:ed)? | value | text | string | plain | raw | b64 | base64 | base | hex | new | old | current | data
+      | confirm (?:ation)? | id | v? [0-9]++ ) )*+
 """
-_NAME_SIGNS = "pass pwd pw auth secret cred jwt token key session sig assertion verifier saml otp"
+_NAME_SIGNS = "pass pwd pw auth secret cred jwt token key session sig assertion verifier saml otp wort contrase senha woord"
 
-# A value in quotes, in brackets, or without either, up to the end of an ODBC value or of a word.
 _QUOTED = r"""
 (?: [bru]{1,2} )?
 (?: (?P<q> ["'`] ) ( (?: \\. | (?P=q){2} (?= \w ) | (?! (?P=q) (?! \w ) ) . )*+ )
   | (?P<e> \\++ ["'] ) ( (?: (?! (?<! \\ ) (?P=e) ) . )*+ ) )
 """
+_QUOTED_AGAIN = re.sub(r"(?<=P[<=])[qe]", r"\g<0>2", _QUOTED)  # no two groups may have one name
+
+# What stands in the place of a value and is none: null, or the words of a sentence ("password: must be longer").
 _NO_VALUE = r"""
-(?! (?: yes | no | true | false | none | null | nil | undefined ) (?= [\s;&)\]}'"] | [,.] (?: \s | $ ) | $ ) )
+(?! (?: yes | no | true | false | none | null | nil | undefined | required | missing | invalid | incorrect | expired
+      | revoked | empty ) (?= [\s;&)\]}'"] | [,.] (?: \s | $ ) | $ )
+  | (?: this | that | the | an? | it | is | was | are | has | have | must | should | may | can | cannot | does | did | do
+      | not | too | please | expected | unexpected | field | value | input | string | at | in ) [ ] [a-z]
+  | \{ \s*+ \\*+ ["'] )
 """
+_IN_BRACKETS = r"""(?: [\[(] | \{ (?! \s*+ \\*+ ["'] ) ) ( [^\])}]++ )"""
+_ODBC_VALUE = r"""( [^\s;'"=] [^;'"\r\n=]{0,200}+ (?= ; ) )"""
 _WORD_VALUE = r"""
-(?: [^\s,;&'"<\\] | , (?! [\s'"] | [\w.-]++ = | $ ) | & (?! [\w.%-]++ = ) | ['"] (?= \w ) | < (?! / ) | \\ (?! ['"] ) )++
+(?P<word> (?: [^\s,;&'"<\\] | , (?! [\s'"] | [\w.-]++ = | $ ) | & (?! [\w.%-]++ = ) | ['"] (?= \w ) | < (?! / )
+            | \\ (?! ['"] ) )++ )
 """
-_VALUE = rf"""
-(?: {_QUOTED}
-  | (?: [\[(] | \{{ (?! \s*+ \\*+ ["'] ) ) ( [^\])}}]++ )
-  | {_NO_VALUE} (?! \{{ \s*+ \\*+ ["'] ) (?: ( [^\s;'"=] [^;'"\r\n=]{0, 200}+ (?= ; ) ) | (?P<word> {_WORD_VALUE} ) ) )
+_CALL = r"""( [\w.]{1,60}+ \( [^)\n]*+ )"""  # SecretStr('...')
+_AFTER_NAME = rf"""
+(?: [ ] (?: provided | given | supplied | received | used ) )?
+(?: (?: %22 | \\*+ ["'`] )? \]?
+    (?: \s*+ (?: [=-]> | := | =++ | ::? (?! // ) | %3[ad] (?: %22 )? ) \s*+
+        (?: {_QUOTED} | {_IN_BRACKETS} | {_CALL} | {_NO_VALUE} (?: {_ODBC_VALUE} | {_WORD_VALUE} ) )
+      | (?<= ["'] ) , \s*+ (?! \\*+ ["'] [\w-]{{1,60}}+ \\*+ ["'] \s*+ : ) {_QUOTED_AGAIN}
+      | \s*+ > ( [^<>]{{1,1000}}+ ) </
+      | \s++ value \s*+ = \s*+ ["']? ( [^\s"'<>]++ ) )
+  | \( \s*+ \\*+ ["'] ( [^"']++ )
+  | \s++ (?: (?: i?like | is | was ) \s++ )? (?P<q3> \\*+ ["'`] ) ( (?: (?! (?P=q3) ) . ){{4,}}+ )
+  | \s++ (?= \S{{16}} ) (?= \S*\d ) (?P<token> \S++ ) )
 """
 
 
 def names_rule(signs: str, names: str) -> Rule:
-    """Return the rule that hides the values of names, a part of a pattern."""
-    return Rule(
-        tuple(signs.split()),
-        re.compile(
-            rf"""
-            (?: {names} ) (?: [ ] (?: provided | given | supplied | received | used ) )?
-            (?: (?: %22 | \\*+ ["'`] )? \]?
-                (?: \s*+ (?: => | := | =++ | ::? (?! // ) | %3[ad] (?: %22 )? ) \s*+ {_VALUE}
-                  | (?<= ["'] ) , \s*+ {
-                _QUOTED.replace("<q>", "<q2>")
-                .replace("=q)", "=q2)")
-                .replace("<e>", "<e2>")
-                .replace("=e)", "=e2)")
-            } )
-              | > ( [^<>]{{1,1000}}+ ) </
-              | \s++ (?: (?P<q3> \\*+ ["'`] ) ( (?: (?! (?P=q3) ) . ){{4,}}+ )
-                       | (?= \S{{16}} ) (?= \S*\d ) (?P<token> \S++ ) ) )
-            """,
-            re.VERBOSE | re.IGNORECASE | re.DOTALL,
-        ),
-    )
+    """Return the rule that hides the values of names, which are a part of a pattern."""
+    flags = re.VERBOSE | re.IGNORECASE | re.DOTALL
+    return Rule(tuple(signs.split()), re.compile(rf"(?: {names} ) {_AFTER_NAME}", flags))
 
 
 NAMES = names_rule(_NAME_SIGNS, _NAME)
@@ -115,35 +116,50 @@ _KNOWN = r"""
   | hv [sbr] \. [\w-]{16,}+ | glsa_ \w{16,}+           # Vault, Grafana
   | shp (?: at | ca | pa | ss ) _ [0-9a-fA-F]{16,}+ | sq0 [a-z]{3} - [\w-]{16,}+ | lin_api_ \w{16,}+
   | AGE-SECRET-KEY-1 [A-Z0-9]++ | PMAK - [\w-]{16,}+
+  | \$ (?: 2[abxy] | argon2\w*+ | scrypt | [156] ) \$ [\w./+=,$-]{10,}+                # hashes of passwords
   | (?: bot )? [0-9]{8,10}+ : AA [\w-]{30,}+                                           # Telegram
 )
 | (?<= hooks\.slack\.com/services/ ) [\w/-]++ | (?<= /api/webhooks/ ) [\w/-]++
 """
 
-_KEY_BLOCK = r"-----BEGIN[A-Z0-9 ]{0,40}? PRIVATE[ ]KEY (?:[ ]BLOCK)? -----(?P<pem>.*?)(?:-----END|$|\Z)"
+_KEY_BLOCK = r"-----BEGIN[A-Z0-9 ]{0,40}? PRIVATE[ ]KEY (?:[ ]BLOCK)? ----- (.*?) (?: -----END | \Z )"
 
 RULES: tuple[Rule, ...] = (
-    rule("-----begin", _KEY_BLOCK.replace("|$|", "|"), re.DOTALL),
+    rule("-----begin", _KEY_BLOCK, re.DOTALL),
     rule(
         "sk- rk- pk- sk_ rk_ whsec sess_ xox xapp ghp_ gho_ ghu_ ghs_ ghr_ github_pat glpat glcbt glptt glrt glsa_ akia "
         "asia eyj aiza ya29 gocspx 1// npm_ pypi- hf_ gsk_ xai- r8_ pplx nvapi sg. key- dop_ dapi hvs. hvb. hvr. shp "
-        "sq0 lin_ age- pmak- :aa hooks. webhooks",
+        "sq0 lin_ age- pmak- $2 $argon2 $scrypt $1$ $5$ $6$ :aa hooks. webhooks",
         _KNOWN,
         re.RegexFlag(0),
     ),
     # Arguments of commands: curl -u user:password, mysql --password hunter2.
     rule(
         "-",
-        rf"(?<! [\w-] ) --? [\w-]*? (?: {_NAME} ) (?: \s++ | \\*+ ['\"] , \s*+ \\*+ ['\"] ) (?! - ) ( [^\s'\"]++ )",
+        rf"(?<! [\w-] ) --? [\w.-]*? (?: {_NAME} ) (?: \s++ | \\*+ ['\"] , \s*+ \\*+ ['\"] ) (?! - ) ( [^\s'\"]++ )",
     ),
     rule(
         "-",
         r"(?<= [\s'\"(] ) (?: -u | --user | --proxy-user ) (?: ['\"] , \s*+ ['\"] | [\s=]++ ['\"]? ) ( [^\s'\":]*+ : [^\s'\"]++ )",
     ),
+    rule(
+        "-p",
+        r"\b (?: sshpass | mysql\w*+ | mariadb\w*+ | docker | podman ) \b [^\n]{0,200}? [\s'\"] -p [ ]? (?! assword ) ['\"]? ( [^\s'\"]++ )",
+    ),
     # SQL: parameters, values, literals of a quoted statement; rows and values that a server quotes.
     rule("[parameters:", r"\[parameters: [ ]*+ ( [^\n]* (?= \] ) | [^\n]++ )"),
     rule("values", r"\b VALUES \s*+ \( ( [^\n]++ )"),
-    rule("identified", r"\b IDENTIFIED \s++ BY \s++ (?: PASSWORD \s++ )? \\*+ ['\"] ( [^'\"]++ )"),
+    rule(
+        "identified",
+        r"\b IDENTIFIED \s++ (?: WITH \s++ \S++ \s++ )? BY \s++ (?: PASSWORD \s++ )? \\*+ ['\"] ( [^'\"]++ )",
+    ),
+    rule("crypt( md5( sha", r"\b (?: \w{0,20} crypt | md5 | sha [0-9]{1,3} ) \( \s*+ \\*+ ' ( [^']++ )"),
+    rule("$", r"\$ [0-9]++ [ ]? = [ ]? \\*+ ' ( [^']++ )"),
+    rule(
+        "param args bind",
+        r"\b (?: params? | parameters | args | binds? | bindings | bind [ ] variables ) ['\"]? \s*+ [:=] \s*+ "
+        r"[\[({] ( (?: [^\[\](){}\n] | [\[({] [^\[\](){}\n]*+ [\])}] )++ )",
+    ),
     rule("near", r"\b near [ ] \\*+ ' ( [^\n]++ )"),
     rule(
         "row",
@@ -181,7 +197,13 @@ RULES: tuple[Rule, ...] = (
         r"(?-i: \b AUTH ) \s++ (?! (?-i: [a-z] ) [a-z]*+ (?: [\s.,:;] | $ ) | < ) "
         r"(?: (?: PLAIN | LOGIN | CRAM-MD5 | XOAUTH2 | OAUTHBEARER ) \s++ )? ( [^\s'\"()]++ (?: [ ] (?! of\b ) [^\s'\"()]++ )? )",
     ),
-    rule("pass", r"(?: ^ | ['\"(:] [ ]? ) (?-i: PASS ) [ ] ( [^\s'\"]++ )", re.IGNORECASE | re.MULTILINE),
+    rule("auth", r"(?-i: \b AUTH ) \s++ [\w.-]++ \s++ (?= \S*[0-9] ) ( [^\s'\"()]++ )"),
+    rule("login", r"(?-i: \b LOGIN ) \s++ \S++ \s++ (?= \S*[0-9\"] ) ( \S++ )"),
+    rule(
+        "pass",
+        r"(?: ^ | ['\"(:] [ ]? | \b USER [ ] \S{1,100} [ ] ) (?-i: PASS ) [ ] ( [^\s'\"]++ )",
+        re.IGNORECASE | re.MULTILINE,
+    ),
     rule("auth", r"(?: basic | digest | http | proxy ) _? (?: basic | digest )? _? auth \( ( [^)\n]++ )"),
     rule("requirepass", r"\b requirepass \s++ ( [^\s'\"]++ )"),
     # Input that a validator quotes (pydantic).

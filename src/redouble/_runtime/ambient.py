@@ -53,8 +53,8 @@ class AttemptOverride:
 ATTEMPT_OVERRIDE: ContextVar[AttemptOverride | None] = ContextVar("redouble_attempt_override", default=None)
 
 
-# A call that credits a budget when it succeeds: the budget, the grant of the last retry of a call inside it,
-# and the next such call around it. A plain list, because every call with a budget makes one.
+# A call that credits a budget when it succeeds: the budget (None once it is over), the grant of the last
+# retry inside it, and the next such call around it. A plain list, because every call with a budget makes one.
 CreditedCall: TypeAlias = list[Any]
 CREDITED_CALL: ContextVar[CreditedCall | None] = ContextVar("redouble_credited_call", default=None)
 

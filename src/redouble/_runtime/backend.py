@@ -80,6 +80,10 @@ if TYPE_CHECKING:
             ...
 
 
+class Cancellation(BaseException):
+    """The base of signals that end a blocking call as a cancellation ends a task: no failure of anything."""
+
+
 _loaded: Backend | None = None
 
 

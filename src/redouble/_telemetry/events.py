@@ -34,7 +34,8 @@ NO_USAGE: Mapping[str, float] = MappingProxyType({})
 class Event(NamedTuple):
     """One step of one call, which ``what`` names; fields that do not apply are None.
 
-    ``attempt`` counts from 1; ``delay`` is the wait before the next attempt; ``hint`` is the wait that the
+    ``attempt`` counts from 1; ``delay`` is the wait before the next attempt, or in ``give_up``
+    the one that a refused retry would have had; ``hint`` is the wait that the
     server asked for; ``elapsed`` counts from the start of the call; ``limit`` is the time limit that
     cancelled the attempt or ended the call. ``first_item`` is the time to the first item of a stream;
     ``bound`` are the fields of `redouble.bind`. ``again`` is True if the call and its first attempt were

@@ -15,6 +15,7 @@ import grpc
 from redouble import errors
 from redouble._clients.library_error import library_error_class
 from redouble._redaction.rendering import shown, text_of
+from redouble._runtime.backend import Cancellation
 
 if TYPE_CHECKING:
     FutureOfAny: TypeAlias = grpc.Future[Any]
@@ -116,7 +117,7 @@ class CancelledCall(FailedCall):
     cancelled = _returns(True)
 
 
-class CallCancelled(BaseException):
+class CallCancelled(Cancellation):
     """The signal that unwinds the layers of a policy after the caller has cancelled a blocking call.
 
     A `BaseException`, like the cancellation of a task, so that no layer judges, counts or replaces it. The

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Coroutine
 from math import inf
 from typing import Any
@@ -28,7 +29,7 @@ class RestartableContent(BodyState):
         self.response = ref(response)
         self._replacement: aiohttp.ClientResponse | None = None
         self._timeout_error: Exception | None = None
-        self._delivered = self._restarting = self._closed = False
+        self._delivered = self._restarting = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._content, name)
@@ -65,7 +66,11 @@ class RestartableContent(BodyState):
 
     def set_exception(self, *args: Any) -> None:
         """Record that the response was closed, and close its replacement."""
-        self._closed = not self._restarting
+        if not self._restarting:
+            self.closed = True
+            if self._call.pending:
+                error = sys.exception()  # a cancellation is no success, and every other error is the caller's
+                self.end(None if isinstance(error, Exception) else error)
         self._content.set_exception(*args)
         if self._replacement is not None:
             self._replacement.close()
@@ -78,7 +83,7 @@ class RestartableContent(BodyState):
                 data = await (reading if seconds == inf else self._read_within(seconds, reading))
             except Exception as error:
                 intact = self._content.exception() is None and error is not self._timeout_error
-                if intact or self._closed:
+                if intact or self.closed:
                     raise  # the body is intact: the caller misused it or closed it
                 if self._delivered:
                     self.exchange.mark_delivered(error)
@@ -89,6 +94,8 @@ class RestartableContent(BodyState):
             else:
                 if data and data != (b"", False):
                     self._delivered = True
+                if self._call.pending and self._content.at_eof():
+                    self.end(None)
                 return data
 
     async def _read_within(self, seconds: float, reading: Awaitable[Any]) -> Any:
@@ -107,7 +114,13 @@ class RestartableContent(BodyState):
             if response_to_close is not None:
                 response_to_close.close()
         self._restarting = False
-        self.replace(await self.exchange.client._restart(self.exchange, error, response))
+        replaced = False
+        try:
+            self.replace(await self.exchange.client._restart(self.exchange, error, response))
+            replaced = True
+        finally:
+            if not replaced and self._call.pending:
+                self.end(sys.exception())
 
     def replace(self, replacement: Any) -> None:
         self._replacement, self._content = replacement, replacement.content

@@ -8,30 +8,41 @@ body can be sent a second time.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from http import HTTPStatus
 from math import inf
 from typing import Any, NamedTuple, cast
 
 from redouble._clients.client_call import MARGIN, ClientCall, TimeoutOfCall, make_report
-from redouble._clients.library_error import library_error_class
+from redouble._clients.library_error import join_library, library_copy, library_error_class
 from redouble._engine.report import PREFIX, STAMP, Report, annotate, stamp_of
 from redouble._engine.run import Run
 from redouble._engine.run_results import OUTCOMES, return_report, summary_of
-from redouble._failures.verdict import RETRY, Verdict
+from redouble._failures.verdict import RETRY, Ended, Verdict
 from redouble._internal.public import public
 from redouble._runtime.ambient import ambient
-from redouble._runtime.clock import context_clock
+from redouble._runtime.clock import SYSTEM, context_clock, fast_reader
 from redouble._runtime.deadline import time_left
 from redouble._telemetry.emit import emit_timeout
-from redouble.errors import AttemptTimeout, DeadlineExceeded, NotAccepted, Reason, Stopped
+from redouble.errors import (
+    AttemptTimeout,
+    ConfigError,
+    DeadlineExceeded,
+    NotAccepted,
+    Reason,
+    RedoubleError,
+    Stopped,
+)
 from redouble.http._plan import HttpPlan
 from redouble.http._request_body import Rewind, nothing_to_rewind
 from redouble.http._rule import is_untouched, sent
 
+NOW = fast_reader(SYSTEM, aio=False)  # the clock of the fast path, and of budgets in every colour
 SLACK = 0.01  # seconds
 MAX_CONTEXTS = 9  # followed from an error of a client to that of its socket
 MIN_TIMEOUT = 0.001  # seconds; clients read zero as no wait at all or as no limit
 PHRASES = {status.value: status.phrase for status in HTTPStatus}
+DEFAULT_PORTS = {"http": 80, "https": 443}
 CHALLENGES = (401, 407)  # the client answers these by resending the same request in the same call
 
 
@@ -51,12 +62,18 @@ class SuccessRecord(NamedTuple):
     deliver: Any
     started: float
     ended: float
+    pending: Callable[[float], object] | None  # credits the budget, when the body is there
     reason: None = None  # as in every stamp: it did not give up
 
     def exchange(self) -> Exchange:
         """Create the exchange of the request, because its body has failed."""
         exchange: Exchange = self.client._resume_exchange(self.plan, self.request, self.deliver, self.started)
         return exchange
+
+    def body_ended(self, error: BaseException | None) -> None:
+        """Credit the budget for a complete body."""
+        if error is None and self.pending is not None:
+            self.pending(NOW())
 
     def report(self) -> Report:
         """Build the report."""
@@ -78,6 +95,7 @@ class Exchange(ClientCall):
     in_flight = False  # True while an attempt runs, and after one was cancelled
     attempt_deadline = inf  # when the last attempt's time limit expires, body included
     key: IssuedKey | None = None  # the key that the client has added
+    credits: tuple[Callable[[], object], ...] = ()  # of budgets, for when the body is there
 
     def __init__(self, client: Any, plan: HttpPlan, request: Any, rewind: Rewind, deliver: Any) -> None:
         super().__init__(plan, context_clock() if ambient.active else client._now)
@@ -86,9 +104,14 @@ class Exchange(ClientCall):
         self.rewind = rewind
         self.host: Hashable = client._host_of(request)
         self.deliver = deliver  # the library's function that sends the request once
+        self.use(plan)
+        self.client_deadline = self.started + client._client_limit(request, deliver)
+
+    def use(self, plan: HttpPlan) -> None:
+        """Set the plan of the call."""
+        self.plan = plan
         self.call: Callable[[Any], Any] = plan.call_for(self.host)
         self.call_deadline = self.started + plan.outer_limit  # inf for most calls
-        self.client_deadline = self.started + client._client_limit(request, deliver)
 
     # ----------------------------------------------------------------- before an attempt
 
@@ -129,13 +152,14 @@ class Exchange(ClientCall):
         self.sends += 1
         self.resend_allowed, self.in_flight, self.attempt_deadline = False, True, inf
         self.error = self.answer = self.cut = None
+        self.verdicts = {}
 
     # --------------------------------------------------------------- how an attempt ended
 
     def record_success(self, response: Any) -> None:
         """Record the response of a successful attempt."""
         self.answer, self.in_flight = response, False
-        if not self.plan.reads_bodies:
+        if not self.client._is_in_memory(response):
             self.unread = response
 
     def record_failure(self, error: Exception, response: Any = None) -> Exception:
@@ -179,6 +203,59 @@ class Exchange(ClientCall):
         text = f"the request of {self.plan.name} was not sent: the deadline has passed"
         self.cut = error = AttemptTimeout(text, limit="deadline", seconds=0.0)
         return self.record_failure(self.as_client_error(error))
+
+    def is_retried(self, error: Exception) -> bool:
+        """Return True if a rule of the policy retries a status that is no failure by itself."""
+        with suppress(Exception):  # an error may have no `__dict__`
+            vars(error)[STAMP] = self
+        try:
+            retried: bool = self.plan.retries_status(self, self.ended(error))
+        except Exception:
+            retried = True  # the engine calls the rule again, and raises its error
+        if retried:
+            self.error = error
+        return retried
+
+    def ended(self, error: Exception) -> Ended:
+        """Return how the running attempt has ended, for a rule to judge."""
+        if self.run is not None:
+            self.run.refresh_now()
+            return self.run.attempt_result(error)
+        elapsed = self.elapsed()
+        return Ended(self.sends, error, None, elapsed, elapsed, elapsed, self.plan.labels)
+
+    # ------------------------------------------------------------- until the body has ended
+
+    def is_unread(self, response: object, /) -> bool:
+        """Return True if the body of a response is not there yet: its end will be recorded."""
+        return response is not None and response is self.unread
+
+    def succeeded(self, credit: Callable[[], None], /) -> None:
+        """Credit a budget when the body is there."""
+        if self.unread is None:
+            credit()
+        else:
+            self.credits = (*self.credits, credit)
+
+    @property
+    def pending(self) -> bool:
+        """True if the end of the body has to be recorded."""
+        return bool(self.held or self.credits)
+
+    def body_failed(self, error: BaseException) -> None:
+        """Record that the body of an attempt has broken, before the call restarts."""
+        self.credits = ()
+        if self.held is not None:
+            self.held.end(error, attempt_only=True)
+
+    def body_ended(self, error: BaseException | None) -> None:
+        """Record the end of the body: None if it is complete or was closed."""
+        earned, self.credits = self.credits, ()
+        if error is None:
+            for credit in earned:
+                credit()
+        if self.held is not None:
+            self.held.end(error)
 
     # -------------------------------------------------------------------- before a retry
 
@@ -262,6 +339,7 @@ class Exchange(ClientCall):
             self.error = error
             return self.hand_over(error.last)
         self.replace_stamp(error)
+        self._ended()
         if type(error) in (DeadlineExceeded, AttemptTimeout):
             if self.cut is not None and isinstance(error, DeadlineExceeded):
                 error.args = (f"{error}; {self.error}",)  # which limit it was
@@ -276,6 +354,24 @@ class Exchange(ClientCall):
         typed._request = typed.request = self.request
         typed.response = None
         return error
+
+    def is_of_library(self, error: Exception) -> bool:
+        """Return False for an error of ours that has to be copied, to be one of the library too.
+
+        All others are made so here. Errors that are not ours stay as they are.
+        """
+        base = self.client._base_error
+        if not isinstance(error, RedoubleError) or isinstance(error, ConfigError | base):
+            return True
+        typed = cast("Any", error)
+        typed._request = typed.request = self.request
+        typed.response = None
+        return join_library(error, base, self.client._module)
+
+    def library_copy(self, error: Exception) -> Exception:
+        """Return a copy of an error of ours that is one of the library too."""
+        copy: Exception = library_copy(error, self.client._base_error, self.client._module)
+        return copy
 
     def replace_stamp(self, error: Exception) -> None:
         if self.cut is None:
@@ -296,13 +392,14 @@ class Exchange(ClientCall):
         """
         own = response is self.answer
         self.in_flight = False
+        self._ended()
         if self.key is not None and getattr(response, "status_code", 0) not in CHALLENGES:
             self._spend_key()
         stamp: Any = self.run
         if self.run is not None:
             self.run.value = self.run.last = None  # breaks the reference cycle between response and record
         elif self.error is None:
-            stamp = SuccessRecord(self.client, self.plan, None, None, self.started, self.now())
+            stamp = SuccessRecord(self.client, self.plan, None, None, self.started, self.now(), None)
         else:
             stamp = self.report()
         self.failed_finally = self.error is not None
@@ -310,6 +407,11 @@ class Exchange(ClientCall):
         if own:
             setattr(response, STAMP, stamp)
         return own
+
+    def _ended(self) -> None:
+        """Record the time at which the layers of the call's key were used last."""
+        for entry in self.entries:
+            entry.used = SYSTEM.now()
 
     def _spend_key(self) -> None:
         if self.key is not None:
@@ -321,6 +423,7 @@ class Exchange(ClientCall):
             self._annotate_finally(error)
         else:
             self.annotate(error, Reason.committed)
+        self.body_ended(error)
 
     def _annotate_finally(self, error: Exception) -> None:
         """Annotate a body's error with the record of the call, which had failed before."""
@@ -330,9 +433,22 @@ class Exchange(ClientCall):
             annotate(error, self.run, PREFIX + summary_of(self.run))
 
 
+def origin(scheme: str, host: str, port: int | None) -> str:
+    """Return scheme, host and effective port as a text that is the same in every client.
+
+    host: as it is sent: in ASCII, an IPv6 address without brackets.
+    port: None for the default port of the scheme.
+    """
+    scheme, host = scheme.lower(), host.lower()
+    port = DEFAULT_PORTS.get(scheme) if port is None else port
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}" + (f":{port}" if port is not None else "")
+
+
 @public("redouble.http")
 def host(call: object, /) -> Hashable:
-    """Return the host that one of our clients is about to call: the key function for `Keyed` in its policy.
+    """Return the origin that one of our clients is about to call: the key function for `Keyed` in its policy.
+
+    It is a text of scheme, host and effective port, such as ``"https://example.org:443"``, in every client.
 
     >>> from redouble import CircuitBreaker, Keyed, Retry
     >>> policy = Retry() | Keyed(host, CircuitBreaker)

@@ -16,7 +16,7 @@ from anyio import CancelScope, move_on_after  # unlike asyncio's, they wait for 
 from redouble._clients.idempotency_key import Keys
 from redouble._clients.socket_deadline import ShortenedTimeout, limited_waits
 from redouble._layers.layer import Layer
-from redouble.http._exchange import Exchange, SuccessRecord, status_text
+from redouble.http._exchange import Exchange, SuccessRecord, origin, status_text
 from redouble.http._httpcore import (
     aclose_stream,
     close_stream,
@@ -141,9 +141,19 @@ class HttpxBody(HttpxBodyState, RestartableBody):
             yield chunk
             self.check_time()
 
-    def close(self) -> None:
+    def close_source(self) -> None:
         """Close the stream that is being read."""
         close_stream(self._stream)
+
+    def close(self) -> None:
+        """Close the body: the caller closes the response, or the library does when it has ended."""
+        try:
+            close_stream(self._stream)
+        finally:
+            if not self._is_whole:  # else `read_whole` records its end
+                self.closed = True
+                if self._call.pending:
+                    self.end(None)
 
 
 class AsyncHttpxBody(HttpxBodyState, AsyncRestartableBody):
@@ -151,9 +161,19 @@ class AsyncHttpxBody(HttpxBodyState, AsyncRestartableBody):
 
     read_method = "aread"
 
-    async def aclose(self) -> None:
+    async def close_source(self) -> None:
         """Close the stream that is being read."""
         await aclose_stream(self._stream)
+
+    async def aclose(self) -> None:
+        """Close the body: the caller closes the response, or the library does when it has ended."""
+        try:
+            await aclose_stream(self._stream)
+        finally:
+            if not self._is_whole:  # else `read_whole` records its end
+                self.closed = True
+                if self._call.pending:
+                    self.end(None)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         if self._iterated:  # read as a whole, or for a second time: the library's stream decides
@@ -239,7 +259,7 @@ class HttpxState(SenderState, Generic[TransportT]):
         if not self._aio:  # async waits are cancelled
             limit_sockets(wrapped)
         self._body_type = self._library.async_body if self._aio else self._library.body
-        self._timeout_error = library.TimeoutException
+        self._base_error, self._timeout_error = library.HTTPError, library.TimeoutException
         self._timeout_errors = (library.TimeoutException,)
         self._response_type, self._response_name = library.Response, f"an {library.__name__}.Response"
         super().__init__(self._library.name, policy, idempotency)
@@ -248,11 +268,12 @@ class HttpxState(SenderState, Generic[TransportT]):
         return type(request.stream) is self._library.ByteStream and EXTENSION not in request.extensions
 
     def _host_of(self, request: Any) -> str:
-        return cast("str", request.url.netloc.decode("ascii"))
+        url = request.url
+        return origin(url.scheme, url.raw_host.decode("ascii"), url.port)
 
     def _host_key(self, request: Any) -> Any:
         url = request.url
-        return url.raw_host, url.port
+        return url.scheme, url.raw_host, url.port
 
     def _body_of(self, request: Any) -> Rewind:
         library = self._library
@@ -295,6 +316,9 @@ class HttpxState(SenderState, Generic[TransportT]):
         in_memory = type(response.stream) is self._library.ByteStream
         return (response.is_stream_consumed or response.is_closed) and not in_memory
 
+    def _is_in_memory(self, response: Any) -> bool:
+        return type(response.stream) is self._library.ByteStream or self._is_read(response)
+
     def _set_body(self, response: Any, chunks: list[bytes]) -> None:
         """Replace a body by its chunks, all of which were read, so that rules can read the content."""
         response.stream = self._library.ByteStream(b"".join(chunks))
@@ -312,12 +336,15 @@ class HttpxState(SenderState, Generic[TransportT]):
         encodings = [each.headers.get("content-encoding") for each in (response, replacement)]
         return super()._fits(response, replacement) and encodings[0] == encodings[1]
 
-    def _attach_body(self, call: Exchange | SuccessRecord, response: Any) -> None:
-        if type(response.stream) is not self._library.ByteStream:
-            if not self._is_read(response):
-                self._body_type(call, response)
-        elif isinstance(call, Exchange) and (call.failed_finally or call.plan.reads_bodies):
-            reset(response)  # the body is in memory
+    def _attach_body(self, call: Exchange | SuccessRecord, response: Any) -> bool:
+        if type(response.stream) is self._library.ByteStream:
+            if isinstance(call, Exchange) and (call.failed_finally or call.plan.reads_bodies):
+                reset(response)
+            return False
+        if response.is_stream_consumed or response.is_closed:
+            return False
+        self._body_type(call, response)
+        return True
 
 
 class HttpxSender(HttpxState[TransportT], Sender):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from io import BytesIO
 from typing import Any, cast
+from weakref import ref
 
 import requests
 import urllib3
@@ -17,28 +18,45 @@ from redouble.http._response_body import OUT_OF_TIME, RestartableBody
 class RestartableResponse(requests.Response):
     """A response that restarts the call if its body fails before any part is delivered."""
 
-    _redouble: Exchange | SuccessRecord | None = None  # until its body is read
+    _redouble: ResponseBody | None = None
 
     @property
     def content(self) -> bytes:
         """The whole body."""
-        call, self._redouble = self._redouble, None
-        if call is None:
+        body = self._redouble
+        if body is None or body.begun:
             return super().content
-        return cast("bytes", ResponseBody(self, call).read_whole())
+        body.begun = True
+        return cast("bytes", body.read_whole())
 
     def iter_content(  # pyright: ignore[reportIncompatibleMethodOverride]  # narrower than the stubs' overloads
         self, chunk_size: int | None = 1, decode_unicode: bool = False
     ) -> Iterator[Any]:
         """Iterate over the body."""
-        call, self._redouble = self._redouble, None
-        if call is None:
+        body = self._redouble
+        if body is None or body.begun:
             return self._chunks(chunk_size, decode_unicode)
-        return ResponseBody(self, call, chunk_size, decode_unicode).chunks()
+        body.begun, body.chunking = True, (chunk_size, decode_unicode)
+        return self._keep_for(body.chunks())
+
+    def close(self) -> None:
+        """Return the connection, and record the end of the body."""
+        body = self._redouble
+        try:
+            super().close()
+        finally:
+            if body is not None:
+                body.closed = True
+                if body._call.pending:
+                    body.end(None)
 
     def _chunks(self, chunk_size: int | None, decode_unicode: bool) -> Iterator[Any]:
         chunks: Iterator[Any] = cast("Any", super()).iter_content(chunk_size, decode_unicode)
         return chunks
+
+    def _keep_for(self, chunks: Iterator[Any]) -> Iterator[Any]:
+        """Iterate, and keep this response alive: its body has only a weak reference to it."""
+        yield from chunks
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Unpickled as the library's own class.
@@ -46,23 +64,27 @@ class RestartableResponse(requests.Response):
 
 
 class ResponseBody(RestartableBody):
-    """The body of a response while it is read."""
+    """The body of a response."""
 
-    def __init__(self, response: RestartableResponse, call: Exchange | SuccessRecord, *chunking: Any) -> None:
-        self._response, self._call, self._chunking = response, call, chunking
-        self.response = lambda: response
+    begun = False  # True once it is read
+    chunking: tuple[int | None, bool]
+
+    def __init__(self, response: RestartableResponse, call: Exchange | SuccessRecord) -> None:
+        self._call = call
+        self.response = ref(response)
 
     def start(self) -> Iterator[Any]:
-        return self._response._chunks(*self._chunking)
+        chunks: Iterator[Any] = self.response()._chunks(*self.chunking)
+        return chunks
 
     def read_once(self) -> Any:
-        return self._response.content
+        return self.response().content
 
-    def close(self) -> None:
-        self._response.close()
+    def close_source(self) -> None:
+        requests.Response.close(self.response())
 
     def replace(self, replacement: Any) -> None:
-        response = self._response
+        response = self.response()
         response.raw, response.headers = replacement.raw, replacement.headers
         response._content_consumed = False
 

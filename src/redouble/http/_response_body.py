@@ -6,6 +6,7 @@ something with the first chunk; after that an error is raised to the caller, ann
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
@@ -32,6 +33,8 @@ class BodyState(ABC):
     start: Callable[[], Any]  # starts to read the current response; returns an iterator over its chunks
     read_once: Callable[[], Any]  # reads the current response as a whole; in async code, returns an awaitable
     until = inf  # when the time limit of reading what is delivered first expires
+    closed = False  # True if the caller has closed the response: a failure does not restart the call
+    _ended = False  # True once the end of the body was recorded
 
     @property
     def exchange(self) -> Exchange:
@@ -39,6 +42,13 @@ class BodyState(ABC):
         if isinstance(self._call, SuccessRecord):
             self._call = self._call.exchange()
         return self._call
+
+    def end(self, error: BaseException | None) -> None:
+        """Record the end of the body: None if it is complete or was closed."""
+        # An iterator that is dropped ends nothing: the response is still open.
+        if not self._ended and not isinstance(error, GeneratorExit):
+            self._ended = True
+            self._call.body_ended(error)
 
     @abstractmethod
     def replace(self, replacement: Any) -> None:
@@ -75,42 +85,60 @@ class BodyState(ABC):
 class RestartableBody(BodyState):
     """A restartable body for blocking code."""
 
-    close: Callable[[], object]  # closes the current response or its stream
+    close_source: Callable[[], object]  # closes the current response or its stream
 
     def read_whole(self) -> Any:
         """Read the body as a whole: nothing of it is delivered before its end."""
-        while True:
-            try:
-                if self.seconds_left() == inf:  # most bodies: without the cost of a context manager
-                    return self.read_once()
-                with self.limit():
-                    return self.read_once()
-            except Exception as error:
-                if isinstance(error, self.final_errors):
-                    raise
-                self._restart(error)
+        complete = False
+        try:
+            while True:
+                try:
+                    # Most bodies are read without a limit, and without the cost of a context manager.
+                    unlimited = isinstance(self._call, SuccessRecord) and not ambient.active
+                    if unlimited or self.seconds_left() == inf:
+                        data = self.read_once()
+                    else:
+                        with self.limit():
+                            data = self.read_once()
+                    complete = True
+                    return data
+                except Exception as error:
+                    if isinstance(error, self.final_errors):
+                        raise
+                    self._restart(error)
+        finally:
+            if self._call.pending:
+                self.end(None if complete else sys.exception())
 
     def chunks(self) -> Iterator[Any]:
         """Yield the chunks of the body."""
-        while True:
-            chunks = self.start()
-            try:
-                with self.limit():
-                    first = self._read_first(chunks)
-                break
-            except Exception as error:
-                self._restart(error)
-        if first:
-            yield first
+        complete = False
         try:
-            for chunk in chunks:  # noqa: UP028  as in async code
-                yield chunk
-        except Exception as error:
-            self.exchange.mark_delivered(error)
-            raise
+            while True:
+                chunks = self.start()
+                try:
+                    with self.limit():
+                        first = self._read_first(chunks)
+                    break
+                except Exception as error:
+                    self._restart(error)
+            if first:
+                yield first
+            try:
+                for chunk in chunks:  # noqa: UP028  as in async code
+                    yield chunk
+            except Exception as error:
+                self.exchange.mark_delivered(error)
+                raise
+            complete = True
+        finally:
+            if self._call.pending:
+                self.end(None if complete else sys.exception())
 
     def _restart(self, error: Exception) -> None:
-        self.close()
+        if self.closed:
+            raise error
+        self.close_source()
         self.replace(self.exchange.client._restart(self.exchange, error, self.response()))
 
     def _read_first(self, chunks: Iterator[Any]) -> Any:
@@ -125,42 +153,60 @@ class RestartableBody(BodyState):
 class AsyncRestartableBody(BodyState):
     """A restartable body for async code."""
 
-    aclose: Callable[[], Awaitable[object]]  # closes the current response or its stream
+    close_source: Callable[[], Awaitable[object]]  # closes the current response or its stream
 
     async def read_whole(self) -> Any:
         """Read the body as a whole: nothing of it is delivered before its end."""
-        while True:
-            try:
-                if self.seconds_left() == inf:  # most bodies: without the cost of a context manager
-                    return await self.read_once()
-                with self.limit():
-                    return await self.read_once()
-            except Exception as error:
-                if isinstance(error, self.final_errors):
-                    raise
-                await self._restart(error)
+        complete = False
+        try:
+            while True:
+                try:
+                    # Most bodies are read without a limit, and without the cost of a context manager.
+                    unlimited = isinstance(self._call, SuccessRecord) and not ambient.active
+                    if unlimited or self.seconds_left() == inf:
+                        data = await self.read_once()
+                    else:
+                        with self.limit():
+                            data = await self.read_once()
+                    complete = True
+                    return data
+                except Exception as error:
+                    if isinstance(error, self.final_errors):
+                        raise
+                    await self._restart(error)
+        finally:
+            if self._call.pending:
+                self.end(None if complete else sys.exception())
 
     async def chunks(self) -> AsyncIterator[Any]:
         """Yield the chunks of the body."""
-        while True:
-            chunks = self.start()
-            try:
-                with self.limit():
-                    first = await self._read_first(chunks)
-                break
-            except Exception as error:
-                await self._restart(error)
-        if first:
-            yield first
+        complete = False
         try:
-            async for chunk in chunks:
-                yield chunk
-        except Exception as error:
-            self.exchange.mark_delivered(error)
-            raise
+            while True:
+                chunks = self.start()
+                try:
+                    with self.limit():
+                        first = await self._read_first(chunks)
+                    break
+                except Exception as error:
+                    await self._restart(error)
+            if first:
+                yield first
+            try:
+                async for chunk in chunks:
+                    yield chunk
+            except Exception as error:
+                self.exchange.mark_delivered(error)
+                raise
+            complete = True
+        finally:
+            if self._call.pending:
+                self.end(None if complete else sys.exception())
 
     async def _restart(self, error: Exception) -> None:
-        await self.aclose()
+        if self.closed:
+            raise error
+        await self.close_source()
         self.replace(await self.exchange.client._restart(self.exchange, error, self.response()))
 
     async def _read_first(self, chunks: AsyncIterator[Any]) -> Any:

@@ -23,13 +23,12 @@ from redouble._layers.layer import Layer
 from redouble._runtime.ambient import CREDITED_CALL, ambient
 from redouble._runtime.clock import SYSTEM, fast_reader
 from redouble._telemetry.emit import continuing_call
-from redouble.http._exchange import Exchange, IssuedKey, SuccessRecord
+from redouble.http._exchange import NOW, Exchange, IssuedKey, SuccessRecord
 from redouble.http._plan import HttpPlan, http_plan
 from redouble.http._request_body import Rewind, nothing_to_rewind
 from redouble.http._request_options import NO_OPTIONS, RequestOptions
 
 PREFETCH_LIMIT = 65_536  # bytes of a failed response that are read, to free its connection during the backoff
-NOW = fast_reader(SYSTEM, aio=False)  # the fast path always uses the system clock
 # Makes a `SuccessRecord` without a Python frame.
 new_record: Callable[[type[SuccessRecord], tuple[Any, ...]], SuccessRecord] = cast("Any", tuple).__new__
 
@@ -38,6 +37,7 @@ class SenderState:
     """The non-blocking part of both senders, and the seams that a library fills."""
 
     _aio: bool
+    _base_error: type[Exception] = Exception  # the base class of the library's errors
     _timeout_error: type[Exception]  # of the library
     # The errors of the library that a time limit may cause, besides `TimeoutError`.
     _timeout_errors: tuple[type[Exception], ...]
@@ -49,15 +49,16 @@ class SenderState:
     # The seams of a library. Those that wait return awaitables in an async client.
     _is_simple: Callable[[Any], bool]  # True if a request has no options, and a body to be resent as it is
     _body_of: Callable[[Any], Rewind]  # returns how the body of a request can be resent, if at all
-    _host_of: Callable[[Any], str]  # returns the host and port of a request, as in its URL
-    _host_key: Any  # returns what identifies the host of a request at the least cost
+    _host_of: Callable[[Any], str]  # returns the origin of a request
+    _host_key: Any  # returns what identifies the origin of a request at the least cost
     _limited: Callable[[Exchange, float], AbstractContextManager[object]]  # returns the limit of an attempt
     # Makes the library's own error for a bad status, without the URL, which would enter reports.
     _status_error: Callable[[Exchange, Any], Exception]
     # Replaces a body by what was read of it, followed by the rest or the error.
     _replace_body: Callable[[Exchange, Any, list[bytes], Any, Exception | None], None]
-    # Makes the body of a response restart the call if it fails before any part of it is delivered.
-    _attach_body: Callable[[Exchange | SuccessRecord, Any], None]
+    # Makes the body of a response restart the call if it fails before any part of it is delivered, and record
+    # its end; returns False if the body is in memory.
+    _attach_body: Callable[[Exchange | SuccessRecord, Any], bool]
     _deliver: Callable[[Any], Any]  # sends a request once, if the library passes no such function with it
     _chunks_of: Callable[[Any], Any]  # returns an iterator over the body of a failed response
     _release: Callable[[Any], Any]  # returns the connection of a failed response that was read to its pool
@@ -94,10 +95,13 @@ class SenderState:
     def _begin_exchange(self, plan: HttpPlan, request: Any, deliver: Any) -> Exchange:
         """Create the exchange of a request, and add an idempotency key if it needs one."""
         body, options, keys = self._body_of(request), self._options_of(request), self._keys
-        plan = plan.variant(options.policy, options.options)
+        plan = plan.variant(options.policy, {})
         if options.key is not None:
             request.headers[keys.header] = options.key
         exchange = Exchange(self, plan, request, body, deliver)
+        plan = plan.resolved(exchange).variant(None, options.options)
+        if plan is not exchange.plan:
+            exchange.use(plan)
         exchange.idempotent = options.idempotent
         if keys.auto and options.key is None and request.method not in plan.methods:
             exchange.key = self._issue_key(request)
@@ -129,6 +133,10 @@ class SenderState:
         """Return how many bytes of a failed response are read."""
         return PREFETCH_LIMIT
 
+    def _is_in_memory(self, response: Any) -> bool:  # noqa: ARG002  most libraries read some bodies later
+        """Return True if the body of a response is there: nothing of it has to be read."""
+        return True
+
     def _fits(self, response: Any, replacement: Any) -> bool:
         """Return True if a new response can continue one whose head was returned and whose body failed."""
         return bool(self._status_of(replacement) == self._status_of(response))
@@ -136,26 +144,28 @@ class SenderState:
     def _finish(self, exchange: Exchange, response: Any) -> Any:
         """Stamp the returned response; make its body restartable if an attempt of this call got it."""
         if not isinstance(response, self._response_type):
+            exchange.body_ended(None)
             raise TypeError(
                 f"the policy returned {response!r}: write a layer that returns {self._response_name}"
             )
-        if exchange.finish(response):
-            self._attach_body(exchange, response)
+        if not (exchange.finish(response) and self._attach_body(exchange, response)):
+            exchange.body_ended(None)
         return response
 
     def _finish_at_once(
         self, plan: HttpPlan, request: Any, deliver: Any, response: Any, started: float
     ) -> Any:
         """Finish a call whose first attempt, made without an exchange, has succeeded."""
-        now = NOW()
+        credit, now = None, NOW()
         if plan.budget is not None and not (
             CREDITED_CALL.get() and plan.leaves_credit(self._host_of(request))
         ):
             key = self._host_key(request)
-            (plan.credits.get(key) or plan.credit_for(key, self._host_of(request)))(now)
-        record = new_record(SuccessRecord, (self, plan, request, deliver, started, now, None))
+            credit = plan.credits.get(key) or plan.credit_for(key, self._host_of(request))
+        record = new_record(SuccessRecord, (self, plan, request, deliver, started, now, credit, None))
         response.__redouble__ = record
-        self._attach_body(record, response)
+        if not self._attach_body(record, response) and credit is not None:
+            credit(now)
         return response
 
     def _continues(self, exchange: Exchange, response: Any, replacement: Any) -> bool:
@@ -207,9 +217,11 @@ class Sender(SenderState):
             return exchange.hand_over(exchange.answer if exchange.sends else exchange.call(exchange))
         except Exception as error:
             response = exchange.final_response(error)
-            if response is None:
+            if response is not None:
+                return response
+            if exchange.is_of_library(error):
                 raise
-            return response
+            raise exchange.library_copy(error) from error.__cause__
         finally:
             self._close_unread(exchange)
 
@@ -245,12 +257,14 @@ class Sender(SenderState):
         """Record a response; raise if it is a failure, or if its body fails where it is needed now."""
         unread = response
         try:
-            failed = exchange.plan.fails(self._status_of(response), response.headers)
-            if self._is_read(response):
-                pass
-            elif failed:
+            status = self._status_of(response)
+            failed = exchange.plan.fails(status, response.headers)
+            judged = not failed and status >= 400 and exchange.plan.judges_statuses
+            if (failed or judged) and not self._is_read(response):
                 self._prefetch(exchange, response)
-            else:
+            if judged:
+                failed = exchange.is_retried(self._status_error(exchange, response))
+            if not (failed or self._is_read(response)):
                 self._read_result(exchange, response)
             unread = None
         except Exception as error:
@@ -260,7 +274,7 @@ class Sender(SenderState):
             if unread is not None:  # cancelled or failed while the body was read
                 self._discard(unread)
         if failed:
-            raise exchange.record_failure(self._status_error(exchange, response), response)
+            raise exchange.record_failure(exchange.error or self._status_error(exchange, response), response)
         exchange.record_success(response)
 
     def _prefetch(self, exchange: Exchange, response: Any) -> None:
@@ -291,6 +305,7 @@ class Sender(SenderState):
         The head was returned already, so that only a response that fits it may continue a failed one.
         """
         error = exchange.record_error(error)
+        exchange.body_failed(error)
         with continuing_call():
             replacement = self._conclude(exchange)
         own = exchange.finish(replacement)
@@ -346,9 +361,11 @@ class AsyncSender(SenderState):
             return exchange.hand_over(exchange.answer if exchange.sends else await exchange.call(exchange))
         except Exception as error:
             response = exchange.final_response(error)
-            if response is None:
+            if response is not None:
+                return response
+            if exchange.is_of_library(error):
                 raise
-            return response
+            raise exchange.library_copy(error) from error.__cause__
         finally:
             await self._close_unread(exchange)
 
@@ -384,12 +401,14 @@ class AsyncSender(SenderState):
         """Record a response; raise if it is a failure, or if its body fails where it is needed now."""
         unread = response
         try:
-            failed = exchange.plan.fails(self._status_of(response), response.headers)
-            if self._is_read(response):
-                pass
-            elif failed:
+            status = self._status_of(response)
+            failed = exchange.plan.fails(status, response.headers)
+            judged = not failed and status >= 400 and exchange.plan.judges_statuses
+            if (failed or judged) and not self._is_read(response):
                 await self._prefetch(exchange, response)
-            else:
+            if judged:
+                failed = exchange.is_retried(self._status_error(exchange, response))
+            if not (failed or self._is_read(response)):
                 await self._read_result(exchange, response)
             unread = None
         except Exception as error:
@@ -399,7 +418,7 @@ class AsyncSender(SenderState):
             if unread is not None:  # cancelled or failed while the body was read
                 await self._discard(unread)
         if failed:
-            raise exchange.record_failure(self._status_error(exchange, response), response)
+            raise exchange.record_failure(exchange.error or self._status_error(exchange, response), response)
         exchange.record_success(response)
 
     async def _prefetch(self, exchange: Exchange, response: Any) -> None:
@@ -430,6 +449,7 @@ class AsyncSender(SenderState):
         The head was returned already, so that only a response that fits it may continue a failed one.
         """
         error = exchange.record_error(error)
+        exchange.body_failed(error)
         with continuing_call():
             replacement = await self._conclude(exchange)
         own = exchange.finish(replacement)

@@ -11,6 +11,7 @@ from redouble._redaction.rendering import shortened, without_secrets
 from redouble._telemetry.events import Event
 
 MAX_LENGTH = 64  # characters of a label value
+MAX_REDACTED = 256  # characters of the text that it is made of
 CLIENTS = frozenset({"httpx", "httpx2", "requests", "aiohttp", "urllib3"})
 UNFIT = re.compile(r"[^A-Za-z0-9_.:-]")
 
@@ -71,7 +72,11 @@ def cause_of(event: Event) -> str | None:
     return None if event.verdict is None else reason_of(event)
 
 
-@lru_cache(maxsize=256)
 def label_value(text: str) -> str:
     """Redact, shorten and escape a text for a label value, because a rule may give any reason."""
-    return UNFIT.sub("_", without_secrets(shortened(text))[:MAX_LENGTH])
+    return _label_value(shortened(text, MAX_REDACTED))
+
+
+@lru_cache(maxsize=256)
+def _label_value(text: str) -> str:
+    return UNFIT.sub("_", without_secrets(text)[:MAX_LENGTH])

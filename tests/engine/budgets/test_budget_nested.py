@@ -356,3 +356,35 @@ def test_a_request_that_succeeds_at_once_inside_a_call_with_its_budget(colour: s
     transport.handle_request(request)
     retrying(RetryBudget())(lambda: transport.handle_request(request))()
     assert budget.snapshot()["credits"] == 4
+
+
+@pytest.mark.parametrize("outer", [adecorated, acalled, ablock])
+@pytest.mark.parametrize("begins", ["inside", "after"])
+def test_a_task_that_outlives_the_call(outer: Waiting, begins: str) -> None:
+    """It inherits the context of the call, and credits the budget once the call is over."""
+    ledger, tasks = Ledger(), list[asyncio.Task[str]]()
+
+    async def main() -> None:
+        over = asyncio.Event()
+
+        async def slow() -> str:
+            if begins == "inside":
+                await over.wait()
+            return "done"
+
+        async def later() -> str:
+            if begins == "after":
+                await over.wait()
+            return await retrying(ledger, attempts=2).call(slow)
+
+        async def starts() -> str:
+            tasks.append(asyncio.create_task(later()))
+            await asyncio.sleep(0)
+            return "started"
+
+        await outer(retrying(ledger), starts)
+        over.set()
+        await tasks[0]
+
+    asyncio.run(main())
+    assert credits_of(ledger).count("credit None") == 2

@@ -113,6 +113,7 @@ def test_layers_that_depend_on_the_key_are_described_once_there_is_one() -> None
     after = (layers | CircuitBreaker()).explain().splitlines()
     assert after[0].startswith("Keyed")
     assert "Retry (" in after[0]
+    assert "for one of its keys, others may differ, 1000 at most" in after[0]
     assert after[-1].startswith("at worst: 5 calls")
     assert any("outside" in line for line in (CircuitBreaker() | layers).check())
 

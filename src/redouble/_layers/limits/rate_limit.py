@@ -122,6 +122,8 @@ class RateLimit(WaitingGate):
         self._wait_queue = WaitQueue(self._pacer, wait, self._rejection)
         self.register("limits")
 
+    _ends_with_head = True  # a permit is used up when a call begins
+
     @property
     def rate(self) -> float:
         """The number of calls that may begin in ``per`` seconds."""
