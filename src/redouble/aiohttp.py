@@ -59,7 +59,7 @@ def middleware(policy: Layer | None = None, *, idempotency: Keys = None) -> Midd
 class Middleware(AsyncSender):
     """The middleware that `middleware` makes."""
 
-    _timeout_error = aiohttp.ServerTimeoutError
+    _base_error, _timeout_error = aiohttp.ClientError, aiohttp.ServerTimeoutError
     _timeout_errors = ()  # they are all `TimeoutError`s
     _response_type, _response_name = aiohttp.ClientResponse, "an aiohttp.ClientResponse"
     _status_of = attrgetter("status")

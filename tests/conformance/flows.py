@@ -81,6 +81,8 @@ class CallResult:
                 if event.what == "failure" and event.limit
             ],
             "stopped": self.operation.was_cancelled,
+            "next_delay": found.history[-1].delay if found and found.history else None,
+            "took": found.history[-1].elapsed if found and found.history else None,
             "retried": [event.attempt for event in self.events if event.what == "retry"],
         }
         if budget is not None:

@@ -15,6 +15,7 @@ import trio
 
 from redouble import SYSTEM, Backoff, Reason, Retry, report
 from tests.conformance.flows import ASYNC
+from tests.conformance.observables import asserts
 from tests.support.scripted import Bucket, ScriptedError, Virtual
 
 
@@ -87,6 +88,7 @@ STOPPED = f"error, {Reason.stopped}"
 GAVE_UP, SCHEDULED = ["rule", "failed", "gave up"], ["rule", "failed", "scheduled"]
 
 
+@asserts("N-16", "attempts", "calls", "events", "last_failure", "rule_calls", "sleeps", "terminal")
 @pytest.mark.parametrize(
     ("colour", "fault", "outcome", "events"),
     [
@@ -117,14 +119,17 @@ def test_cancellation_between_attempts_ends_the_call(
     assert call.budget.tokens == 500
 
 
+@asserts("N-16", "next_delay")
+@asserts("S-10", "calls", "raises")
 @pytest.mark.parametrize("colour", ASYNC)
 @pytest.mark.parametrize("delay", [3000, 0], ids=["N-16.backoff", "S-10.zero"])
 def test_cancellation_during_a_delay_ends_the_call(colour: str, delay: float) -> None:
     """Even during a delay of zero; the grant is refunded."""
-    call = Call()
+    call, begun = Call(), list[float]()
 
     class Cancelling(Virtual):
         async def asleep(self, seconds: float) -> None:
+            begun.append(seconds)
             call.cancel()
             await SYSTEM.asleep(0)
             self.waits.append(seconds)
@@ -137,7 +142,7 @@ def test_cancellation_during_a_delay_ends_the_call(colour: str, delay: float) ->
         on=ScriptedError, backoff=[delay], budget=call.budget, give_up_after=None, clock=Cancelling()
     )
     assert run(colour, call, lambda: policy.call(operation)) == "cancelled"
-    assert call.calls == 1
+    assert (call.calls, begun) == (1, [delay])
     assert (call.budget.spent, call.budget.refunded, call.budget.tokens) == (1, 1, 500)
 
 
@@ -172,6 +177,7 @@ def test_retry_cancellation_turned_into_an_error(colour: str, outcome: str) -> N
     assert (call.calls, call.clock.waits) == (1, [])
 
 
+@asserts("N-17", "attempts", "ok")
 @pytest.mark.parametrize("colour", ASYNC)
 def test_n_17_a_result_is_returned_in_spite_of_a_cancellation(colour: str) -> None:
     """N-17: the operation cancels its own task and returns."""

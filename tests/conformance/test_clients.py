@@ -10,6 +10,7 @@ import pytest
 
 from redouble import Backoff, Reason, Retry, RetryBudget, errors, transient
 from tests.conformance.flows import EVERY, Flow, answers, check, drive, flow, in_every_colour
+from tests.conformance.observables import asserts
 from tests.support.scripted import fail, ok, series
 
 SHORT = Backoff.exponential(0.01).maximum(0.02).full_jitter()
@@ -71,6 +72,8 @@ def test_one_call(colour: str, row: Flow) -> None:
     check(colour, row)
 
 
+@asserts("HW-RT-03", "notes")
+@asserts("HW-RT-07", "notes")
 @pytest.mark.parametrize("colour", EVERY)
 @pytest.mark.parametrize(
     ("attempts", "note"),

@@ -11,6 +11,7 @@ import pytest
 from redouble import Layer, Reason, RetryBudget, report
 from redouble.http import redact, replayable, rule
 from tests.conformance.http_calls import httpware, once, raised
+from tests.conformance.observables import asserts
 from tests.support.http.clients import CLIENTS, Client, HttpResult, client, is_async
 from tests.support.scripted import Bucket
 from tests.support.servers import Received, Server, refused_port
@@ -61,6 +62,7 @@ def test_hw_rt_04_methods(name: str, server: Server) -> None:
             assert (method, http.request(method, server.url("503,200")).status) == (method, 503)
 
 
+@asserts("HW-RT-05", "attempts", "error", "notes", "sleeps")
 def test_hw_rt_05(name: str, server: Server) -> None:
     """HW-RT-05: a POST that was answered is not resent, without a note."""
     seen, received = call(name, server, "503", "POST")
@@ -68,12 +70,14 @@ def test_hw_rt_05(name: str, server: Server) -> None:
     assert (seen.report().attempts, seen.report().reason) == (1, Reason.stopped)
 
 
+@asserts("HW-RT-06", "attempts", "status")
 def test_hw_rt_06(name: str, server: Server) -> None:
     """HW-RT-06: unless the policy lists the method, case-insensitively."""
     seen, received = call(name, server, "503,200", "POST", httpware(on=rule(methods=["post"])))
     assert (seen.status, len(received)) == (200, 2)
 
 
+@asserts("HW-RT-11", "attempts", "error")
 def test_hw_rt_11(name: str) -> None:
     """HW-RT-11: a POST whose connection was refused was never sent; it is resent (httpware: not)."""
     with client(name, httpware()) as http:
@@ -108,6 +112,7 @@ def test_invalid_options_of_a_rule_are_rejected(wrong: dict[str, Any]) -> None:
 # --------------------------------------------------------------------------------- bodies
 
 
+@asserts("HW-RT-21", "attempts", "budget_withdrawn", "error", "notes", "sleeps")
 def test_hw_rt_21(name: str, server: Server) -> None:
     """HW-RT-21: a one-shot body is not resent, although the method allows it, and no grant is spent."""
     budget = Bucket()
@@ -120,6 +125,7 @@ def test_hw_rt_21(name: str, server: Server) -> None:
     assert [note for note in seen.notes if "its body cannot be sent again" in note]
 
 
+@asserts("HW-RT-22", "attempts", "error", "notes")
 def test_hw_rt_22(name: str, server: Server) -> None:
     """HW-RT-22: if the method forbids resending, the reason is not the body."""
     seen, received = call(name, server, "503", "POST", body=once(name))

@@ -11,6 +11,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from trio.testing import MockClock
 
+import redouble
 from redouble import SYSTEM, Bulkhead, Retry, RetryBudget, Timeout, Worker, errors
 from redouble._runtime.backend import backend
 from redouble._telemetry import observers as _watch
@@ -20,6 +21,7 @@ from redouble.testing import Script, ok, virtual_time
 from tests.conformance import circuits
 from tests.conformance.flows import ASYNC, EVERY, in_colour
 from tests.conformance.http_calls import httpware, once, raised
+from tests.conformance.observables import asserts
 from tests.support.http.clients import CLIENTS, client
 from tests.support.http.errors import by_httpx
 from tests.support.servers import Server
@@ -46,6 +48,11 @@ def lines(logged: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(one.levelname, ": ".join(one.getMessage().split(": ")[:2])) for one in logged.records]
 
 
+@asserts("HW-RT-02", "events")
+@asserts("HW-RT-03", "event_attributes", "events")
+@asserts("HW-RT-05", "events")
+@asserts("HW-RT-21", "event_attributes", "events")
+@asserts("HW-RT-22", "events")
 @pytest.mark.parametrize("name", CLIENTS)
 @pytest.mark.parametrize(
     ("script", "method", "body", "told"),
@@ -66,23 +73,27 @@ def test_hw_obs_01_a_warning_for_each_call_given_up(
     server: Server,
     logged: pytest.LogCaptureFixture,
 ) -> None:
-    """HW-OBS-01: with attempts, status, error and reason, but without the method."""
-    with client(name, httpware()) as http:
+    """HW-OBS-01: with attempts, status, error and reason; method and host are there if they are bound."""
+    with client(name, httpware()) as http, redouble.bind(method=method, host="users.test"):
         seen = http.request(method, server.url(script), body=once(name) if body else None)
     warnings: list[Any] = [record for record in logged.records if record.levelno >= logging.WARNING]
     assert [(one.attempt, one.http_status, one.reason) for one in warnings] == told
     for one in warnings:
         assert (one.name, one.error) == ("redouble", getattr(raised(seen), "__name__", None))
-        assert not hasattr(one, "method")
+        assert (one.method, one.host) == (method, "users.test")
 
 
+@asserts("HW-RT-18", "event_attributes", "events")
 @pytest.mark.parametrize("name", CLIENTS)
 def test_hw_rt_18_refused_by_the_budget(name: str, server: Server, logged: pytest.LogCaptureFixture) -> None:
     """HW-OBS-01, HW-RT-18: `retry.budget_refused` is a call given up with the reason ``budget`` here."""
-    with client(name, httpware(budget=RetryBudget(ratio=0, per_second=0))) as http:
+    with (
+        client(name, httpware(budget=RetryBudget(ratio=0, per_second=0))) as http,
+        redouble.bind(method="GET"),
+    ):
         http.get(server.url("503"))
     [one] = [vars(record) for record in logged.records if record.levelno >= logging.WARNING]
-    assert (one["attempt"], one["http_status"], one["reason"]) == (1, 503, "budget")
+    assert (one["attempt"], one["http_status"], one["reason"], one["method"]) == (1, 503, "budget", "GET")
 
 
 @pytest.mark.parametrize("name", CLIENTS)

@@ -9,6 +9,7 @@ import pytest
 from redouble import Backoff, Kind, Reason, Retry, Verdict, errors
 from tests.conformance.flows import Flow, answers, check, in_every_colour, limited, takes
 from tests.conformance.limited_flows import AGAIN, CUT, OVER, STOP, timeouts
+from tests.conformance.observables import asserts
 from tests.support.scripted import Bucket, fail, ok
 
 LONG = 100_000.0
@@ -198,12 +199,14 @@ FLOWS = [
 ]
 
 
+@asserts("N-23", "deadline_reached_while_arming_the_timer", "timeout_deadline")
 @in_every_colour(FLOWS)
 def test_one_call(colour: str, row: Flow) -> None:
     """The limit that is reached, the decision about it, and the result."""
     check(colour, row)
 
 
+@asserts("Q-R09", "attempts", "calls")
 @pytest.mark.parametrize("rules", [AGAIN, STOP], ids=["Q-R09.retry", "Q-R09.abort"])
 def test_blocking_code_without_a_worker_cannot_be_limited(rules: dict[str, Any]) -> None:
     """Q-R09, Q-V03: nothing is called, and the message names the alternatives."""
@@ -218,6 +221,7 @@ def test_blocking_code_without_a_worker_cannot_be_limited(rules: dict[str, Any])
     assert calls == []
 
 
+@asserts("Q-V06", "timeout_option_of_zero")
 def test_the_values_of_attempt_timeout() -> None:
     """Q-D03, Q-D04, Q-B05, Q-V06: zero is refused, and by default there is no limit."""
     with pytest.raises(ValueError, match="attempt_timeout=0"):

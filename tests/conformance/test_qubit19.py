@@ -19,6 +19,7 @@ from tests.conformance.flows import (
     in_every_colour,
     takes,
 )
+from tests.conformance.observables import asserts
 from tests.support.scripted import Operation, Virtual, fail, ok
 
 FLOWS = [
@@ -46,6 +47,7 @@ FLOWS = [
             "attempts": 1,
             "raises": "matrix",
             "work_elapsed": 1000,
+            "took": 1000,
         },
     ),
     flow(
@@ -129,6 +131,7 @@ class Counted:
         return self.answer
 
 
+@asserts("N-02", "rule_calls", "terminal")
 @pytest.mark.parametrize("colour", EVERY)
 @pytest.mark.parametrize(
     ("first", "second", "reason", "asked"),
@@ -147,6 +150,8 @@ def test_the_first_rule_with_an_opinion_decides(
     assert [rule.asked for rule in rules] == asked
 
 
+@asserts("N-03", "rule_calls")
+@asserts("Q-R07", "calls", "escapes", "events")
 @pytest.mark.parametrize("colour", EVERY)
 @pytest.mark.parametrize("fact", ["N-03.rule", "Q-R07"])
 def test_the_error_of_a_rule_is_raised(colour: str, fact: str) -> None:
@@ -158,6 +163,7 @@ def test_the_error_of_a_rule_is_raised(colour: str, fact: str) -> None:
     assert [rule.asked for rule in rules] == [1, 0]
 
 
+@asserts("N-14", "attempts", "seen_elapsed", "terminal", "total_elapsed")
 @pytest.mark.parametrize("colour", EVERY)
 def test_n_14_time_is_read_again_between_the_phases(colour: str) -> None:
     """N-14: rule, failure and retry each take 1000 of 3000. Here the rule is called before the observer."""

@@ -12,6 +12,7 @@ from redouble import Backoff, Retry, Worker
 from redouble.config import from_qubit
 from redouble.errors import AttemptTimeout, ConfigError
 from redouble.testing import virtual_time
+from tests.conformance.observables import asserts
 
 EXPONENTIAL = Backoff.exponential(1).maximum(60)
 
@@ -59,6 +60,7 @@ ELAPSED = {"max_operation_elapsed_millis": 42000, "max_total_elapsed_millis": 84
 ABORTING = {"attempt_timeout_millis": 1000, "attempt_timeout_policy": "abort"}
 
 
+@asserts("Q-V06", "default_timeout_policy", "policy_texts")
 @pytest.mark.parametrize(
     ("values", "defaults", "expected"),
     [

@@ -10,6 +10,7 @@ import pytest
 
 from redouble import Backoff, Hints, Reason, Retry, errors, report
 from tests.conformance.flows import EVERY, NONE, Flow, answers, check, drive, flow, in_every_colour
+from tests.conformance.observables import asserts
 from tests.support.scripted import fail, ok, series
 
 HUGE = 20_000_000_000_000
@@ -173,6 +174,7 @@ def test_errors_of_redouble_name_the_reason(row: Flow, said: list[str]) -> None:
     assert [words for words in said if words not in str(error)] == []
 
 
+@asserts("Q-V04", "cause", "last_error")
 @pytest.mark.parametrize("colour", EVERY)
 def test_q_v04_the_cause_chain(colour: str) -> None:
     """Q-V04: a wrapping error has its cause, or none if nothing failed."""

@@ -119,7 +119,7 @@ FLOWS = [
     # A header that cannot be parsed is no hint.
     y2026("KT-26-11", E500, ok(), ok="ok", calls=2, sleeps=[0.05], quota=[486, 500]),
     # smithy may sleep once more before it raises, for long polling; here there is no such wait.
-    y2026("KT-LP-02-deviates", E400, tokens=0, raises="E400", calls=1, sleeps=[], quota=[0]),
+    y2026("KT-LP-02-deviates", E400, tokens=0, raises="E400", calls=1, sleeps=[], quota=[0], next_delay=1.0),
     y2026("KT-LP-03", E500, attempts=2, raises="E500", calls=2, sleeps=[0.05]),
     y2026("KT-LP-04", E404, attempts=2, raises="E404", calls=1, sleeps=[]),
 ]

@@ -11,6 +11,7 @@ import pytest
 
 from redouble import Backoff, Reason, Retry
 from tests.conformance.flows import ASYNC, EVERY, NONE, Flow, answers, check, drive, flow, in_every_colour
+from tests.conformance.observables import asserts
 from tests.support.scripted import SplitMix64, Virtual, fail, ok, series
 
 FLOWS = [
@@ -23,14 +24,24 @@ FLOWS = [
         expected={"raises": "Failure", "same": True, "calls": 3, "waits": [0, 0]},
         colours=ASYNC,
     ),
-    flow("S-03", fail("Failure"), attempts=3, expected={"raises": "Failure", "same": True, "calls": 3}),
+    flow(
+        "S-03",
+        fail("Failure"),
+        attempts=3,
+        expected={"raises": "Failure", "same": True, "calls": 3, "retried": [1, 2]},
+    ),
     flow(
         "S-04",
         fail("Retryable"),
         fail("NonRetryable"),
         attempts=5,
         rules=[answers({"NonRetryable": False, "*": True})],
-        expected={"raises": "NonRetryable", "calls": 2, "reason": Reason.stopped},
+        expected={
+            "raises": "NonRetryable",
+            "calls": 2,
+            "reason": Reason.stopped,
+            "events": ["before:1", "failure:1", "retry:1:0", "before:2", "failure:2", "error:stopped"],
+        },
     ),
     flow(
         "S-06",
@@ -111,6 +122,7 @@ def test_s_06_no_delay_is_drawn_after_the_last_attempt(colour: str) -> None:
     assert len(asked) == 4
 
 
+@asserts("S-15", "each_call_starts_a_fresh_iterator")
 def test_s_15_each_call_starts_afresh() -> None:
     """S-15: two calls with one backoff have the same delays."""
     delays, clock = Counting(), Virtual()

@@ -14,6 +14,7 @@ from redouble._drivers.workers import threads
 from redouble._runtime.backend import under_trio
 from tests.conformance.flows import Flow, answers, check, in_every_colour
 from tests.conformance.limited_flows import MS, STUCK, worked
+from tests.conformance.observables import asserts
 from tests.support.scripted import Operation, Step, Virtual, ok
 
 NO_THREAD = "no thread could be started for a worker: can't start new thread"
@@ -72,6 +73,7 @@ def test_a_worker_that_cannot_start(colour: str, row: Flow) -> None:
 # --------------------------------------------------------------------------- cancellation
 
 
+@asserts("N-17", "attempts", "events", "last_failure", "rule_calls", "terminal")
 @pytest.mark.parametrize("colour", ["asyncio", "trio"])
 @pytest.mark.parametrize(
     "step",
@@ -128,6 +130,7 @@ async def cancelled_while(operation: Operation, policy: Retry) -> str:
     return ended[0]
 
 
+@asserts("N-21", "new_is_cancelled", "cancel_is_permanent_and_idempotent", "copies_share_source")
 def test_n_21_cancelled_is_true_after_the_limit() -> None:
     """N-21: for the operation and its callees only. It is polled, not awaited."""
     seen, over = list[bool](), Event()

@@ -10,6 +10,7 @@ from redouble import Backoff, Reason, Retry, Worker, errors, remaining
 from redouble.testing import virtual_time
 from tests.conformance.flows import WORKERS, Flow, answers, check, drive, in_every_colour, limited, takes
 from tests.conformance.limited_flows import AGAIN, CUT, MS, OVER, STOP, STUCK, worked
+from tests.conformance.observables import asserts
 from tests.support.scripted import Operation, Panic, ScriptedError, Step, VirtualTimeView, fail, ok
 
 CRASH = fail(Panic("p"))
@@ -160,6 +161,7 @@ def test_one_call(colour: str, row: Flow) -> None:
     check(colour, row)
 
 
+@asserts("Q-W07", "ok")
 @pytest.mark.parametrize("colour", WORKERS)
 def test_q_w07_a_cancelled_attempt_is_retried(colour: str) -> None:
     """Q-W07: the number of attempts is not compared, because a thread may start too slowly."""
@@ -172,6 +174,7 @@ def test_q_w07_a_cancelled_attempt_is_retried(colour: str) -> None:
     assert words["events"][:4] == ["before:1", "failure:1", "retry:1:0", "before:2"]
 
 
+@asserts("Q-W10", "calls", "ok", "operation_elapsed", "unreaped")
 @pytest.mark.parametrize("colour", WORKERS)
 def test_q_w10_a_late_result_is_discarded(colour: str) -> None:
     """Q-W10: the attempt is a timeout, and its whole duration counts as work."""

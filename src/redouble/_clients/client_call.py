@@ -7,7 +7,7 @@ attempt of the outermost `Retry`: in ``failure``, and in ``run`` if a run has to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from redouble._engine.report import PREFIX, STAMP, AttemptRecord, Report, Resend
 from redouble._engine.run import Run
 from redouble._engine.run_results import OUTCOMES, return_report, summary
 from redouble._failures.transient import kind_of, transient
+from redouble._failures.verdict import Verdict
 from redouble._layers.keyed_table import KeyedEntry
 from redouble._redaction.rendering import shown, text_of
 from redouble._telemetry.emit import emit_timeout
@@ -44,10 +45,11 @@ class ClientCall(ResendGuard):
     """One logical call: when it started, its attempts, and whether another one may follow."""
 
     plan: Any  # the plan of its policy
-    sends = 0  # the number of attempts
+    sends: int = 0  # the number of attempts
     error: Exception | None = None  # the error of the last attempt
     run: Run | None = None  # the run of the outermost `Retry`
     failure: Exception | None = None  # the error of an attempt that the policy has yet to see
+    verdicts: Mapping[object, Verdict] = {}  # of rules that were called before the policy judges an error
     entries: tuple[KeyedEntry, ...] = ()  # of the keyed layers of its policy; they live until the call ends
     held: HeldAdmissions | None = None  # of gates, until the body has ended
     cut: Exception | None = None  # the client's error of the last attempt, if a time limit has ended it

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, cast
+from typing import Any, TypeVar, cast
+
+E = TypeVar("E", bound=Exception)
 
 UNPICKLED = ("_request", "request", "response")  # attributes that clients add to their errors
 
@@ -21,3 +23,21 @@ def library_error_class(bases: tuple[type[Exception], type[Exception]], module: 
 
     own = {"__module__": module, "__reduce__": reduce, "__repr__": kind.__repr__, "__str__": kind.__str__}
     return type(kind.__name__, bases, own)
+
+
+def join_library(error: Exception, base: type[Exception], module: str) -> bool:
+    """Make an error of ours one of the library too, or return False: its layout differs."""
+    try:
+        error.__class__ = library_error_class((type(error), base), module)
+    except TypeError:  # the errors of requests are OSErrors
+        return False
+    return True
+
+
+def library_copy(error: Exception, base: type[E], module: str) -> E:
+    """Return a copy of an error of ours that is one of the library too, with its traceback and history."""
+    kind = cast("type[E]", library_error_class((type(error), base), module))
+    copy = kind.__new__(kind)
+    copy.args = error.args
+    vars(copy).update(vars(error))
+    return copy.with_traceback(error.__traceback__)

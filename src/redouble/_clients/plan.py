@@ -19,6 +19,7 @@ from redouble._drivers.attempt_timeout import run_limited
 from redouble._drivers.calls import adrive, adrive_after_failure, begin_run, drive, drive_after_failure
 from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets
 from redouble._engine.run import Run
+from redouble._failures.verdict import On
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._internal.callables import display_name
 from redouble._layers.analysis import used_by_client
@@ -65,6 +66,10 @@ class Plan:
         layers = [self._client_layer(layer, host) for layer in self.layers]
         return Pipeline(*layers)(self._send) if layers else self._send
 
+    def _rules_of(self, layer: Retry) -> On:
+        """Return the option ``on`` of a `Retry` in this client."""
+        return layer.on
+
     def _client_layer(self, layer: Layer, host: Hashable | None) -> Layer:
         if isinstance(layer, Timeout) and layer.worker is None:
             return DeadlineLayer(
@@ -72,7 +77,7 @@ class Plan:
             )
         if not isinstance(layer, Retry):
             return layer
-        retry = replace(layer, name=layer.name or self._name)
+        retry = replace(layer, name=layer.name or self._name, on=self._rules_of(layer))
         if host is not None and isinstance(layer.budget, HostBudgets):
             retry = replace(retry, budget=layer.budget.of(host))
         return GuardedRetry(retry, outermost=layer is self.outermost)

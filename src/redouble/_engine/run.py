@@ -288,6 +288,8 @@ class Run(RunState):
         self.records.append((STOP, kind, text, self.attempt_started, self.now))
         self.verdict, self.reason = STOP, STOPPED
         self.refresh_now()
+        if error is not None and broken.__context__ is None and broken is not error:
+            broken.__context__ = error  # a driver that continues a call has no handler around the rule
         for exc in (broken, error):
             if exc is not None:
                 annotate(exc, self, None)

@@ -8,21 +8,30 @@ body can be sent a second time.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from http import HTTPStatus
 from math import inf
 from typing import Any, NamedTuple, cast
 
 from redouble._clients.client_call import MARGIN, ClientCall, TimeoutOfCall, make_report
-from redouble._clients.library_error import library_error_class
+from redouble._clients.library_error import join_library, library_copy, library_error_class
 from redouble._engine.report import PREFIX, STAMP, Report, annotate, stamp_of
 from redouble._engine.run_results import OUTCOMES, return_report, summary_of
-from redouble._failures.verdict import RETRY, Verdict
+from redouble._failures.verdict import RETRY, Ended, Verdict
 from redouble._internal.public import public
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, context_clock, fast_reader
 from redouble._runtime.deadline import time_left
 from redouble._telemetry.emit import emit_timeout
-from redouble.errors import AttemptTimeout, DeadlineExceeded, NotAccepted, Reason, Stopped
+from redouble.errors import (
+    AttemptTimeout,
+    ConfigError,
+    DeadlineExceeded,
+    NotAccepted,
+    Reason,
+    RedoubleError,
+    Stopped,
+)
 from redouble.http._plan import HttpPlan
 from redouble.http._request_body import Rewind, nothing_to_rewind
 from redouble.http._rule import is_untouched, sent
@@ -134,6 +143,7 @@ class Exchange(ClientCall):
         self.sends += 1
         self.resend_allowed, self.in_flight, self.attempt_deadline = False, True, inf
         self.error = self.answer = self.cut = None
+        self.verdicts = {}
 
     # --------------------------------------------------------------- how an attempt ended
 
@@ -179,6 +189,26 @@ class Exchange(ClientCall):
         text = f"the request of {self.plan.name} was not sent: the deadline has passed"
         self.cut = error = AttemptTimeout(text, limit="deadline", seconds=0.0)
         return self.record_failure(self.as_client_error(error))
+
+    def is_retried(self, error: Exception) -> bool:
+        """Return True if a rule of the policy retries a status that is no failure by itself."""
+        with suppress(Exception):  # an error may have no `__dict__`
+            vars(error)[STAMP] = self
+        try:
+            retried: bool = self.plan.retries_status(self, self.ended(error))
+        except Exception:
+            retried = True  # the engine calls the rule again, and raises its error
+        if retried:
+            self.error = error
+        return retried
+
+    def ended(self, error: Exception) -> Ended:
+        """Return how the running attempt has ended, for a rule to judge."""
+        if self.run is not None:
+            self.run.refresh_now()
+            return self.run.attempt_result(error)
+        elapsed = self.elapsed()
+        return Ended(self.sends, error, None, elapsed, elapsed, elapsed, self.plan.labels)
 
     # ------------------------------------------------------------- until the body has ended
 
@@ -310,6 +340,24 @@ class Exchange(ClientCall):
         typed._request = typed.request = self.request
         typed.response = None
         return error
+
+    def is_of_library(self, error: Exception) -> bool:
+        """Return False for an error of ours that has to be copied, to be one of the library too.
+
+        All others are made so here. Errors that are not ours stay as they are.
+        """
+        base = self.client._base_error
+        if not isinstance(error, RedoubleError) or isinstance(error, ConfigError | base):
+            return True
+        typed = cast("Any", error)
+        typed._request = typed.request = self.request
+        typed.response = None
+        return join_library(error, base, self.client._module)
+
+    def library_copy(self, error: Exception) -> Exception:
+        """Return a copy of an error of ours that is one of the library too."""
+        copy: Exception = library_copy(error, self.client._base_error, self.client._module)
+        return copy
 
     def replace_stamp(self, error: Exception) -> None:
         if self.cut is None:

@@ -11,12 +11,13 @@ from redouble._clients.client_call import ClientCall
 from redouble._clients.held_gate import held_gate
 from redouble._clients.plan import Plan, Send, layers_of, make_plan
 from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets, RetryBudget
+from redouble._failures.verdict import Ended, On
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._layers.keyed import Keyed
 from redouble._layers.layer import Layer, Pipeline
 from redouble._layers.retry.retry import Retry
 from redouble._runtime.ambient import credited_call
-from redouble.http._rule import FAILING, IDEMPOTENT, HttpRule
+from redouble.http._rule import FAILING, IDEMPOTENT, HttpRule, StatusRule
 
 Credit: TypeAlias = Callable[[float], object]
 
@@ -27,10 +28,13 @@ class HttpPlan(Plan):
     """A plan with the statuses and methods of the HTTP rules in its policy."""
 
     def __init__(self, layers: tuple[Layer, ...], name: str, send: Send, *, aio: bool) -> None:
-        retries = (layer for layer in layers if isinstance(layer, Retry))
+        retries = [layer for layer in layers if isinstance(layer, Retry)]
         rules = [rule for layer in retries for _, rule in layer._rules if isinstance(rule, HttpRule)]
         self.failing: frozenset[int] = FAILING.union(*(rule.statuses for rule in rules))
         self.methods = frozenset[str]().union(*(rule.methods for rule in rules)) if rules else IDEMPOTENT
+        status_rules = [(layer, StatusRule(layer)) for layer in retries]
+        self._status_rules = [(layer, rule) for layer, rule in status_rules if rule.judges_statuses]
+        self.judges_statuses = bool(self._status_rules)
         keyed = [cast("Keyed[Layer]", layer) for layer in layers if isinstance(layer, Keyed)]
         self._keyed = keyed[0] if keyed else None
         super().__init__(layers, name, send, aio=aio)
@@ -72,6 +76,16 @@ class HttpPlan(Plan):
         if status in self.failing:
             return True
         return status >= 400 and headers.get("x-should-retry", "").strip().lower() == "true"
+
+    def retries_status(self, client_call: ClientCall, ended: Ended) -> bool:
+        """Return True if a rule of the caller's retries a status that is no failure by itself."""
+        answers = [
+            rule.retries(client_call, ended) for _, rule in self._status_rules
+        ]  # all: each keeps its own
+        return any(answers)
+
+    def _rules_of(self, layer: Retry) -> On:
+        return next((rule for each, rule in self._status_rules if each is layer), layer.on)
 
     def credit_for(self, key: Hashable, host: str) -> Credit:
         """Return the callable that credits a success at a given time to the host, cached by this key."""

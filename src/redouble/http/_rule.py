@@ -11,12 +11,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
+from redouble._clients.client_call import ClientCall
 from redouble._clients.idempotency_key import TOKEN
+from redouble._engine.options import Options
 from redouble._engine.report import ResendGuard, stamp_of
 from redouble._failures import codes, error_readers
 from redouble._failures.retry_after import response_wish, with_hint
 from redouble._failures.transient import transient
-from redouble._failures.verdict import Kind, Rule, Rules, Verdict, as_rules, judge
+from redouble._failures.verdict import Ended, Kind, Rule, Rules, Verdict, as_rules, judge
 from redouble._internal.public import public
 
 Errors: TypeAlias = type[Exception] | tuple[type[Exception], ...] | Rule
@@ -104,6 +106,40 @@ def is_untouched(error: Exception | None) -> bool:
     """Return True if no part of the request was sent: even a body that can be read only once is complete."""
     verdict = None if error is None else transient(error)
     return verdict is not None and verdict.sent is False and verdict is not error_readers.NOT_PROCESSED
+
+
+class StatusRule:
+    """The rules of one `Retry` of a client, which are called about every status, and once for each error.
+
+    A rule of the caller's may retry a status that is no failure by itself, such as 423. So the client calls
+    it before it decides whether a response is a failure, and the engine gets the same verdict. Types do not
+    count here: ``on=httpx.HTTPError`` retries failures, and not a 404.
+    """
+
+    def __init__(self, policy: Options) -> None:
+        self._rules = policy._rules
+        self._judging: Rules = tuple(step for step in policy._rules if step[0] != "types")
+
+    @property
+    def judges_statuses(self) -> bool:
+        """True if one of the rules is the caller's own: ours judge no status beyond those they name."""
+        return any(rule is not transient and not isinstance(rule, HttpRule) for _, rule in self._judging)
+
+    def retries(self, call: ClientCall, ended: Ended) -> bool:
+        """Return True if the rules retry this status; keep the verdict for the engine."""
+        error = cast("Exception", ended.error)
+        verdict = judge(self._judging, error, lambda _: ended)
+        if verdict is None or verdict.action != "retry":
+            return False
+        call.verdicts = {**call.verdicts, self: verdict}
+        return True
+
+    def judge(self, ended: Ended, /) -> Verdict | None:
+        """Return the verdict on one ended attempt."""
+        error = cast("Exception", ended.error)
+        call = stamp_of(error)
+        known = call.verdicts.get(self) if isinstance(call, ClientCall) else None
+        return known or judge(self._rules, error, lambda _: ended)
 
 
 # ------------------------------------------------------- attributes of the clients' errors

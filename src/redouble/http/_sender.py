@@ -22,7 +22,7 @@ from redouble._engine.report import STAMP
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import CREDITED_CALL, ambient
 from redouble._runtime.clock import SYSTEM, fast_reader
-from redouble._telemetry.emit import continuing_call
+from redouble._telemetry.emit import ContinuingCall
 from redouble.http._exchange import NOW, Exchange, IssuedKey, SuccessRecord
 from redouble.http._plan import HttpPlan, http_plan
 from redouble.http._request_body import Rewind, nothing_to_rewind
@@ -37,6 +37,7 @@ class SenderState:
     """The non-blocking part of both senders, and the seams that a library fills."""
 
     _aio: bool
+    _base_error: type[Exception] = Exception  # the base class of the library's errors
     _timeout_error: type[Exception]  # of the library
     # The errors of the library that a time limit may cause, besides `TimeoutError`.
     _timeout_errors: tuple[type[Exception], ...]
@@ -211,9 +212,11 @@ class Sender(SenderState):
             return exchange.hand_over(exchange.answer if exchange.sends else exchange.call(exchange))
         except Exception as error:
             response = exchange.final_response(error)
-            if response is None:
+            if response is not None:
+                return response
+            if exchange.is_of_library(error):
                 raise
-            return response
+            raise exchange.library_copy(error) from error.__cause__
         finally:
             self._close_unread(exchange)
 
@@ -249,12 +252,14 @@ class Sender(SenderState):
         """Record a response; raise if it is a failure, or if its body fails where it is needed now."""
         unread = response
         try:
-            failed = exchange.plan.fails(self._status_of(response), response.headers)
-            if self._is_read(response):
-                pass
-            elif failed:
+            status = self._status_of(response)
+            failed = exchange.plan.fails(status, response.headers)
+            judged = not failed and status >= 400 and exchange.plan.judges_statuses
+            if (failed or judged) and not self._is_read(response):
                 self._prefetch(exchange, response)
-            else:
+            if judged:
+                failed = exchange.is_retried(self._status_error(exchange, response))
+            if not (failed or self._is_read(response)):
                 self._read_result(exchange, response)
             unread = None
         except Exception as error:
@@ -264,7 +269,7 @@ class Sender(SenderState):
             if unread is not None:  # cancelled or failed while the body was read
                 self._discard(unread)
         if failed:
-            raise exchange.record_failure(self._status_error(exchange, response), response)
+            raise exchange.record_failure(exchange.error or self._status_error(exchange, response), response)
         exchange.record_success(response)
 
     def _prefetch(self, exchange: Exchange, response: Any) -> None:
@@ -298,7 +303,7 @@ class Sender(SenderState):
         if exchange.is_out_of_time(error):
             error = exchange.timeout_error()
         exchange.body_failed(error)
-        with continuing_call():
+        with ContinuingCall():
             replacement = self._conclude(exchange)
         own = exchange.finish(replacement)
         if own and self._continues(exchange, response, replacement):
@@ -353,9 +358,11 @@ class AsyncSender(SenderState):
             return exchange.hand_over(exchange.answer if exchange.sends else await exchange.call(exchange))
         except Exception as error:
             response = exchange.final_response(error)
-            if response is None:
+            if response is not None:
+                return response
+            if exchange.is_of_library(error):
                 raise
-            return response
+            raise exchange.library_copy(error) from error.__cause__
         finally:
             await self._close_unread(exchange)
 
@@ -391,12 +398,14 @@ class AsyncSender(SenderState):
         """Record a response; raise if it is a failure, or if its body fails where it is needed now."""
         unread = response
         try:
-            failed = exchange.plan.fails(self._status_of(response), response.headers)
-            if self._is_read(response):
-                pass
-            elif failed:
+            status = self._status_of(response)
+            failed = exchange.plan.fails(status, response.headers)
+            judged = not failed and status >= 400 and exchange.plan.judges_statuses
+            if (failed or judged) and not self._is_read(response):
                 await self._prefetch(exchange, response)
-            else:
+            if judged:
+                failed = exchange.is_retried(self._status_error(exchange, response))
+            if not (failed or self._is_read(response)):
                 await self._read_result(exchange, response)
             unread = None
         except Exception as error:
@@ -406,7 +415,7 @@ class AsyncSender(SenderState):
             if unread is not None:  # cancelled or failed while the body was read
                 await self._discard(unread)
         if failed:
-            raise exchange.record_failure(self._status_error(exchange, response), response)
+            raise exchange.record_failure(exchange.error or self._status_error(exchange, response), response)
         exchange.record_success(response)
 
     async def _prefetch(self, exchange: Exchange, response: Any) -> None:
@@ -440,7 +449,7 @@ class AsyncSender(SenderState):
         if exchange.is_out_of_time(error):
             error = exchange.timeout_error()
         exchange.body_failed(error)
-        with continuing_call():
+        with ContinuingCall():
             replacement = await self._conclude(exchange)
         own = exchange.finish(replacement)
         if own and self._continues(exchange, response, replacement):

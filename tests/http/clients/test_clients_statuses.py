@@ -160,7 +160,7 @@ def test_the_report_of_a_response_has_no_secrets(name: str, server: Server) -> N
 
 
 def test_rules_receive_the_client_s_own_error(name: str, server: Server) -> None:
-    """For a failed status they receive the error that ``raise_for_status`` raises."""
+    """For every status from 400 on they receive the error that ``raise_for_status`` raises."""
     shown: list[Exception] = []
     policy = Retry(on=shown.append, attempts=2)
     with client(name, policy) as http:
@@ -168,7 +168,7 @@ def test_rules_receive_the_client_s_own_error(name: str, server: Server) -> None
         plain = http.get(server.url("418"))
     raised = _raised(plain)
     assert raised is not None
-    assert [isinstance(error, raised[0]) for error in shown] == [True]
+    assert [isinstance(error, raised[0]) for error in shown] == [True, True]
     assert (seen.status, seen.report().reason) == (503, "stopped")
 
 
