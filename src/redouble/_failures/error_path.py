@@ -5,8 +5,9 @@ stack: clocks cannot tell an inner call from a concurrent one. Only an error wit
 all other calls pay nothing for it.
 
 Some code raises an instance that was raised and caught before: a mock, a future, a broken connection. Python
-puts the frames of the new way in front of those of the old one. At that joint, the later frame was not called by the earlier one. The callers of
-generators and coroutines that have ended are unknown; there a `raise` statement tells a joint from an `await`.
+puts the frames of the new way in front of those of the old one. At that joint, the later frame was not called
+by the earlier one. The callers of generators and coroutines that have ended are unknown; there a `raise`
+statement tells a joint from an `await`.
 """
 
 from __future__ import annotations
