@@ -45,5 +45,7 @@ def send_by_aiohttp(url: str, request: Request, outcome: Outcome) -> None:
 
 
 async def _send_by_aiohttp(url: str, request: Request, outcome: Outcome) -> None:
-    async with aiohttp.ClientSession(middlewares=[redouble.aiohttp.middleware(policy(request))]) as session:
+    retrying = redouble.aiohttp.middleware(presets.http() if request.own_limit else policy(request))
+    timeout = aiohttp.ClientTimeout(total=request.total) if request.own_limit else None
+    async with aiohttp.ClientSession(middlewares=[retrying], timeout=timeout) as session:
         await with_aiohttp_retry.send_by(session, url, request, outcome)

@@ -12,11 +12,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
+from inspect import isfunction
 from math import inf
 from operator import attrgetter
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
+from redouble._clients.client_call import PreviousHop
 from redouble._clients.idempotency_key import Keys
 from redouble._internal.extras import missing_extra
 from redouble._layers.layer import Layer
@@ -68,14 +70,20 @@ class Middleware(AsyncSender):
         super().__init__("aiohttp", policy, idempotency)
         # After an error on a reused connection aiohttp reconnects silently and calls its middlewares again,
         # although this one has given up. Keyed by task, because the same task makes both calls.
-        self._any_gave_up = False
+        self._any_gave_up = self._any_redirected = False
+        # The redirects whose next request is still to come, by task.
+        self._redirects: WeakKeyDictionary[asyncio.Task[Any], tuple[object, PreviousHop]] = (
+            WeakKeyDictionary()
+        )
         self._gave_up: WeakKeyDictionary[asyncio.Task[Any], tuple[object, Exception]] = WeakKeyDictionary()
 
     __call__ = AsyncSender._send
 
     def _is_simple(self, request: aiohttp.ClientRequest) -> bool:
         body = request.body
-        return not self._any_gave_up and (not body or isinstance(body, aiohttp.BytesPayload))
+        return not (self._any_gave_up or self._any_redirected) and (
+            not body or isinstance(body, aiohttp.BytesPayload)
+        )
 
     def _host_of(self, request: aiohttp.ClientRequest) -> str:
         url = request.url
@@ -84,6 +92,21 @@ class Middleware(AsyncSender):
     def _host_key(self, request: aiohttp.ClientRequest) -> tuple[str, str]:
         url = request.url
         return url.scheme, url.raw_authority
+
+    def _put_redirect(self, request: aiohttp.ClientRequest, previous: PreviousHop) -> None:
+        self._redirects[cast("Any", asyncio.current_task())] = (_call_identity(request), previous)
+        self._any_redirected = True
+
+    def _take_redirect(self, request: aiohttp.ClientRequest) -> PreviousHop | None:
+        call, previous = self._redirects.pop(cast("Any", asyncio.current_task()), (None, None))
+        self._any_redirected = bool(self._redirects)
+        return previous if call is _call_identity(request) else None
+
+    def _client_limit(self, request: Any, deliver: Any) -> float:
+        """Return the total timeout of the session's call; 0 if it is over, which aiohttp tells in a timer."""
+        if getattr(request._timer, "_cancelled", False):
+            return 0.0
+        return total_timeout(deliver) or inf
 
     def _body_of(self, request: Any) -> Rewind:
         if self._any_gave_up:
@@ -190,6 +213,22 @@ class ClientResponseError(aiohttp.ClientResponseError):
 
     def __str__(self) -> str:
         return status_text(self.status)
+
+
+def total_timeout(sends: Any) -> float | None:
+    """Return the total timeout of a call of a session, read from the function that sends its requests.
+
+    aiohttp passes it to middlewares in no other way. The function may be inside those of other middlewares.
+    """
+    pending = [sends]
+    for function in pending:  # which grows
+        for cell in getattr(function, "__closure__", None) or ():
+            found = cell.cell_contents
+            if isinstance(found, aiohttp.ClientTimeout):
+                return found.total
+            if isfunction(found):
+                pending.append(found)
+    return None
 
 
 def _call_identity(request: Any) -> object:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from math import inf
+from typing import Any, NamedTuple, Protocol
 
 from redouble._clients.held_gate import HeldAdmissions
 from redouble._engine.report import PREFIX, STAMP, AttemptRecord, Report, ResendGuard, annotate, stamp_of
@@ -23,6 +24,7 @@ from redouble._telemetry.emit import emit_timeout
 from redouble.errors import AttemptTimeout, Reason
 
 MARGIN = 0.001  # seconds by which clocks and timers may differ
+DELAY = 0.005  # seconds between the starts of two limits of the same end
 
 
 class TimeLimit(Protocol):
@@ -41,6 +43,21 @@ class TimeLimit(Protocol):
         ...
 
 
+class PreviousHop(NamedTuple):
+    """What a redirect leaves of a call for the request that follows it: both are one call."""
+
+    plan: Any
+    now: Callable[[], float]
+    started: float
+    run: Run | None  # of the outermost `Retry`, if it made the attempt
+    request: Callable[[], Any]  # the request that was redirected
+    response: Callable[[], Any]
+    options: Any = None  # of the request, in the place where this is kept
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()  # a response that is pickled keeps its request
+
+
 class ClientCall(ResendGuard):
     """One logical call: when it started, its attempts, and whether another one may follow."""
 
@@ -52,8 +69,10 @@ class ClientCall(ResendGuard):
     verdicts: Mapping[object, Verdict] = {}  # of rules that were called before the policy judges an error
     entries: tuple[KeyedEntry, ...] = ()  # of the keyed layers of its policy; they live until the call ends
     held: HeldAdmissions | None = None  # of gates, until the body has ended
+    previous: PreviousHop | None = None  # the redirect that led to this request, until the `Retry` begins
     cut: Exception | None = None  # the client's error of the last attempt, if a time limit has ended it
     slack = 0.0  # seconds by which the client's timeout ends before the attempt does
+    client_deadline = inf  # when the client's own limit of the whole call expires, if it has one
     innermost_timeout: TimeoutOfCall | None = None  # of the layers inside the `Retry`, in the last attempt
     as_client_error: Callable[[Exception], Exception]  # makes a timeout error of ours one of the client too
 
@@ -84,12 +103,15 @@ class ClientCall(ResendGuard):
 
     def is_cut_by(self, limit: TimeLimit) -> bool:
         """Return True if this time limit has ended the last attempt, or was reached at the same time."""
-        return self.cut is not None and limit.is_reached(self.slack + MARGIN)
+        return self.cut is not None and limit.is_reached(self.slack + DELAY)
 
     def cut_error(self, error: AttemptTimeout) -> Exception:
         """Record the error of a limit that has ended the last attempt, made an error of the client too."""
         error.__cause__ = self.cut
         return self.record_failure(self.as_client_error(error))
+
+    def begin_limits(self, run: Run) -> None:
+        """Apply the limit of the client to a new run of the outermost `Retry`, and its limit to the call."""
 
     def timeouts_start(self) -> float:
         """Return the time when the limits of the whole call start, as its policy is entered."""

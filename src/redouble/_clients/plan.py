@@ -17,6 +17,7 @@ from redouble._clients.client_call import ClientCall, TimeLimit, TimeoutOfCall
 from redouble._clients.policy_binding import is_named
 from redouble._drivers.attempt_timeout import run_limited
 from redouble._drivers.calls import adrive, adrive_after_failure, begin_run, drive, drive_after_failure
+from redouble._engine.report import STAMP
 from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets
 from redouble._engine.run import Run
 from redouble._failures.verdict import On
@@ -42,8 +43,11 @@ class Plan:
         self.layers = layers
         # Limits outside the outermost Retry hold for the whole call; inner ones restart with each attempt.
         self._around = around = layers[: layers.index(retries[0])] if retries else layers
-        limits = [cast("float", layer.seconds) for layer in around if isinstance(layer, Timeout)]
-        self.total = min([retries[0]._total if retries else inf, *limits])
+        # The shortest `Timeout` of these, which holds from the start of the call.
+        self.outer_limit = min(
+            (cast("float", layer.seconds) for layer in around if isinstance(layer, Timeout)), default=inf
+        )
+        self.total = min(retries[0]._total if retries else inf, self.outer_limit)
         self.labels: Mapping[str, str] = retries[0].labels if retries else {}
         self.name = (retries[0].name if retries else "") or name
         self.reads_bodies = any(layer.until is not None for layer in retries)  # a rule for results reads them
@@ -132,19 +136,28 @@ class GuardedRetry(Layer):
     def _begin(self, client_call: ClientCall, *, aio: bool) -> tuple[Run, Exception | None]:
         """Return the run of a call, and the failure of its running attempt if there was one already."""
         policy, name = self._policy, self._policy.name or ""
-        failure, run = None, None
+        failure, run, previous = None, None, None
         if self._outermost:
             failure, client_call.failure = client_call.failure, None
             run = client_call.run
-        if failure is None:
-            run = begin_run(Run, policy, name, aio=aio)
-        elif run is None:
-            elapsed = client_call.elapsed()  # first: the run must not begin before the call
-            started = call_reader(policy._time, aio=aio)() - elapsed
-            run = begin_run(Run, policy, name, aio=aio, attempt=1, started=started)
-            run.time_left(own=False)
-        else:
+            previous, client_call.previous = client_call.previous, None
+        if failure is not None and run is not None:
             run.reopen()
+        elif previous is not None and previous.run is not None and previous.plan is client_call.plan:
+            run = previous.run
+            if (response := previous.response()) is not None:
+                vars(response)[STAMP] = run.report()  # of its own request
+            run.repeat()
+        else:
+            started = None
+            if failure is not None or previous is not None:
+                elapsed = client_call.elapsed()  # first: the run must not begin before the call
+                started = call_reader(policy._time, aio=aio)() - elapsed
+            run = begin_run(Run, policy, name, aio=aio, attempt=int(failure is not None), started=started)
+            if self._outermost:
+                client_call.begin_limits(run)
+            if failure is not None:
+                run.time_left(own=False)
         run.guard, run.tracked = client_call, True
         if self._outermost:
             client_call.run = run

@@ -156,6 +156,13 @@ class Run(RunState):
         self.counted -= 2
         self.records.pop()
 
+    def repeat(self) -> None:
+        """Take a success back, to make the same attempt again: it was redirected to another request."""
+        self.reopen()
+        self.attempt -= 1
+        if self.policy.budget is not None:
+            self.spent_grant = None  # it was credited
+
     def failed(self, error: Exception | None, now: float, verdict: Verdict = RETRY) -> float | None:
         """Record that the attempt failed; return the seconds to wait, or None to end the call.
 

@@ -14,8 +14,9 @@ from contextlib import AbstractContextManager, suppress
 from math import inf
 from operator import attrgetter
 from typing import Any, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
+from redouble._clients.client_call import PreviousHop
 from redouble._clients.idempotency_key import Keys, as_idempotency
 from redouble._clients.policy_binding import PolicyBinding
 from redouble._engine.report import STAMP
@@ -28,6 +29,7 @@ from redouble.http._plan import HttpPlan, http_plan
 from redouble.http._request_body import Rewind, nothing_to_rewind
 from redouble.http._request_options import NO_OPTIONS, RequestOptions
 
+REDIRECTS = (301, 302, 303, 307, 308)
 PREFETCH_LIMIT = 65_536  # bytes of a failed response that are read, to free its connection during the backoff
 # Makes a `SuccessRecord` without a Python frame.
 new_record: Callable[[type[SuccessRecord], tuple[Any, ...]], SuccessRecord] = cast("Any", tuple).__new__
@@ -88,6 +90,24 @@ class SenderState:
         """Return True if no attempt may begin any more."""
         return self._closed
 
+    def _keep_redirect(self, call: Exchange | SuccessRecord, run: Any, response: Any) -> None:
+        """Keep what the next request needs to continue this call, if the response is a redirect."""
+        if self._status_of(response) in REDIRECTS and "location" in response.headers:
+            now = call.now if isinstance(call, Exchange) else NOW
+            hop = PreviousHop(call.plan, now, call.started, run, ref(call.request), ref(response))
+            self._put_redirect(call.request, hop)
+
+    def _put_redirect(self, request: Any, previous: PreviousHop) -> None:
+        """Keep a redirect where `_take_redirect` finds it for the next request of the client's call."""
+
+    def _take_redirect(self, request: Any) -> PreviousHop | None:  # noqa: ARG002  not all of them need it
+        """Return the redirect that led to this request, if any."""
+        return None
+
+    def _client_limit(self, request: Any, deliver: Any) -> float:  # noqa: ARG002  most clients have none
+        """Return the client's own limit of the whole call, in seconds."""
+        return inf
+
     def _begin_exchange(self, plan: HttpPlan, request: Any, deliver: Any) -> Exchange:
         """Create the exchange of a request, and add an idempotency key if it needs one."""
         body, options, keys = self._body_of(request), self._options_of(request), self._keys
@@ -95,6 +115,8 @@ class SenderState:
         if options.key is not None:
             request.headers[keys.header] = options.key
         exchange = Exchange(self, plan, request, body, deliver)
+        if (previous := self._take_redirect(request)) is not None:
+            exchange.follow(previous)
         plan = plan.resolved(exchange).variant(None, options.options)
         if plan is not exchange.plan:
             exchange.use(plan)
@@ -108,6 +130,7 @@ class SenderState:
         elapsed = NOW() - started  # first: the exchange must not begin before the call
         exchange = Exchange(self, plan, request, nothing_to_rewind, deliver)
         exchange.started -= elapsed
+        exchange.client_deadline -= elapsed
         exchange.sends, exchange.resend_allowed = 1, False
         return exchange
 
@@ -191,10 +214,13 @@ class Sender(SenderState):
             response = deliver(request)
         except Exception as error:
             exchange = self._resume_exchange(plan, request, deliver, started)
-            exchange.record_failure(error)
+            exchange.record_error(error)
         else:
-            if self._status_of(response) < 400:
-                return self._finish_at_once(plan, request, deliver, response, started)
+            if (status := self._status_of(response)) < 400:
+                response = self._finish_at_once(plan, request, deliver, response, started)
+                if status >= 300:
+                    self._keep_redirect(response.__redouble__, None, response)
+                return response
             exchange = self._resume_exchange(plan, request, deliver, started)
             with suppress(Exception):  # recorded in the exchange
                 self._settle(exchange, response)
@@ -299,9 +325,7 @@ class Sender(SenderState):
 
         The head was returned already, so that only a response that fits it may continue a failed one.
         """
-        exchange.record_failure(error)
-        if exchange.is_out_of_time(error):
-            error = exchange.timeout_error()
+        error = exchange.record_error(error)
         exchange.body_failed(error)
         with ContinuingCall():
             replacement = self._conclude(exchange)
@@ -337,10 +361,13 @@ class AsyncSender(SenderState):
             response = await deliver(request)
         except Exception as error:
             exchange = self._resume_exchange(plan, request, deliver, started)
-            exchange.record_failure(error)
+            exchange.record_error(error)
         else:
-            if self._status_of(response) < 400:
-                return self._finish_at_once(plan, request, deliver, response, started)
+            if (status := self._status_of(response)) < 400:
+                response = self._finish_at_once(plan, request, deliver, response, started)
+                if status >= 300:
+                    self._keep_redirect(response.__redouble__, None, response)
+                return response
             exchange = self._resume_exchange(plan, request, deliver, started)
             with suppress(Exception):  # recorded in the exchange
                 await self._settle(exchange, response)
@@ -445,9 +472,7 @@ class AsyncSender(SenderState):
 
         The head was returned already, so that only a response that fits it may continue a failed one.
         """
-        exchange.record_failure(error)
-        if exchange.is_out_of_time(error):
-            error = exchange.timeout_error()
+        error = exchange.record_error(error)
         exchange.body_failed(error)
         with ContinuingCall():
             replacement = await self._conclude(exchange)
