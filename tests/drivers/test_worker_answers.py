@@ -10,6 +10,7 @@ import pytest
 
 from redouble import Clock, Retry, Timeout, Worker, errors
 from redouble._drivers.workers import threads
+from redouble._drivers.workers.child import JobResult
 from tests.support.bulkhead_callers import until
 from tests.support.fakes import ASYNC, in_colour
 from tests.support.interruption import SignalHandler, ctrl_c
@@ -147,3 +148,37 @@ def test_a_caller_that_is_interrupted_loses_no_worker_thread() -> None:
         until(lambda before=before: before <= set(threads._idle))  # type: ignore[misc]
     assert number > 5
     assert policy.call(lambda: "done") == "done"
+
+
+def test_a_thread_whose_caller_is_interrupted_stays_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Idle:
+        """A thread that cannot be given a job."""
+
+        @property
+        def job(self) -> None:
+            return None
+
+        @job.setter
+        def job(self, job: object) -> None:
+            raise KeyboardInterrupt
+
+    parked: list[Any] = [Idle()]
+    idle = list(parked)
+    monkeypatch.setattr(threads, "_idle", parked)
+    with pytest.raises(KeyboardInterrupt):
+        threads.ThreadJob(monotonic, str, (), {}).start()
+    assert parked == idle
+
+
+def test_an_error_whose_traceback_cannot_be_formatted_is_sent_from_a_process() -> None:
+    class Unformatted(Exception):
+        def __getattribute__(self, name: str) -> Any:
+            if name == "__cause__":
+                raise LookupError
+            return super().__getattribute__(name)
+
+    ended = JobResult()
+    ended.error = Unformatted("text")
+    kind, _, text = ended.reply()
+    assert kind == "unpicklable error"
+    assert text.endswith("Unformatted: text")

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from redouble import Gate, Grant, Hedge, Kind, Retry, Throttle
+from redouble import Gate, Grant, Hedge, Kind, Retry, RetryBudget, Throttle
+from redouble._internal.logger import call_hook
 from tests.support.call_shapes import ASYNC_SHAPES, SHAPES
 from tests.support.fakes import ASYNC, Boom, in_colour
 
@@ -218,3 +219,9 @@ def test_a_gate_that_cannot_decide_admits_no_call() -> None:
     with pytest.raises(StoreIsDown):
         Undecided()(work)()
     assert not called
+
+
+def test_what_a_budget_of_this_package_raises_comes_out() -> None:
+    """Only a signal handler can be the cause."""
+    with pytest.raises(TypeError):
+        call_hook(RetryBudget(), "spend", "too", "many", "arguments")
