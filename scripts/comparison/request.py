@@ -21,6 +21,9 @@ class Request:
     iterate: bool = False  # iterate over the response body instead of reading it as a whole
     total: float = LONG  # time limit of the whole call, in seconds
     refuse_first: bool = False  # refuse the first connection
+    read_below: bool = False  # read each response in a transport below, as for a log
+    calls: int = 1  # how many calls the client makes; the last one counts
+    breaker: int | None = None  # the failures in a row that open a breaker, without retries
     recorded: bool = False  # replace the connections of urllib3's pools, as vcrpy does
 
     def source(self) -> Any:
