@@ -17,7 +17,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from redouble._clients.idempotency_key import Keys
-from redouble._clients.socket_deadline import limited_waits
+from redouble._clients.socket_deadline import LimitedWaits
 from redouble._internal.extras import missing_extra
 from redouble._layers.layer import Layer
 from redouble.http._exchange import Exchange, SuccessRecord, origin, status_text
@@ -115,7 +115,7 @@ class Adapter(Sender, BaseAdapter):
     @contextmanager
     def _limited(self, exchange: Exchange, seconds: float) -> Generator[None]:
         deliver, options = exchange.deliver, _options_of(exchange)
-        with limited_waits(exchange.now, seconds):
+        with LimitedWaits(exchange.now, seconds):
             timeout = shorten_timeouts(options["timeout"], exchange.shorten_timeout(seconds))
             exchange.deliver = partial(self._send_once, {**options, "timeout": timeout})
             try:

@@ -25,7 +25,7 @@ def taken(lock: ForkSafeLock) -> Generator[None]:
     has, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with lock:
+        with lock.rlock:
             has.set()
             done.wait()
 

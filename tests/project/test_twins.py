@@ -19,17 +19,20 @@ import redouble
 
 SOURCE = Path(redouble.__file__).parent
 
+ASYNC_MANAGER = "AsyncSharedContextManager"
 TWINS = [
     ("_drivers/calls", "call", "acall"),
     ("_drivers/calls", "drive", "adrive"),
     ("_drivers/calls", "outcome", "aoutcome"),
     ("_drivers/blocks", "start_attempt", "astart_attempt"),
-    ("_drivers/context_managers", "Entrance.__enter__", "Entrance.__aenter__"),
-    ("_drivers/context_managers", "Entrance.__exit__", "Entrance.__aexit__"),
+    ("_drivers/context_managers", "EnteredManager.begin", "EnteredManager.abegin"),
+    ("_drivers/context_managers", "EnteredManager.leave", "EnteredManager.aleave"),
+    ("_internal/shared_context_manager", "Block.__enter__", "Block.__aenter__"),
+    ("_internal/shared_context_manager", "SharedContextManager.__enter__", f"{ASYNC_MANAGER}.__aenter__"),
+    ("_internal/shared_context_manager", "SharedContextManager._end_block", f"{ASYNC_MANAGER}._aend_block"),
     ("_layers/limits/bulkhead", "Bulkhead._acquire_admission", "Bulkhead._aacquire_admission"),
     ("_layers/chaos", "Chaos.around.faulty", "Chaos.around_async.faulty"),
-    ("_layers/gate", "Gate.__enter__", "Gate.__aenter__"),
-    ("_layers/gate", "Admission.__enter__", "Admission.__aenter__"),
+    ("_layers/gate", "Admission.begin", "Admission.abegin"),
     ("_layers/gate", "Gate.around.gated", "Gate.around_async.gated"),
     ("_drivers/streams", "Stream.__enter__", "Stream.__aenter__"),
     ("_drivers/streams", "Stream.__exit__", "Stream.__aexit__"),
@@ -116,6 +119,9 @@ FUNCTIONS = {
     "StopAsyncIteration": "StopIteration",
 }
 METHODS = {
+    "abegin": "begin",
+    "aleave": "leave",
+    "_aend_block": "_end_block",
     "_aacquire_admission": "_acquire_admission",
     "_anow": "_now",
     "_afirst": "_first",
@@ -344,7 +350,8 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             f"_layers/hedge/race_trio.{name}"
             for name in ("RaceNurseryTask._attempt", "RaceNurseryTask._watch", "RaceNurseryTask.run")
         ),
-        *(f"_drivers/context_managers.{name}" for name in ("Entrance._aenter", "_leave")),
+        *(f"_drivers/context_managers.{name}" for name in ("EnteredManager._aenter", "Entrance.__aexit__")),
+        *(f"_internal/shared_context_manager.Block.{name}" for name in ("abegin", "aleave")),
         *(
             "_layers/limits/bulkhead.Bulkhead._aenter",
             "_layers/fallback.Fallback._open_stream",
@@ -352,7 +359,6 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         ),
         *(
             "_layers/gate.StreamAdmission.aopen",
-            "_layers/gate.Gate.__aexit__",
             "_layers/gate.Gate._aacquire_admission",
         ),
         *(f"_drivers/async_generator.{name}" for name in ("_forward", "_items")),

@@ -69,8 +69,7 @@ class SignalHandler:
     def _trace(self, frame: FrameType, event: str, _: object) -> Any:
         if event == "call" and frame.f_back is not None:
             self._last[frame.f_back] = ""  # the return of a Python function is no such point
-        # No code can protect the first instruction of an ``__exit__``.
-        if frame.f_code.co_filename not in self._files or frame.f_code.co_name == "__exit__":
+        if frame.f_code.co_filename not in self._files:
             return None
         frame.f_trace_opcodes = True
         if event == "opcode" and self._left > 0:

@@ -52,7 +52,7 @@ def no_real_waits() -> Iterator[None]:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
     assert asyncio.BaseEventLoop.run_forever is run_forever
-    assert (VIRTUAL.get(), ATTEMPT_OVERRIDE.get(), LOOPS, ambient.active) == (None, None, {}, [])
+    assert (VIRTUAL.get(), ATTEMPT_OVERRIDE.get(), LOOPS, ambient.active) == (None, None, {}, {})
 
 
 def run(colour: str, main: Callable[[], Awaitable[Any]], *, jumping: bool = False) -> Any:

@@ -72,11 +72,12 @@ def fresh(step: Step) -> Step:
 @contextmanager
 def elsewhere() -> Generator[None]:
     """Activate an ambient feature that does not apply to this context."""
-    ambient.count_user(1)
+    user = object()
+    ambient.add(user)
     try:
         yield
     finally:
-        ambient.count_user(-1)
+        ambient.remove(user)
 
 
 def ignore(event: Event) -> None: ...

@@ -81,17 +81,20 @@ def test_one_enabled_observer_is_enough() -> None:
             assert slow_path_needed()
 
 
+USER = object()
+
+
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_no_condition_is_checked_while_another_observer_wants_successes(elsewhere: bool) -> None:
     observer = ConditionalObserver(enabled=False)
     with observing(observer, enabled=observer.enabled), observe(print_nothing):
         if elsewhere:
-            ambient.count_user(1)
+            ambient.add(USER)
         try:
             assert slow_path_needed()
         finally:
             if elsewhere:
-                ambient.count_user(-1)
+                ambient.remove(USER)
     assert observer.checks == 0
 
 
@@ -101,13 +104,13 @@ def print_nothing(event: Event) -> None: ...
 @pytest.mark.parametrize("enabled", [False, True])
 def test_an_ambient_feature_elsewhere_does_not_enable_an_observer(enabled: bool) -> None:
     observer = ConditionalObserver(enabled=enabled)
-    ambient.count_user(1)
+    ambient.add(USER)
     try:
         with observing(observer, enabled=observer.enabled):
             assert slow_path_needed() == enabled
         assert not slow_path_needed()
     finally:
-        ambient.count_user(-1)
+        ambient.remove(USER)
 
 
 @pytest.mark.parametrize("what", ["retry", "rejected", "circuit_opened"])

@@ -171,7 +171,7 @@ def pytest_unconfigure():
             assert not ambient.active
         """,
     )
-    assert "left: ([], None, {}, ()) asyncio.base_events" in printed
+    assert "left: ({}, None, {}, ()) asyncio.base_events" in printed
     passed = {"assert False": 1, "raise KeyboardInterrupt": 0, "pytest.skip('now')": 1, "pass": 2}
     assert ended.get("passed", 0) == passed[how], printed
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from contextvars import ContextVar
+
+from redouble._internal.shared_context_manager import Block
 
 # The deadline and the clock by which it is measured, or None.
 SOCKET_DEADLINE: ContextVar[tuple[float, Callable[[], float]] | None] = ContextVar(
@@ -14,14 +16,20 @@ SOCKET_DEADLINE: ContextVar[tuple[float, Callable[[], float]] | None] = ContextV
 UNLIMITED = nullcontext()
 
 
-@contextmanager
-def limited_waits(now: Callable[[], float], seconds: float) -> Generator[None]:
-    """Set a deadline for all socket waits in the block, ``seconds`` from now."""
-    before = SOCKET_DEADLINE.set((now() + seconds, now))
-    try:
-        yield
-    finally:
-        SOCKET_DEADLINE.reset(before)
+class LimitedWaits(Block[None]):
+    """A block with a deadline for all socket waits in it, ``seconds`` from now."""
+
+    def __init__(self, now: Callable[[], float], seconds: float) -> None:
+        self._deadline = (now() + seconds, now)
+        self._before = SOCKET_DEADLINE.get()
+
+    def begin(self) -> None:
+        """Set the deadline."""
+        SOCKET_DEADLINE.set(self._deadline)
+
+    def leave(self, error: BaseException | None) -> None:  # noqa: ARG002
+        """Set the deadline before this one."""
+        SOCKET_DEADLINE.set(self._before)
 
 
 class ShortenedTimeout(float):

@@ -31,8 +31,8 @@ def async_items(owner: StreamOwner) -> AsyncGenerator[Any, Any]:
     """Return the items of the sources that ``owner`` opens."""
     items = _items(owner)
     hooks = sys.get_asyncgen_hooks()
-    sys.set_asyncgen_hooks(None, partial(_close_abandoned, owner))
     try:
+        sys.set_asyncgen_hooks(None, partial(_close_abandoned, owner))
         with suppress(TypeError):
             # A generator keeps the finaliser that is set at its first use. This one fails and starts nothing.
             items.asend("a just-started generator accepts None only").send(None)

@@ -30,6 +30,7 @@ from redouble._engine.options import Options, refuse_limits
 from redouble._engine.run_results import error_of
 from redouble._engine.stream_run import StreamRun
 from redouble._internal.public import public
+from redouble._internal.shared_context_manager import try_from_start
 
 T = TypeVar("T")
 
@@ -237,8 +238,18 @@ class Stream(Iterator[T], AsyncIterator[T]):
     async def __aenter__(self) -> Self:
         return self
 
+    @try_from_start
     def __exit__(self, *_: object) -> None:
-        self.close()
+        try:
+            self.close()
+        except BaseException:
+            self.close()
+            raise
 
+    @try_from_start
     async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+        try:
+            await self.aclose()
+        except BaseException:
+            await self.aclose()
+            raise

@@ -51,7 +51,7 @@ def nested(error: BaseException, run: RunState) -> Reason | None:
     if run.guard is None and isinstance(guard, ResendGuard) and (veto := guard.veto(run.verdict)) is not None:
         return veto
     stamps = list(_stamps(error, run))
-    still_running = any(isinstance(other, WorkerStillRunning) for other in related_errors(error))
+    still_running = any(issubclass(type(other), WorkerStillRunning) for other in related_errors(error))
     if still_running or any(left_worker(stamp) for stamp in stamps):
         return Reason.worker_still_running  # and another attempt would run beside it
     if not stamps:

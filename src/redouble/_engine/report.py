@@ -190,7 +190,7 @@ def left_worker(stamp: CallStamp | Report | None) -> bool:
 def has_left_a_worker(error: BaseException) -> bool:
     """Return True if an error, one of its causes or a member of its group reports a worker left running."""
     return any(
-        isinstance(other, WorkerStillRunning) or left_worker(stamp_of(other))
+        issubclass(type(other), WorkerStillRunning) or left_worker(stamp_of(other))
         for other in related_errors(error)
     )
 

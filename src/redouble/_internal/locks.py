@@ -55,13 +55,12 @@ class ForkSafe(SharedByIdentity):
 
 
 class ForkSafeLock(ForkSafe):
-    """A re-entrant lock, for ``with``, that is free in a forked child even if the parent holds it."""
+    """A re-entrant lock that is free in a forked child even if the parent holds it: ``with lock.rlock:``."""
 
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+    @property
+    def rlock(self) -> RLock:
+        """The lock, whose methods are C functions: no signal handler can run while they do half of it."""
+        return self._lock
 
 
 class Gil:

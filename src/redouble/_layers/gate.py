@@ -16,7 +16,7 @@ from redouble._engine.nested import asks_gate
 from redouble._internal.callables import reject_awaitable
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.public import public
-from redouble._internal.shared_context_manager import ContextExits
+from redouble._internal.shared_context_manager import AsyncSharedContextManager, Block, never_began
 from redouble._internal.validation import format_seconds
 from redouble._layers.analysis import Traits, WorstCase, combined_traits
 from redouble._layers.layer import Layer, Layers
@@ -33,7 +33,7 @@ Wrapper: TypeAlias = tuple[Template, dict[str, Any]]  # a template, and names of
 
 
 @public("redouble")
-class Gate(Layer):
+class Gate(AsyncSharedContextManager[None], Layer):
     """A layer that admits a call or raises `Rejected`, and records how the call ended.
 
     Write ``admit`` and ``ended``; both are quick, are passed the time, and never wait. The time is that of
@@ -122,77 +122,47 @@ class Gate(Layer):
         """Acquire admission in async code, or raise `Rejected`; most gates do not wait."""
         self._acquire_admission(admission)
 
-    def _end_admission(self, ticket: Any, error: BaseException | None) -> None:
+    def _end_admission(self, admission: Admission, error: BaseException | None) -> None:
         """Record the result of the call of a ``with`` block or generator."""
-        self.ended(ticket, error, self.clock.now())
+        now, ended = self.clock.now(), self.ended
+        admission.entered = False  # no signal handler can run between this and the call
+        try:
+            ended(admission.ticket, error, now)
+        except BaseException as raised:
+            admission.entered = never_began(raised, ended)
+            raise
 
-    def _block_admission(self) -> Admission:
-        """Return the admission of a ``with`` block, which `__exit__` finds again."""
-        return Admission(self, exits=self.__dict__.setdefault("_context_exits", ContextExits()))
-
-    def __enter__(self) -> None:
-        self._block_admission().__enter__()
-
-    async def __aenter__(self) -> None:
-        await self._block_admission().__aenter__()
-
-    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
-        exits: ContextExits[Admission] = self.__dict__.get("_context_exits") or ContextExits()
-        exits.leave().__exit__(kind, error, tb)
-
-    async def __aexit__(self, kind: object, error: BaseException | None, tb: object) -> None:
-        self.__exit__(kind, error, tb)
+    def _new_block(self) -> Admission:
+        return Admission(self)
 
 
-class Admission:
+class Admission(Block[None]):
     """The admission of one call or generator; closing a generator early counts as success.
 
-    exits: where to record the admission of a ``with`` block of the gate itself.
     entered: True if the end of the call has to be recorded, also if entering is interrupted.
     """
 
-    __slots__ = ("entered", "exits", "gate", "stream", "ticket")
+    __slots__ = ("entered", "gate", "stream", "ticket")
 
-    def __init__(
-        self, gate: Gate, *, stream: bool = False, exits: ContextExits[Admission] | None = None
-    ) -> None:
-        self.gate, self.stream, self.exits = gate, stream, exits
+    def __init__(self, gate: Gate, *, stream: bool = False) -> None:
+        self.gate, self.stream = gate, stream
         self.ticket: Any = None
         self.entered = False
 
-    def _register(self) -> None:
-        if self.exits is not None:
-            self.exits.enter(self)
+    def begin(self) -> None:
+        """Acquire admission, or raise `Rejected`."""
+        self.gate._acquire_admission(self)
 
-    def _undo(self) -> None:
-        """End the call if it was admitted: entering was interrupted."""
-        self.__exit__(None, sys.exception(), None)
+    async def abegin(self) -> None:
+        """Acquire admission, or raise `Rejected`."""
+        await self.gate._aacquire_admission(self)
 
-    def __enter__(self) -> None:
-        complete = False
-        try:
-            self.gate._acquire_admission(self)
-            self._register()
-            complete = True
-        finally:
-            if not complete:
-                self._undo()
-
-    async def __aenter__(self) -> None:
-        complete = False
-        try:
-            await self.gate._aacquire_admission(self)
-            self._register()
-            complete = True
-        finally:
-            if not complete:
-                self._undo()
-
-    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
+    def leave(self, error: BaseException | None) -> None:
+        """Record the end of the call if it was admitted."""
         if self.stream and isinstance(error, GeneratorExit):
             error = None
         if self.entered:
-            self.gate._end_admission(self.ticket, error)
+            self.gate._end_admission(self, error)
 
 
 class StreamAdmission(StreamOwner):

@@ -11,32 +11,31 @@ from typing import Any, TypeAlias
 
 
 class Ambient:
-    """The flag, as lists with one entry for each user; a list is true while it has an entry.
+    """The flag, as dicts with one key for each user; a dict is true while it has a key.
 
-    ``active`` has an entry for every user, ``others`` for those that are no observers.
+    ``active`` has all users, ``others`` those that are no observers. Adding and removing a user are single
+    operations, and may be repeated, because a signal handler that raises may interrupt the caller.
     """
 
     __slots__ = ("active", "others")
 
     def __init__(self) -> None:
-        self.active: list[None] = []
-        self.others: list[None] = []
+        self.active: dict[object, None] = {}
+        self.others: dict[object, None] = {}
 
-    def count_user(self, users: int) -> None:
-        """Add (1) or remove (-1) a user that is no observer."""
-        if users > 0:
-            self.others.append(None)  # atomic: worker threads call this at every attempt
-            self.active.append(None)
-        else:
-            self.active.pop()
-            self.others.pop()
+    def add(self, user: object) -> None:
+        """Add a user that is no observer; it is compared by identity."""
+        self.others[user] = None  # atomic: worker threads call this at every attempt
+        self.active[user] = None
 
-    def count_observer(self, observers: int) -> None:
-        """Add (1) or remove (-1) an observer."""
-        if observers > 0:
-            self.active.append(None)
-        else:
-            self.active.pop()
+    def remove(self, user: object) -> None:
+        """Remove a user, which may have been removed before."""
+        self.active.pop(user, None)
+        self.others.pop(user, None)
+
+    def add_observer(self, observer: object) -> None:
+        """Add an observer; it is compared by identity."""
+        self.active[observer] = None
 
 
 ambient = Ambient()

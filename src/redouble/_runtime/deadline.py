@@ -12,7 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, NoReturn, TypeVar, overload
 
 from redouble._internal.public import public
-from redouble._internal.shared_context_manager import ContextExits
+from redouble._internal.shared_context_manager import Block, SharedContextManager
 from redouble._internal.validation import Duration
 from redouble._internal.validation import seconds as checked
 from redouble._runtime.ambient import ambient
@@ -67,27 +67,32 @@ def wait_limit(wait: float | None) -> float:
     return min(seconds, max(0.0, time_left()))
 
 
-class Deadline:
+class DeadlineBlock(ActiveDeadline, Block[None]):
+    """The deadline of one ``with``."""
+
+    def begin(self) -> None:
+        """Put it in force in this context."""
+        ACTIVE_DEADLINE.set(self)
+        ambient.add(self)
+
+    def leave(self, error: BaseException | None) -> None:  # noqa: ARG002
+        """Take it out of force in all contexts."""
+        # If the block is left in another context, or out of order, `over` alone ends the deadline.
+        self.over = True
+        ambient.remove(self)
+        if ACTIVE_DEADLINE.get() is self:
+            ACTIVE_DEADLINE.set(in_force(self))
+
+
+class Deadline(SharedContextManager[None]):
     """The context manager that `deadline` returns."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._exits = ContextExits[ActiveDeadline]()
 
-    def __enter__(self) -> None:
+    def _new_block(self) -> DeadlineBlock:
         read_clock = context_clock()
-        moment = ActiveDeadline(read_clock() + self._seconds, read_clock)
-        ACTIVE_DEADLINE.set(moment)
-        ambient.count_user(1)
-        self._exits.enter(moment)
-
-    def __exit__(self, *_: object) -> None:
-        moment = self._exits.leave()
-        moment.over = True
-        ambient.count_user(-1)
-        # If the block is left in another context, or out of order, `over` alone ends the deadline.
-        if ACTIVE_DEADLINE.get() is moment:
-            ACTIVE_DEADLINE.set(in_force(moment))
+        return DeadlineBlock(read_clock() + self._seconds, read_clock)
 
     if not TYPE_CHECKING:  # pragma: no branch  so that type checkers reject `async with`
 

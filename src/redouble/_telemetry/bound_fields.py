@@ -13,6 +13,7 @@ from typing import Self, TypeAlias
 from weakref import ReferenceType, ref
 
 from redouble._internal.public import public
+from redouble._internal.shared_context_manager import try_from_start
 
 Value: TypeAlias = str | int | float | bool
 
@@ -31,11 +32,21 @@ class Handle:
     def __call__(self) -> None:
         self.remove()
 
+    @try_from_start  # what the handle stands for has begun before
     def __enter__(self) -> Self:
-        return self
+        try:
+            return self
+        except BaseException:
+            self.remove()
+            raise
 
+    @try_from_start
     def __exit__(self, *_: object) -> None:
-        self.remove()
+        try:
+            self.remove()
+        except BaseException:
+            self.remove()
+            raise
 
 
 @public("redouble.types")
@@ -44,8 +55,13 @@ class Binding(Handle):
 
     __slots__ = ("__weakref__",)
 
-    def __init__(self, fields: Mapping[str, Value | None]) -> None:
-        _set_bindings((*_bindings.get(), (fields, ref(self))))
+    def add(self, fields: Mapping[str, Value | None]) -> None:
+        """Bind the fields, for this handle to remove."""
+        try:
+            _set_bindings((*_bindings.get(), (fields, ref(self))))
+        except BaseException:
+            self.remove()  # the caller will have no handle
+            raise
 
     def remove(self) -> None:
         """Unbind the fields; a second call does nothing. Fields that were bound later stay."""
@@ -77,14 +93,16 @@ def bind(**fields: Value | None) -> Binding:
             raise TypeError(
                 f"bind({key}={value!r}): write a text, a number, True or False, or the str() of it"
             )
-    return Binding(fields)
+    binding = Binding()
+    binding.add(fields)
+    return binding
 
 
 def inherit(fields: Mapping[str, Value]) -> None:
     """Replace all bindings by the fields that another process has bound."""
     _set_bindings(())
     if fields:
-        Binding(fields)
+        Binding().add(fields)
 
 
 def _set_bindings(bindings: tuple[BoundFields, ...]) -> None:

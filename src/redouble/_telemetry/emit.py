@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from redouble._internal.shared_context_manager import Block
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.bound_fields import BOUND
 from redouble._telemetry.events import NO_USAGE, Event, Observer, What
@@ -141,14 +141,19 @@ def emit_timeout(error: AttemptTimeout, name: str) -> AttemptTimeout:
     return error
 
 
-@contextmanager
-def continuing_call() -> Generator[None]:
-    """Mark the events of this block as those of a call that was already emitted as a success."""
-    token = CONTINUING.set(True)
-    try:
-        yield
-    finally:
-        CONTINUING.reset(token)
+class ContinuingCall(Block[None]):
+    """A block whose events are marked as those of a call that was already emitted as a success."""
+
+    def __init__(self) -> None:
+        self._before = CONTINUING.get()
+
+    def begin(self) -> None:
+        """Mark the events of this context."""
+        CONTINUING.set(True)
+
+    def leave(self, error: BaseException | None) -> None:  # noqa: ARG002
+        """Mark them as before."""
+        CONTINUING.set(self._before)
 
 
 def layer_kind(thing: object) -> str:

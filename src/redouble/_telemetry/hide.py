@@ -22,12 +22,12 @@ class Hiding(Handle):
 
     def __init__(self, rules: tuple[Rule, ...]) -> None:
         self._rules = rules
-        with _lock:
+        with _lock.rlock:
             added.rules = (*added.rules, *rules)
 
     def remove(self) -> None:
         """Hide these no longer; a second call does nothing."""
-        with _lock:
+        with _lock.rlock:
             added.rules = tuple(rule for rule in added.rules if not any(rule is own for own in self._rules))
 
 

@@ -90,17 +90,16 @@ _lock = ForkSafeLock()
 class Observation(Handle):
     """The handle of an observer: call it, `remove()` it, or use it in a ``with`` to end observing."""
 
-    __slots__ = ("_ends",)
+    __slots__ = ("ends",)
 
     def __init__(self, *ends: Callable[[], object]) -> None:
-        self._ends = ends
+        self.ends = [*ends]  # functions that may be called again, because a signal handler may interrupt them
 
     def remove(self) -> None:
         """Stop observing; a second call does nothing."""
-        with _lock:
-            ends, self._ends = self._ends, ()
-        for end in ends:
+        for end in reversed([*self.ends]):
             end()
+        self.ends.clear()
 
 
 @public("redouble")
@@ -125,18 +124,22 @@ def observing(
         if what not in EVENT_NAMES:
             raise ValueError(f"only={what!r}: write names of events ({', '.join(EVENT_NAMES)})")
     entry = Subscription(observer, frozenset(only or EVENT_NAMES), enabled)
-    with _lock:
-        if entry.wants_successes:
-            ambient.count_observer(1)
-        watch.replace((*watch.entries, entry))
-    return Observation(functools.partial(_unsubscribe, entry))
+    handle = Observation(functools.partial(_unsubscribe, entry))
+    try:
+        with _lock.rlock:
+            if entry.wants_successes:
+                ambient.add_observer(entry)
+            watch.replace((*watch.entries, entry))
+    except BaseException:
+        handle.remove()  # the caller will have no handle
+        raise
+    return handle
 
 
 def _unsubscribe(entry: Subscription) -> None:
-    with _lock:
+    with _lock.rlock:
         watch.replace(tuple(other for other in watch.entries if other is not entry))
-        if entry.wants_successes:
-            ambient.count_observer(-1)
+        ambient.remove(entry)
 
 
 def publish(event: Event, own: Observer | None) -> None:
@@ -148,7 +151,7 @@ def publish(event: Event, own: Observer | None) -> None:
 def log_failure(observer: Observer, event: Event) -> None:
     """Log that an observer failed, once for each observer's code and each type of event."""
     key = (event.what, *_code_location(observer))
-    with _lock:
+    with _lock.rlock:
         first = key not in _logged and len(_logged) < MAX_LOGGED_FAILURES
         if first:
             _logged.add(key)

@@ -38,7 +38,7 @@ class LockedCounts(Counts):
     __slots__ = ()
 
     def add(self, failures: int = 0, retries: int = 0, given_up: int = 0) -> None:
-        with _lock:
+        with _lock.rlock:
             super().add(failures, retries, given_up)
 
 
@@ -71,5 +71,5 @@ def referenced(objects: WeakValueDictionary[Any, T]) -> list[T]:
 
 def counts_of(name: str) -> Counts:
     """Return the counts of all policies of this name."""
-    with _lock:
+    with _lock.rlock:
         return _counts.setdefault(name, Counts() if gil.enabled else LockedCounts())

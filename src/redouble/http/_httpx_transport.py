@@ -14,7 +14,7 @@ from weakref import ref
 from anyio import CancelScope, move_on_after  # unlike asyncio's, they wait for the clean-up of httpcore
 
 from redouble._clients.idempotency_key import Keys
-from redouble._clients.socket_deadline import ShortenedTimeout, limited_waits
+from redouble._clients.socket_deadline import LimitedWaits, ShortenedTimeout
 from redouble._layers.layer import Layer
 from redouble.http._exchange import Exchange, SuccessRecord, origin, status_text
 from redouble.http._httpcore import (
@@ -293,7 +293,7 @@ class HttpxState(SenderState, Generic[TransportT]):
         request, original = exchange.request, exchange.request.extensions
         given: dict[str, float | None] = original.get("timeout") or {}
         own = {name: given.get(name) for name in TIMEOUT_NAMES}
-        with limited_waits(exchange.now, seconds):
+        with LimitedWaits(exchange.now, seconds):
             shortened = exchange.shorten_timeout(seconds)
             timeouts = own | {name: ShortenedTimeout(own[name], shortened) for name in self._shortened}
             request.extensions = {**original, "timeout": timeouts}

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from math import inf
 from typing import Any
 
-from redouble._clients.socket_deadline import UNLIMITED, limited_waits
+from redouble._clients.socket_deadline import UNLIMITED, LimitedWaits
 from redouble._runtime.ambient import ambient
 from redouble.http._exchange import Exchange, SuccessRecord
 
@@ -60,7 +60,7 @@ class BodyState(ABC):
 
     def limited(self, seconds: float) -> AbstractContextManager[object]:
         """Return a time limit of reading."""
-        return limited_waits(self.exchange.now, seconds)
+        return LimitedWaits(self.exchange.now, seconds)
 
     def limit(self) -> AbstractContextManager[object]:
         """Return the time limit of reading what is delivered first."""

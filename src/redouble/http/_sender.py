@@ -22,7 +22,7 @@ from redouble._engine.report import STAMP
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import CREDITED_CALL, ambient
 from redouble._runtime.clock import SYSTEM, fast_reader
-from redouble._telemetry.emit import continuing_call
+from redouble._telemetry.emit import ContinuingCall
 from redouble.http._exchange import NOW, Exchange, IssuedKey, SuccessRecord
 from redouble.http._plan import HttpPlan, http_plan
 from redouble.http._request_body import Rewind, nothing_to_rewind
@@ -303,7 +303,7 @@ class Sender(SenderState):
         if exchange.is_out_of_time(error):
             error = exchange.timeout_error()
         exchange.body_failed(error)
-        with continuing_call():
+        with ContinuingCall():
             replacement = self._conclude(exchange)
         own = exchange.finish(replacement)
         if own and self._continues(exchange, response, replacement):
@@ -449,7 +449,7 @@ class AsyncSender(SenderState):
         if exchange.is_out_of_time(error):
             error = exchange.timeout_error()
         exchange.body_failed(error)
-        with continuing_call():
+        with ContinuingCall():
             replacement = await self._conclude(exchange)
         own = exchange.finish(replacement)
         if own and self._continues(exchange, response, replacement):

@@ -39,8 +39,14 @@ DECISIONS: Mapping[What, str] = {"success": "accept", "retry": "retry", "give_up
 
 def log_events(observer: Observer, debug_enabled: Callable[[], bool]) -> Observation:
     """Pass the events to an observer that logs them; those of level DEBUG only while it is enabled."""
-    info, debug = observing(observer, INFO_EVENTS), observing(observer, DEBUG_EVENTS, debug_enabled)
-    return Observation(info.remove, debug.remove)
+    handle = Observation()
+    try:
+        handle.ends.append(observing(observer, INFO_EVENTS).remove)
+        handle.ends.append(observing(observer, DEBUG_EVENTS, debug_enabled).remove)
+    except BaseException:
+        handle.remove()  # the caller will have no handle
+        raise
+    return handle
 
 
 def level_of(event: Event) -> int:

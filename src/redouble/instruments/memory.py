@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from redouble._internal.locks import ForkSafe
 from redouble._internal.validation import instance
 from redouble._telemetry.bound_fields import Handle
-from redouble._telemetry.observers import observing
+from redouble._telemetry.observers import Observation, observing
 from redouble.instruments._metric_definitions import METRICS, Metric
 from redouble.instruments._metrics_recorder import METRIC_EVENTS, metrics_observer, read_gauge
 
@@ -42,6 +42,10 @@ class Metrics(ForkSafe, Handle):
     def __init__(self) -> None:
         super().__init__()
         self._recorded: dict[Key, Any] = {}  # the value of a counter, or the fields of a `Summary`
+        self._observation = Observation()
+
+    def start(self) -> None:
+        """Record from now on."""
         self._observation = observing(metrics_observer(self._record), METRIC_EVENTS)
 
     def counter(self, metric: str, /, **labels: str) -> float:
@@ -105,7 +109,9 @@ class Metrics(ForkSafe, Handle):
 
 def instrument() -> Metrics:
     """Record the metrics of all calls in memory, from now on."""
-    return Metrics()
+    metrics = Metrics()
+    metrics.start()  # not in ``__init__``: after that a signal handler could raise, and lose the handle
+    return metrics
 
 
 def _labels(metric: Metric, label_values: tuple[str, ...]) -> Labels:

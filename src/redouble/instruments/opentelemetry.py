@@ -53,9 +53,16 @@ def instrument(meter_provider: MeterProvider | None = None) -> observers.Observa
     meter = metrics.get_meter("redouble", meter_provider=meter_provider)
     gauges = _gauges_of(meter_provider or metrics.get_meter_provider(), meter)
     enabled = None if meter_provider is not None else _has_sdk
-    measuring = observing(metrics_observer(_recorder(meter)), METRIC_EVENTS, enabled)
-    spans = observing(_add_span_event, SPAN_EVENTS)
-    return observers.Observation(measuring.remove, spans.remove, gauges.close)
+    handle = observers.Observation()
+    try:
+        handle.ends.append(partial(gauges.handles.discard, handle))
+        gauges.handles.add(handle)
+        handle.ends.append(observing(metrics_observer(_recorder(meter)), METRIC_EVENTS, enabled).remove)
+        handle.ends.append(observing(_add_span_event, SPAN_EVENTS).remove)
+    except BaseException:
+        handle.remove()  # the caller will have no handle
+        raise
+    return handle
 
 
 def exported_name(metric: Metric) -> str:
@@ -94,10 +101,13 @@ def _recorder(meter: Meter) -> Record:
 
 
 class Gauges:
-    """Gauges that the SDK reads by callback, while at least one of their ``handles`` is open."""
+    """Gauges that the SDK reads by callback, while at least one of their ``handles`` is open.
+
+    Without any they export nothing: the API cannot unregister a gauge.
+    """
 
     def __init__(self, meter: Meter) -> None:
-        self.handles = 0
+        self.handles: set[observers.Observation] = set()
         for metric in GAUGES:
             read, unit = partial(self._read, metric), f"{{{metric.unit}}}"
             meter.create_observable_gauge(exported_name(metric), [read], unit, metric.help)
@@ -108,10 +118,6 @@ class Gauges:
             Observation(n, dict(zip(metric.labels, attributes, strict=True)))
             for attributes, n in gauges.items()
         ]
-
-    def close(self) -> None:
-        """Export nothing once all handles are closed: the API cannot unregister a gauge."""
-        self.handles -= 1
 
 
 # The SDK creates a gauge of one name once, so a second `instrument()` reuses the first one's gauges.
@@ -126,7 +132,6 @@ def _gauges_of(provider: MeterProvider, meter: Meter) -> Gauges:
         gauges = _gauges[provider] = _early[0] if is_global and _early else Gauges(meter)
         if is_global and not _has_sdk():
             _early.append(gauges)
-    gauges.handles += 1
     return gauges
 
 

@@ -68,7 +68,13 @@ def instrument(
         raise ValueError(
             "this registry has metrics of redouble already: instrument() once, and remove() it before another"
         ) from error
-    return Observation(observing(observer, METRIC_EVENTS).remove, series.registered.close)
+    handle = Observation(series.registered.close)
+    try:
+        handle.ends.append(observing(observer, METRIC_EVENTS).remove)
+    except BaseException:
+        handle.remove()  # the caller will have no handle
+        raise
+    return handle
 
 
 def exported_name(metric: Metric) -> str:

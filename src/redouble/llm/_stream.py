@@ -220,12 +220,12 @@ class BlockingStream(GuardedStream[T], Iterator[T]):
         if self._chunk_due == inf:
             return self._context.run(self._read, ACTIVE_DEADLINE.get())
         limit = ActiveDeadline(self._chunk_due, self._call._now)
-        ambient.count_user(1)
         try:
+            ambient.add(limit)
             return self._context.run(self._read, limit)
         finally:
             limit.over = True
-            ambient.count_user(-1)
+            ambient.remove(limit)
 
     def _read_on_worker(self) -> Any:
         """Read a chunk; if the reader closed the stream meanwhile, close the source."""

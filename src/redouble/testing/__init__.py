@@ -13,16 +13,16 @@ With pytest, the fixtures ``redouble_time`` and ``redouble_events`` are availabl
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from functools import partial
 from math import isclose
 
 from redouble._failures.verdict import Kind
+from redouble._internal.shared_context_manager import Block
 from redouble._internal.validation import integer
 from redouble._runtime.ambient import ATTEMPT_OVERRIDE, AttemptOverride, ambient
 from redouble._telemetry.events import Event
-from redouble._telemetry.observers import observe
+from redouble._telemetry.observers import Observation, observe
 from redouble.errors import Reason
 from redouble.testing._script import Script, ScriptedFailure, Step, fail, ok
 from redouble.testing._switch import Switch
@@ -50,22 +50,27 @@ __all__ = [
 
 def attempts(most: int) -> Switch[None]:
     """Override ``attempts`` of every policy with ``most``, in this context."""
-    return Switch(partial(_attempts, integer(most, "attempts", 1, "a whole number, 1 for no retries")))
+    return Switch(partial(AttemptsBlock, integer(most, "attempts", 1, "a whole number, 1 for no retries")))
 
 
-@contextmanager
-def _attempts(most: int) -> Generator[None]:
-    override = AttemptOverride(most)
-    before = ATTEMPT_OVERRIDE.get()
-    ATTEMPT_OVERRIDE.set(override)
-    ambient.count_user(1)
-    try:
-        yield
-    finally:
-        ambient.count_user(-1)
-        override.ended = True  # also for a task or a context that still refers to it
-        if ATTEMPT_OVERRIDE.get() is override:
-            ATTEMPT_OVERRIDE.set(before)
+class AttemptsBlock(Block[None]):
+    """A block in which every policy makes at most so many attempts."""
+
+    def __init__(self, most: int) -> None:
+        self._override = AttemptOverride(most)
+        self._before = ATTEMPT_OVERRIDE.get()
+
+    def begin(self) -> None:
+        """Override the option of all policies in this context."""
+        ATTEMPT_OVERRIDE.set(self._override)
+        ambient.add(self)
+
+    def leave(self, error: BaseException | None) -> None:  # noqa: ARG002
+        """Put the policies' own option in force again."""
+        self._override.ended = True  # also for a task or a context that still refers to it
+        ambient.remove(self)
+        if ATTEMPT_OVERRIDE.get() is self._override:
+            ATTEMPT_OVERRIDE.set(self._before)
 
 
 def no_retries() -> Switch[None]:
@@ -78,14 +83,24 @@ def no_retries() -> Switch[None]:
 
 def recorded() -> Switch[list[Event]]:
     """Record every event of every policy in this process, during the block, in the list that it returns."""
-    return Switch(_recorded)
+    return Switch(RecordedBlock)
 
 
-@contextmanager
-def _recorded() -> Generator[list[Event]]:
-    events: list[Event] = []
-    with observe(events.append):
-        yield events
+class RecordedBlock(Block[list[Event]]):
+    """A block whose events are recorded."""
+
+    _observation: Observation | None = None
+
+    def begin(self) -> list[Event]:
+        """Observe all events and return the list of them."""
+        events: list[Event] = []
+        self._observation = observe(events.append)
+        return events
+
+    def leave(self, error: BaseException | None) -> None:  # noqa: ARG002
+        """Stop observing."""
+        if self._observation is not None:
+            self._observation.remove()
 
 
 def assert_retried(

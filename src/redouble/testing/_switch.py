@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from redouble._internal.callables import callable_kind, display_name
 from redouble._internal.public import public
-from redouble._internal.shared_context_manager import ContextExits
+from redouble._internal.shared_context_manager import Block, SharedContextManager
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
 @public("redouble.testing")
-class Switch(AbstractContextManager[T, None]):
+class Switch(SharedContextManager[T]):
     """A setting that applies inside a ``with`` block, or during each call of a function that it decorates."""
 
-    def __init__(self, make: Callable[[], AbstractContextManager[T, Any]]) -> None:
+    def __init__(self, make: Callable[[], Block[T]]) -> None:
         self._make = make
-        self._exits = ContextExits[AbstractContextManager[T, Any]]()
 
-    def __enter__(self) -> T:
-        manager = self._make()
-        value = manager.__enter__()
-        self._exits.enter(manager)
-        return value
-
-    def __exit__(self, *error: Any) -> None:
-        self._exits.leave().__exit__(*error)
+    def _new_block(self) -> Block[T]:
+        return self._make()
 
     if not TYPE_CHECKING:  # pragma: no branch  so that type checkers reject `async with`
 

@@ -58,7 +58,8 @@ class VirtualClock(Clock):
 
     def _finish(self) -> None:
         """Stop the clock: its block is over, even if a task or context still refers to it."""
-        self._end = self._elapsed(self._timeline.last_known())
+        if self._end is None:
+            self._end = self._elapsed(self._timeline.last_known())
         self._over = True
 
     def _elapsed(self, now: float) -> float:
@@ -116,7 +117,7 @@ class Timeline:
         self._trio: Any = _trio_clock() if under_trio() else None
         self._ended_at: float | None = None
         self._queues: dict[object, SleeperQueue] = {}
-        self._blocks = 0
+        self._blocks: dict[object, None] = {}
         self._workers = 0
 
     def now(self) -> float:
@@ -174,11 +175,16 @@ class Timeline:
         if not self._workers:
             self._trio.rate, self._trio.autojump_threshold = self._trio_settings
 
-    def count_blocks(self, blocks: int) -> None:
-        """Count active blocks, +1 or -1; after the last one time continues as real time, from where it is."""
+    def add_block(self, block: object) -> None:
+        """Add an active block."""
         with self._lock:
-            self._blocks += blocks
-            if not self._blocks:
+            self._blocks[block] = None
+
+    def remove_block(self, block: object) -> None:
+        """Remove a block, perhaps again; after the last one time continues as real time, from where it is."""
+        with self._lock:
+            self._blocks.pop(block, None)
+            if not self._blocks and self._ended_at is None:
                 self._ended_at = time.monotonic()
 
 

@@ -11,12 +11,13 @@ import asyncio
 import time
 from _thread import allocate_lock
 from asyncio.events import _get_running_loop
-from collections.abc import Callable, Generator, Sized
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sized
+from contextlib import nullcontext
 from math import ulp
 from typing import Any
 
 from redouble._internal.public import public
+from redouble._internal.shared_context_manager import Block
 from redouble._runtime.ambient import ambient
 from redouble._runtime.asyncio_timer import choose_timer_clock
 from redouble._runtime.clock import LOOPS, VIRTUAL, virtual
@@ -45,10 +46,14 @@ class VirtualTimeLoop:
             (loop, "_clock_resolution", loop._clock_resolution),  # `select` changes it
             (loop._selector, "select", self.select),
         ]
+        self._patches = patches
         self._originals = [(owner, name, owner.__dict__.get(name)) for owner, name, _ in patches]
-        for owner, name, patch in patches:
+
+    def patch(self) -> None:
+        """Put the loop on virtual time."""
+        for owner, name, patch in self._patches:
             setattr(owner, name, patch)
-        choose_timer_clock(loop)
+        choose_timer_clock(self._loop)
 
     def time(self) -> float:
         """Return the loop's time."""
@@ -85,35 +90,46 @@ class VirtualTimeLoop:
         self._workers += workers
 
     def restore(self) -> None:
-        """Put the loop back on real time; the delays of pending timers remain."""
+        """Put the loop back on real time; the delays of pending timers remain. It may be repeated."""
         ahead = self.time() - time.monotonic()
         for owner, name, value in self._originals:
-            if value is None:
-                delattr(owner, name)
-            else:
+            if value is not None:
                 setattr(owner, name, value)
+            elif name in owner.__dict__:
+                delattr(owner, name)
         if self._loop._scheduled:
             self._loop.time = lambda: time.monotonic() + ahead
         choose_timer_clock(self._loop)
 
 
-@contextmanager
-def patched(loop: Any, clock: VirtualClock) -> Generator[None]:
-    """Put a loop on this clock's time; afterwards on real time, unless another clock still uses it."""
-    if loop not in PATCHED_LOOPS:
-        PATCHED_LOOPS[loop] = VirtualTimeLoop(loop, clock._timeline)
-    clocks = PATCHED_LOOPS[loop].clocks
-    clocks.append(clock)
-    LOOPS[loop] = clock
-    try:
-        yield
-    finally:
-        clocks.remove(clock)
-        if clocks:
-            LOOPS[loop] = clocks[-1]
+class LoopBlock(Block[None]):
+    """A block in which a loop is on a clock's time; then on real time, unless another clock still uses it."""
+
+    def __init__(self, loop: Any, clock: VirtualClock) -> None:
+        self._loop, self._clock = loop, clock
+
+    def begin(self) -> None:
+        """Put the loop on the clock's time."""
+        loop, clock = self._loop, self._clock
+        if loop not in PATCHED_LOOPS:
+            PATCHED_LOOPS[loop] = VirtualTimeLoop(loop, clock._timeline)
+            PATCHED_LOOPS[loop].patch()
+        PATCHED_LOOPS[loop].clocks.append(clock)
+        LOOPS[loop] = clock
+
+    def leave(self, error: BaseException | None) -> None:  # noqa: ARG002
+        """Put the loop on the time of the clock before, or on real time."""
+        loop, clock, patched = self._loop, self._clock, PATCHED_LOOPS.get(self._loop)
+        if patched is None:
+            return
+        if clock in patched.clocks:
+            patched.clocks.remove(clock)
+        if patched.clocks:
+            LOOPS[loop] = patched.clocks[-1]
         else:
-            del LOOPS[loop]
-            PATCHED_LOOPS.pop(loop).restore()
+            LOOPS.pop(loop, None)
+            patched.restore()
+            PATCHED_LOOPS.pop(loop, None)
 
 
 class RunForeverPatch:
@@ -121,17 +137,23 @@ class RunForeverPatch:
 
     def __init__(self) -> None:
         self._lock = allocate_lock()
-        self._blocks = 0
+        self._clocks: dict[VirtualClock, None] = {}
         self.original: Any = None  # asyncio's own
 
-    def count_blocks(self, blocks: int) -> None:
-        """Count active blocks of virtual time, +1 or -1; patch `run_forever` while there are any."""
+    def add(self, clock: VirtualClock) -> None:
+        """Patch `run_forever` for a block of virtual time."""
         loop: Any = asyncio.BaseEventLoop
         with self._lock:
-            if not self._blocks:
+            if not self._clocks:
                 self.original, loop.run_forever = loop.run_forever, _run_forever
-            self._blocks += blocks
-            if not self._blocks:
+            self._clocks[clock] = None
+
+    def remove(self, clock: VirtualClock) -> None:
+        """Remove a block, which may have been removed before; restore `run_forever` after the last one."""
+        loop: Any = asyncio.BaseEventLoop
+        with self._lock:
+            self._clocks.pop(clock, None)
+            if not self._clocks and loop.run_forever is _run_forever:
                 loop.run_forever = self.original
 
 
@@ -141,7 +163,7 @@ run_forever_patch = RunForeverPatch()
 def _run_forever(loop: Any) -> None:
     """Run a loop, on virtual time if this context has a clock."""
     clock = VIRTUAL.get()
-    with patched(loop, clock) if isinstance(clock, VirtualClock) and not clock._over else nullcontext():
+    with LoopBlock(loop, clock) if isinstance(clock, VirtualClock) and not clock._over else nullcontext():
         run_forever_patch.original(loop)
 
 
@@ -156,24 +178,37 @@ def virtual_time() -> Switch[VirtualClock]:
     Use it in a ``with``, which returns the clock, or as a decorator of a test. A nested block has a clock of
     its own that moves with the outer one.
     """
-    return Switch(_virtual_time)
+    return Switch(VirtualTimeBlock)
 
 
-@contextmanager
-def _virtual_time() -> Generator[VirtualClock]:
-    outer, before, loop = virtual(), VIRTUAL.get(), _get_running_loop()
-    clock = VirtualClock(outer if isinstance(outer, VirtualClock) else None)
-    clock._timeline.count_blocks(1)
-    VIRTUAL.set(clock)
-    run_forever_patch.count_blocks(1)
-    ambient.count_user(1)
-    try:
-        with patched(loop, clock) if isinstance(loop, asyncio.BaseEventLoop) else nullcontext():
-            yield clock
-    finally:
-        ambient.count_user(-1)
-        run_forever_patch.count_blocks(-1)
+class VirtualTimeBlock(Block[VirtualClock]):
+    """A block in which time is virtual."""
+
+    def __init__(self) -> None:
+        outer, loop = virtual(), _get_running_loop()
+        self._before = VIRTUAL.get()
+        self._clock = clock = VirtualClock(outer if isinstance(outer, VirtualClock) else None)
+        self._loop = LoopBlock(loop, clock) if isinstance(loop, asyncio.BaseEventLoop) else None
+
+    def begin(self) -> VirtualClock:
+        """Put this context, and the running loop, on a clock; return it."""
+        clock = self._clock
+        clock._timeline.add_block(clock)
+        VIRTUAL.set(clock)
+        run_forever_patch.add(clock)
+        ambient.add(clock)
+        if self._loop is not None:
+            self._loop.begin()
+        return clock
+
+    def leave(self, error: BaseException | None) -> None:
+        """Stop the clock."""
+        clock = self._clock
+        if self._loop is not None:
+            self._loop.leave(error)
+        ambient.remove(clock)
+        run_forever_patch.remove(clock)
         clock._finish()
         if VIRTUAL.get() is clock:
-            VIRTUAL.set(before)
-        clock._timeline.count_blocks(-1)
+            VIRTUAL.set(self._before)
+        clock._timeline.remove_block(clock)

@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
 from redouble._drivers.workers.pickling import pack, unpack
+from redouble._redaction.rendering import text_of
 from redouble._runtime.deadline import deadline
 from redouble._telemetry.bound_fields import inherit
 
@@ -84,7 +85,7 @@ def make_call(work: bytes) -> Reply:
         call, left, bound = unpack(work)
         inherit(bound)
     except Exception as error:
-        return "unreadable", b"", f"{type(error).__name__}: {error}"
+        return "unreadable", b"", f"{type(error).__name__}: {text_of(error)}"
     with JobResult() as ended, nullcontext() if left == inf else deadline(max(0.0, left)):
         ended.value = call()
     del call
@@ -107,8 +108,11 @@ class JobResult(AbstractContextManager["JobResult", bool]):
         kind, payload, text = "value", self.value, ""
         if self.error is not None:
             kind, payload = "error", self.error
-            text = "".join(traceback.format_exception(self.error)).rstrip()
+            try:
+                text = "".join(traceback.format_exception(self.error)).rstrip()
+            except Exception:
+                text = f"{type(self.error).__name__}: {text_of(self.error)}"
         try:
             return kind, pack(payload), text
         except Exception as error:
-            return f"unpicklable {kind}", b"", text or f"{type(payload).__qualname__}: {error}"
+            return f"unpicklable {kind}", b"", text or f"{type(payload).__qualname__}: {text_of(error)}"

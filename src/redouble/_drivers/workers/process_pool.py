@@ -50,15 +50,18 @@ class WorkerProcess:
     @classmethod
     def idle(cls, start: str) -> WorkerProcess:
         """Return an idle process, or start one."""
-        parked = _idle.setdefault(start, [])
-        while parked:
-            try:
-                process = parked.pop()
-            except IndexError:  # another thread took the last one
-                break
-            if not process._ready or not process.has_reply(0):
-                return process
-            process.end()  # an idle process sends nothing: it has died
+        parked, taken = _idle.setdefault(start, []), list[WorkerProcess]()
+        try:
+            while parked:
+                taken.extend(map(parked.pop, (-1,)))  # one call: a signal handler that raises cannot lose it
+                if not taken[0]._ready or not taken[0].has_reply(0):
+                    return taken[0]
+                taken.pop().end()  # an idle process sends nothing: it has died
+        except IndexError:  # another thread took the last one
+            pass
+        except BaseException:
+            parked.extend(taken)
+            raise
         return cls(start)
 
     def is_ready(self, seconds: float) -> bool:

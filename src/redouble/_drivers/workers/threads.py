@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import copy_context
 from math import inf
 from threading import TIMEOUT_MAX, Thread
@@ -56,13 +57,17 @@ class ThreadJob(ActiveDeadline):
         if seconds < inf:
             self.until = self.clock() + seconds
         self._context.run(ACTIVE_DEADLINE.set, self)
+        taken = list[_WorkerThread]()
         try:
-            thread = _idle.pop()
+            taken.extend(
+                map(_idle.pop, (-1,))
+            )  # one call: a signal handler that raises cannot lose the thread
+            taken[0].job = self
         except IndexError:
             _WorkerThread(self).begin()
-        else:
-            thread.job = self
-            thread.wake.release()
+        finally:
+            if taken:
+                taken[0].wake.release()
 
     def run_within(self, seconds: float) -> bool:
         """Run the call and wait for its end; return True if it has ended in time."""
@@ -113,23 +118,39 @@ class ThreadJob(ActiveDeadline):
 
     def perform(self) -> Callable[[], object]:
         """Make the call, on the thread; return the function that wakes the caller."""
+        ambient.add(self)  # so that policies inside read the deadline
         with self:
             self._value = self._context.run(self._fn, *self._args, **self._kwargs)
-        return self._wake
-
-    def __enter__(self) -> None:
-        ambient.count_user(1)  # so that policies inside read the deadline
-
-    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> bool:
-        ambient.count_user(-1)
-        self._error = error  # any BaseException is raised in the calling thread
-        if error is not None:
-            self.stuck = has_left_a_worker(error)
+        ambient.remove(self)
+        # The caller waits for the end, so nothing here may raise: neither what the error does when it is
+        # looked at, nor the clock of the call. Without a time the call counts as ended in time.
+        ended_at = -inf
+        with ANY_ERROR:
+            self.stuck = self._error is not None and has_left_a_worker(self._error)
+        with ANY_ERROR:
+            ended_at = self.clock()
         if self.cancelled:
             self.discard_result()
         del self._fn, self._args, self._kwargs, self._context
-        self._ended_at = self.clock()  # last: a thread that reads it may take the result at once
+        self._ended_at = ended_at  # last: a thread that reads it may take the result at once
+        return self._wake
+
+    def __enter__(self) -> None:
+        """Enter the block that makes the call."""
+
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> bool:
+        self._error = error  # any BaseException is raised in the calling thread
         return True
+
+
+class AnyError(AbstractContextManager[None, bool]):
+    """A block that no error leaves."""
+
+    def __exit__(self, *_: object) -> bool:
+        return True
+
+
+ANY_ERROR = AnyError()
 
 
 class _WorkerThread(Thread):
@@ -150,16 +171,21 @@ class _WorkerThread(Thread):
 
     def run(self) -> None:
         """Run jobs, parked in between, until idle for too long."""
-        while (job := self.job) is not None:
-            self.job = None
-            wake = job.perform()
+        idle = False
+        while not idle:
+            job, self.job = self.job, None
+            wake = (
+                None if job is None else job.perform()
+            )  # None: its caller was interrupted before it had one
             del job  # it would stay alive while the thread is parked
             _idle.append(self)  # before wake(): the woken caller may assign the next job at once
-            wake()
+            if wake is not None:
+                wake()
             del wake
             if not self.wake.acquire(timeout=IDLE_TIMEOUT):
                 try:
                     _idle.remove(self)
+                    idle = True
                 except ValueError:  # another thread has just taken this one, and assigns a job
                     self.wake.acquire()
 

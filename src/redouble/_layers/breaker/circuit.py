@@ -53,8 +53,8 @@ class TrackedCall:
 
     failure_streak = 1
 
-    def __init__(self, epoch: StateEpoch, now: float) -> None:
-        self.epoch: StateEpoch | None = epoch
+    def __init__(self, epoch: StateEpoch | None, now: float) -> None:
+        self.epoch = epoch
         self.started = now
 
 
@@ -115,8 +115,13 @@ class Circuit:
         self.last_failure = "failures"  # the name of the last error, for messages
         self.changes: deque[StateChange] = deque()  # to be published by the breaker
 
-    def admit(self, now: float, name: str | None = None) -> Ticket | Rejection:
-        """Admit a call and return its ticket, or reject it; ``name``: of the breaker, for the message."""
+    def admit(
+        self, now: float, name: str | None = None, ticket: TrackedCall | None = None
+    ) -> Ticket | Rejection:
+        """Admit a call and return its ticket, or reject it; ``name``: of the breaker, for the message.
+
+        ticket: the one to return if the call is tracked, so that an interrupted caller can remove it.
+        """
         now = self._finite_time(now)
         self._count_slow_calls(now)
         due = self._due_state(now)
@@ -126,7 +131,8 @@ class Circuit:
         if epoch.state == "closed" and self._slow == inf:
             return epoch
         if epoch.state == "closed" or (epoch.state == "half_open" and self._admits_probe(epoch, now)):
-            ticket = TrackedCall(epoch, now)
+            ticket = TrackedCall(epoch, now) if ticket is None else ticket
+            ticket.epoch = epoch
             epoch.calls[ticket] = None
             return ticket
         is_first = not self.rejected  # other threads count without the lock as soon as it is not 0
@@ -148,9 +154,9 @@ class Circuit:
             self._count_slow_calls(now)
         epoch = ticket.epoch
         if isinstance(ticket, TrackedCall):
-            ticket.epoch = None
             if epoch is not None:
                 epoch.calls.pop(ticket, None)
+            ticket.epoch = None
             if now - ticket.started >= self._slow:
                 bad, error = True, error if bad else SLOW
         if epoch is self.epoch and bad is not None:

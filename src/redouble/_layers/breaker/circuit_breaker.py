@@ -19,6 +19,7 @@ from redouble._internal.locks import gil
 from redouble._internal.logger import log
 from redouble._internal.public import public
 from redouble._internal.reentrancy import ReentrancySafe, SerialQueue
+from redouble._internal.shared_context_manager import try_from_start
 from redouble._internal.validation import (
     Duration,
     format_seconds,
@@ -38,6 +39,7 @@ from redouble._layers.breaker.circuit import (
     StateChange,
     StateEpoch,
     Ticket,
+    TrackedCall,
 )
 from redouble._layers.breaker.settings import CircuitBreakerSettings, share, shares
 from redouble._layers.gate import Gate, Wrapper
@@ -205,7 +207,15 @@ class CircuitBreaker(ReentrancySafe, Gate):
             epoch = circuit.epoch
             admitted = epoch if epoch.state == "closed" else circuit.rejection(now, self.name)
         else:
-            admitted = self._change(circuit.admit, now, self.name)
+            ticket = TrackedCall(None, now)
+            try:
+                admitted = self._change(circuit.admit, now, self.name, ticket)
+                if type(admitted) is not Rejection:
+                    return cast("Ticket", admitted)
+            except BaseException:
+                if ticket.epoch is not None:  # a signal handler that raises has interrupted it
+                    self._change(circuit.ended, ticket, None, now)
+                raise
         if isinstance(admitted, Rejection):
             raise self._rejected(admitted)
         return admitted
@@ -216,13 +226,15 @@ class CircuitBreaker(ReentrancySafe, Gate):
         error.retry_after = rejection.retry_after
         return emit_rejected(error, "circuit_breaker", self.name)
 
+    @try_from_start
     def ended(self, ticket: Ticket, error: BaseException | None, now: float, /) -> None:
-        """Record the result of a call."""
-        bad: bool | None = None
         try:
             bad = self._failures.is_failure(error)
-        finally:  # the call is over even if a rule raises
             self._change(self._circuit.ended, ticket, bad, now, type(error).__name__)
+        except BaseException:  # the call is over even if a rule raises, or a signal handler
+            if isinstance(ticket, TrackedCall) and ticket.epoch is not None:
+                self._change(self._circuit.ended, ticket, None, now)
+            raise
 
     def _wrapper(self, *, is_async: bool) -> Wrapper | None:  # noqa: ARG002
         return (GUARDED, {"now": self.clock.now}) if self._not_overridden else None

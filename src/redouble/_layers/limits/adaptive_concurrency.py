@@ -17,6 +17,7 @@ from redouble._internal.codegen import gil_variants
 from redouble._internal.locks import gil
 from redouble._internal.public import public
 from redouble._internal.reentrancy import ReentrancySafe
+from redouble._internal.shared_context_manager import try_from_start
 from redouble._internal.validation import Duration, choice, integer, methods
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits
@@ -39,6 +40,16 @@ class InFlight:
 
     def __init__(self, limit: int) -> None:
         self.limit, self.count, self.skip, self.timing_interval = limit, 0, 0, 1
+
+
+class InFlightCall:
+    """The ticket of a call; ``counted``: True while it is among the calls in flight."""
+
+    __slots__ = ("concurrent", "counted", "in_flight", "started")
+
+    def __init__(self, in_flight: InFlight, started: float) -> None:
+        self.in_flight, self.started = in_flight, started
+        self.concurrent, self.counted = 0, False
 
 
 TIMED_PER_WINDOW = 16  # calls that are timed in a window while few are in flight: they cannot raise the limit
@@ -157,24 +168,41 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
         """The current maximum number of concurrent calls."""
         return self._in_flight.limit
 
-    def admit(self, now: float, /) -> tuple[InFlight, float, int]:
+    def admit(self, now: float, /) -> InFlightCall:
         """Admit a call, or raise `BulkheadFull`."""
-        in_flight = self._in_flight
+        call = InFlightCall(self._in_flight, now)
+        try:
+            self._count_in(call)
+        except BaseException:
+            self._count_out(call)  # a signal handler that raises may have interrupted it
+            raise
+        return call
+
+    @try_from_start
+    def ended(self, ticket: InFlightCall, error: BaseException | None, now: float, /) -> None:
+        try:
+            self._count_out(ticket)
+        except BaseException:
+            self._count_out(ticket)  # a signal handler that raises may have interrupted it
+            raise
+        if error is None:
+            self._record_success(ticket.started, ticket.concurrent, now)
+        else:
+            self._record_failure(error, ticket.concurrent, now)
+
+    def _count_in(self, call: InFlightCall) -> None:
+        in_flight = call.in_flight
         with self._lock:  # there is no call in this block, except one that raises
             if in_flight.count >= in_flight.limit:
                 self._reject()
             in_flight.count += 1
-            return in_flight, now, in_flight.count
+            call.concurrent, call.counted = in_flight.count, True
 
-    def ended(self, ticket: tuple[InFlight, float, int], error: BaseException | None, now: float, /) -> None:
-        """Record how a call ended."""
-        in_flight, started, concurrent = ticket
-        with self._lock:
-            in_flight.count -= 1
-        if error is None:
-            self._record_success(started, concurrent, now)
-        else:
-            self._record_failure(error, concurrent, now)
+    def _count_out(self, call: InFlightCall) -> None:
+        with self._lock:  # there is no call in this block
+            if call.counted:
+                call.in_flight.count -= 1
+                call.counted = False
 
     def snapshot(self) -> Mapping[str, float]:
         """Return the ``limit``, and how many calls are in flight (``in_use``)."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
 
 from redouble._internal.codegen import Template
 from redouble._internal.locks import SharedByIdentity, gil
 from redouble._internal.public import public
+from redouble._internal.shared_context_manager import try_from_start
 from redouble._internal.validation import Duration, format_seconds, integer
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import WorstCase, combined_traits
@@ -105,13 +106,21 @@ class Bulkhead(SharedByIdentity, Gate):
     def admit(self, now: float, /) -> Lease:  # noqa: ARG002  a slot does not depend on the time
         """Acquire a slot without waiting, or raise `BulkheadFull`."""
         lease = Lease()
-        if not self._slots.try_acquire(lease):
-            self._acquire_now(lease, "and it does not wait")
+        try:
+            if not self._slots.try_acquire(lease):
+                self._acquire_now(lease, "and it does not wait")
+        except BaseException:
+            self._slots.release(lease)
+            raise
         return lease
 
+    @try_from_start
     def ended(self, ticket: Lease, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
-        """Release the slot."""
-        self._slots.release(ticket)
+        try:
+            self._slots.release(ticket)
+        except BaseException:
+            self._slots.release(ticket)
+            raise
 
     def snapshot(self) -> Mapping[str, float]:
         """Return how many slots are ``in_use``, the ``limit``, and how many calls are ``queued``."""
@@ -152,11 +161,11 @@ class Bulkhead(SharedByIdentity, Gate):
         admission.ticket, admission.entered = Lease(), True
         return not self._slots.try_acquire(admission.ticket)
 
-    def _end_admission(self, ticket: Any, error: BaseException | None) -> None:
+    def _end_admission(self, admission: Admission, error: BaseException | None) -> None:
         if self._default_admission:
-            self._slots.release(ticket)  # at once: Ctrl-C in a call before it would lose the slot
+            self._slots.release(admission.ticket)  # which may be repeated
         else:
-            super()._end_admission(ticket, error)
+            super()._end_admission(admission, error)
 
     def _enter(self, lease: Lease) -> None:
         """Wait for a slot, blocking this thread; or raise `BulkheadFull`."""

@@ -77,7 +77,7 @@ def register(name: str, on: On) -> None:
     as_rules(on)
     rule: object = on
     given: object = tuple(cast("list[object]", rule)) if isinstance(rule, list) else rule
-    with _lock:
+    with _lock.rlock:
         known = _known.get(name, given)
         if not _same(known, given):
             raise ConfigError(

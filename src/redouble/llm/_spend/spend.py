@@ -26,6 +26,7 @@ from weakref import ref
 from redouble._internal.locks import ForkSafe, SharedByIdentity
 from redouble._internal.logger import log
 from redouble._internal.public import public
+from redouble._internal.shared_context_manager import try_from_start
 from redouble._internal.sliding_counter import SLICES
 from redouble._internal.validation import Duration, format_seconds, instance, number, positive_seconds
 from redouble._runtime.clock import SYSTEM
@@ -99,11 +100,21 @@ class Reservation(SharedByIdentity):
         """Release all of it: nothing was taken. No-op after a commit or another release."""
         self._spend._settle(self._hold, 0, 0, 0)
 
+    @try_from_start  # the amounts are reserved before
     def __enter__(self) -> Self:
-        return self
+        try:
+            return self
+        except BaseException:
+            self.release()
+            raise
 
+    @try_from_start
     def __exit__(self, *_: object) -> None:
-        self.release()
+        try:
+            self.release()
+        except BaseException:
+            self.release()
+            raise
 
 
 LIMIT = "more than 0, or None for no limit"

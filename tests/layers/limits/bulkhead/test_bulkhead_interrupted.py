@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from redouble import Bulkhead, errors
-from redouble._internal import reentrancy
+from redouble._internal import reentrancy, shared_context_manager
 from redouble._layers import gate as _gate
 from redouble._layers.limits import bulkhead as _bulkhead
 from redouble._layers.limits import slots
@@ -21,7 +21,9 @@ from tests.support.interruption import SignalHandler, ctrl_c
 
 A_LITTLE = 0.001
 
-FILES = {module.__file__ for module in (_bulkhead, _gate, slots, reentrancy)} | {"<redouble> bulkhead"}
+FILES = {module.__file__ for module in (_bulkhead, _gate, slots, reentrancy, shared_context_manager)} | {
+    "<redouble> bulkhead"
+}
 
 
 def interrupted(number: int, work: Callable[[], object]) -> bool:
