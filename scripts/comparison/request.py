@@ -20,6 +20,7 @@ class Request:
     body: Literal["none", "bytes", "generator", "file", "form with a file", "form with a pipe"] = "none"
     iterate: bool = False  # iterate over the response body instead of reading it as a whole
     total: float = LONG  # time limit of the whole call, in seconds
+    own_limit: bool = False  # that limit is the client's own, if it has one for the whole call
     refuse_first: bool = False  # refuse the first connection
     read_below: bool = False  # read each response in a transport below, as for a log
     calls: int = 1  # how many calls the client makes; the last one counts

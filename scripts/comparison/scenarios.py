@@ -69,6 +69,7 @@ def dated() -> str:
 
 
 GET, HURRIED, STREAM = Request(), Request(total=1.5), Request(iterate=True)
+PATIENT = Request(total=1.5, own_limit=True)
 POST, UNLUCKY = Request("POST", "bytes"), Request("POST", "bytes", refuse_first=True)
 CUT = "200~size=5000~cut=100,200~size=5000"
 
@@ -103,6 +104,9 @@ SCENARIOS = [
     ),
     Scenario("GET: 503, `Retry-After: 600`; 30 s in all", "503~ra=600,200", GET, "1 → 503", passed_on),
     Scenario("GET: dripped for 6 s; 1.5 s in all", "200~size=120~drip=0.05", HURRIED, "1 → timeout", in_time),
+    Scenario(
+        "GET: silence; 1.5 s in all, by the client's own limit", "stall", PATIENT, "1 → timeout", in_time
+    ),
     Scenario("PUT of a generator: 503", "503,200", Request("PUT", "generator"), "1 → 503", passed_on),
     Scenario("PUT of a file: 503", "503,200", Request("PUT", "file"), "2 → 200", answered(2)),
     Scenario(

@@ -60,10 +60,10 @@ def send_by_aiohttp(url: str, request: Request, outcome: Outcome) -> None:
 
 
 async def _send_by_aiohttp(url: str, request: Request, outcome: Outcome) -> None:
-    middlewares: list[Any] = [redouble.aiohttp.middleware(policy(request))]
-    if request.read_below:
-        middlewares.append(reading)
-    async with aiohttp.ClientSession(middlewares=middlewares) as session:
+    retrying = redouble.aiohttp.middleware(presets.http() if request.own_limit else policy(request))
+    middlewares: list[Any] = [retrying, reading] if request.read_below else [retrying]
+    timeout = aiohttp.ClientTimeout(total=request.total) if request.own_limit else None
+    async with aiohttp.ClientSession(middlewares=middlewares, timeout=timeout) as session:
         for errors in calls(request):
             with errors:
                 await with_aiohttp_retry.send_by(session, url, request, outcome)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
+from inspect import isfunction
 from math import inf
 from operator import attrgetter
 from typing import Any, cast
@@ -84,6 +85,12 @@ class Middleware(AsyncSender):
     def _host_key(self, request: aiohttp.ClientRequest) -> tuple[str, str]:
         url = request.url
         return url.scheme, url.raw_authority
+
+    def _client_limit(self, request: Any, deliver: Any) -> float:
+        """Return the total timeout of the session's call; 0 if it is over, which aiohttp tells in a timer."""
+        if getattr(request._timer, "_cancelled", False):
+            return 0.0
+        return total_timeout(deliver) or inf
 
     def _body_of(self, request: Any) -> Rewind:
         if self._any_gave_up:
@@ -190,6 +197,22 @@ class ClientResponseError(aiohttp.ClientResponseError):
 
     def __str__(self) -> str:
         return status_text(self.status)
+
+
+def total_timeout(sends: Any) -> float | None:
+    """Return the total timeout of a call of a session, read from the function that sends its requests.
+
+    aiohttp passes it to middlewares in no other way. The function may be inside those of other middlewares.
+    """
+    pending = [sends]
+    for function in pending:  # which grows
+        for cell in getattr(function, "__closure__", None) or ():
+            found = cell.cell_contents
+            if isinstance(found, aiohttp.ClientTimeout):
+                return found.total
+            if isfunction(found):
+                pending.append(found)
+    return None
 
 
 def _call_identity(request: Any) -> object:

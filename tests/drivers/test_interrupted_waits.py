@@ -283,3 +283,28 @@ class SignalledClock(Virtual):
     def sleep(self, seconds: float) -> None:
         signal.raise_signal(signal.SIGALRM)
         super().sleep(seconds)
+
+
+@pytest.mark.parametrize("sleeps", [0, 1])
+def test_a_policy_without_observers_that_only_retries(colour: str, sleeps: int) -> None:
+    """The wrapper waits by itself."""
+    error, errors = TimeLimit("now"), list[Boom]()
+    policy = Retry(on=Boom, backoff=[1, 2, 3], clock=Broken(error, sleeps))
+
+    @policy
+    def fails() -> None:
+        errors.append(Boom())
+        raise errors[-1]
+
+    @policy
+    async def afails() -> None:
+        errors.append(Boom())
+        raise errors[-1]
+
+    with pytest.raises(TimeLimit) as caught:
+        in_colour(colour, fails, afails)
+    assert caught.value is error
+    assert error.__context__ is errors[-1]
+    reported = report(error)
+    assert reported is not None
+    assert (reported.reason, reported.attempts, reported.next_delay) == ("stopped", sleeps + 1, sleeps + 1)

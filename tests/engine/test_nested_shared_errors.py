@@ -15,6 +15,9 @@ import trio
 
 from redouble import SYSTEM, Clock, Outcome, Retry, Worker
 from tests.support.fakes import ASYNC, Boom, Virtual, in_colour, options
+from tests.support.thread_switching import switching
+
+__all__ = ["switching"]
 
 
 def policy_of(**given: Any) -> Retry:
@@ -154,6 +157,19 @@ def test_many_threads_that_share_an_instance(worker: Worker | None) -> None:
     with ThreadPoolExecutor(4) as pool:
         outcomes = [future.result() for future in [pool.submit(policy.run, fails) for _ in range(4)]]
     assert [ended(outcome) for outcome in outcomes] == [THREE] * 4
+
+
+@pytest.mark.stress
+def test_threads_that_replace_the_traceback_of_their_error(switching: None) -> None:
+    """Python keeps one traceback for each instance, whichever thread raises it."""
+    boom, policy = Boom("the one"), policy_of()
+
+    def fails() -> None:
+        raise boom
+
+    with ThreadPoolExecutor(8) as pool:
+        calls = [pool.submit(policy.run, fails) for _ in range(5000)]
+        assert {ended(call.result()) for call in calls} == {THREE}
 
 
 def test_a_failed_future_that_two_calls_wait_for() -> None:

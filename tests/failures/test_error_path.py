@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import opcode
 import weakref
 from typing import Any
@@ -23,6 +24,11 @@ def test_the_operation_code_of_a_raise_statement() -> None:
     *_, last = caught.traceback
     assert opcode.opname[error_path.RAISE] == "RAISE_VARARGS"
     assert last._rawentry.tb_frame.f_code.co_code[last._rawentry.tb_lasti] == error_path.RAISE
+
+
+def test_the_flags_of_code_that_is_suspended() -> None:
+    flags = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+    assert flags == error_path.SUSPENDED
 
 
 def test_an_error_without_a_traceback_tells_nothing() -> None:

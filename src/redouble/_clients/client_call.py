@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
+from math import inf
 from typing import Any, Protocol
 
 from redouble._clients.held_gate import HeldAdmissions
@@ -23,6 +24,7 @@ from redouble._telemetry.emit import emit_timeout
 from redouble.errors import AttemptTimeout, Reason
 
 MARGIN = 0.001  # seconds by which clocks and timers may differ
+DELAY = 0.005  # seconds between the starts of two limits of the same end
 
 
 class TimeLimit(Protocol):
@@ -54,6 +56,7 @@ class ClientCall(ResendGuard):
     held: HeldAdmissions | None = None  # of gates, until the body has ended
     cut: Exception | None = None  # the client's error of the last attempt, if a time limit has ended it
     slack = 0.0  # seconds by which the client's timeout ends before the attempt does
+    client_deadline = inf  # when the client's own limit of the whole call expires, if it has one
     innermost_timeout: TimeoutOfCall | None = None  # of the layers inside the `Retry`, in the last attempt
     as_client_error: Callable[[Exception], Exception]  # makes a timeout error of ours one of the client too
 
@@ -84,12 +87,15 @@ class ClientCall(ResendGuard):
 
     def is_cut_by(self, limit: TimeLimit) -> bool:
         """Return True if this time limit has ended the last attempt, or was reached at the same time."""
-        return self.cut is not None and limit.is_reached(self.slack + MARGIN)
+        return self.cut is not None and limit.is_reached(self.slack + DELAY)
 
     def cut_error(self, error: AttemptTimeout) -> Exception:
         """Record the error of a limit that has ended the last attempt, made an error of the client too."""
         error.__cause__ = self.cut
         return self.record_failure(self.as_client_error(error))
+
+    def begin_limits(self, run: Run) -> None:
+        """Apply the limit of the client to a new run of the outermost `Retry`, and its limit to the call."""
 
     def timeouts_start(self) -> float:
         """Return the time when the limits of the whole call start, as its policy is entered."""

@@ -42,8 +42,11 @@ class Plan:
         self.layers = layers
         # Limits outside the outermost Retry hold for the whole call; inner ones restart with each attempt.
         self._around = around = layers[: layers.index(retries[0])] if retries else layers
-        limits = [cast("float", layer.seconds) for layer in around if isinstance(layer, Timeout)]
-        self.total = min([retries[0]._total if retries else inf, *limits])
+        # The shortest `Timeout` of these, which holds from the start of the call.
+        self.outer_limit = min(
+            (cast("float", layer.seconds) for layer in around if isinstance(layer, Timeout)), default=inf
+        )
+        self.total = min(retries[0]._total if retries else inf, self.outer_limit)
         self.labels: Mapping[str, str] = retries[0].labels if retries else {}
         self.name = (retries[0].name if retries else "") or name
         self.reads_bodies = any(layer.until is not None for layer in retries)  # a rule for results reads them
@@ -136,15 +139,18 @@ class GuardedRetry(Layer):
         if self._outermost:
             failure, client_call.failure = client_call.failure, None
             run = client_call.run
-        if failure is None:
-            run = begin_run(Run, policy, name, aio=aio)
-        elif run is None:
-            elapsed = client_call.elapsed()  # first: the run must not begin before the call
-            started = call_reader(policy._time, aio=aio)() - elapsed
-            run = begin_run(Run, policy, name, aio=aio, attempt=1, started=started)
-            run.time_left(own=False)
-        else:
+        if failure is not None and run is not None:
             run.reopen()
+        else:
+            started = None
+            if failure is not None:
+                elapsed = client_call.elapsed()  # first: the run must not begin before the call
+                started = call_reader(policy._time, aio=aio)() - elapsed
+            run = begin_run(Run, policy, name, aio=aio, attempt=int(failure is not None), started=started)
+            if self._outermost:
+                client_call.begin_limits(run)
+            if failure is not None:
+                run.time_left(own=False)
         run.guard, run.tracked = client_call, True
         if self._outermost:
             client_call.run = run

@@ -5,12 +5,14 @@ stack: clocks cannot tell an inner call from a concurrent one. Only an error wit
 all other calls pay nothing for it.
 
 Some code raises an instance that was raised and caught before: a mock, a future, a broken connection. Python
-puts the frames of the new way in front of those of the old one. At that joint there is a `raise` statement,
-where a single way has calls and awaits only.
+puts the frames of the new way in front of those of the old one. At that joint, the later frame was not called
+by the earlier one. The callers of generators and coroutines that have ended are unknown; there a `raise`
+statement tells a joint from an `await`.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, TypeVar, cast
@@ -24,6 +26,8 @@ def _raise(error: BaseException) -> None:
 
 
 RAISE = _raise.__code__.co_code[-2]  # the operation code of `raise`, without importing all codes
+
+SUSPENDED = 0x20 | 0x80 | 0x200  # flags of generators, coroutines and async generators, see `inspect`
 
 _run_holders: set[type] = set()  # classes registered by `holds_run`
 _handover_code: set[CodeType] = set()  # functions registered by `hands_over`
@@ -42,11 +46,17 @@ def hands_over(function: F) -> F:
 
 
 class ErrorPath:
-    """The path of the error that an attempt of a policy has failed with."""
+    """The path of the error that an attempt of a policy has failed with.
+
+    Another thread that raises the same instance replaces its traceback, at any time. So the path is read
+    once, and counts only if it begins in a frame of this thread's stack, where the policy has caught it.
+    """
 
     def __init__(self, caught: BaseException) -> None:
         trace = caught.__traceback__
-        self._caught = caught
+        if trace is not None and trace.tb_frame not in _callers(sys._getframe()):
+            trace = None
+        self._caught, self._trace = caught, trace
         self._driver = None if trace is None else trace.tb_frame
         self._frames: set[FrameType] = set()  # below the driver, so that this attempt has called them
 
@@ -55,10 +65,11 @@ class ErrorPath:
 
         ``error`` is the caught one, or a cause or member of it. None: its traceback does not tell.
         """
-        trace = error.__traceback__
+        trace = self._trace
         if error is not self._caught:
-            for _ in self._walk(self._caught.__traceback__):
+            for _ in self._walk(trace):
                 pass  # which collects the frames of this attempt
+            trace = error.__traceback__
             if trace is None or not self._is_below(trace.tb_frame):
                 return None
         broken: list[FrameType] = []
@@ -81,10 +92,21 @@ class ErrorPath:
             if frame is not self._driver:
                 self._frames.add(frame)
             yield frame
-            if following is not None and _raises(trace) and not self._is_below(following.tb_frame):
+            if following is not None and not self._continues(trace, following.tb_frame):
                 broken(following.tb_frame)
                 return
             trace = following
+
+    def _continues(self, trace: TracebackType, later: FrameType) -> bool:
+        """Return True if the error came from the later frame by a call, an `await` or a handover."""
+        frame = trace.tb_frame
+        code = frame.f_code
+        if later.f_back is frame or code in _handover_code:
+            return True
+        suspended = (code.co_flags | later.f_code.co_flags) & SUSPENDED  # its callers are unknown afterwards
+        if suspended and code.co_code[trace.tb_lasti] != RAISE:
+            return True
+        return self._is_below(later)
 
     def _is_below(self, frame: FrameType) -> bool:
         """Return True if this attempt has called the frame."""
@@ -115,9 +137,3 @@ def _callers(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
-
-
-def _raises(trace: TracebackType) -> bool:
-    """Return True if this entry is a `raise` statement of an older error, and no call or await."""
-    code = trace.tb_frame.f_code
-    return code.co_code[trace.tb_lasti] == RAISE and code not in _handover_code

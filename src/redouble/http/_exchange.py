@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, cast
 from redouble._clients.client_call import MARGIN, ClientCall, TimeoutOfCall, make_report
 from redouble._clients.library_error import join_library, library_copy, library_error_class
 from redouble._engine.report import PREFIX, STAMP, Report, annotate, stamp_of
+from redouble._engine.run import Run
 from redouble._engine.run_results import OUTCOMES, return_report, summary_of
 from redouble._failures.verdict import RETRY, Ended, Verdict
 from redouble._internal.public import public
@@ -104,21 +105,29 @@ class Exchange(ClientCall):
         self.host: Hashable = client._host_of(request)
         self.deliver = deliver  # the library's function that sends the request once
         self.use(plan)
+        self.client_deadline = self.started + client._client_limit(request, deliver)
 
     def use(self, plan: HttpPlan) -> None:
         """Set the plan of the call."""
         self.plan = plan
         self.call: Callable[[Any], Any] = plan.call_for(self.host)
-        self.call_deadline = self.started + plan.total  # inf for most calls
+        self.call_deadline = self.started + plan.outer_limit  # inf for most calls
 
     # ----------------------------------------------------------------- before an attempt
+
+    def begin_limits(self, run: Run) -> None:
+        now = run.refresh_now()
+        left = run.started + run.policy._total - now
+        self.call_deadline = min(self.started + self.plan.outer_limit, self.now() + left)
+        run.deadline = min(run.deadline, now + self.client_deadline - self.now())
+        run.until = min(run.until, run.deadline)
 
     def timeouts_start(self) -> float:
         return self.started  # also when a call continues after its body has failed
 
     def seconds_left(self) -> float:
         """Return the seconds that the next attempt may take."""
-        seconds = self.call_deadline - self.now()
+        seconds = min(self.call_deadline, self.client_deadline) - self.now()
         return min(seconds, time_left()) if ambient.active else seconds
 
     def seconds_left_to_read(self) -> float:
@@ -157,6 +166,11 @@ class Exchange(ClientCall):
         """Record the error of an attempt, and the response that it reports, if any."""
         self.answer, self.in_flight = response, False
         return super().record_failure(error)
+
+    def record_error(self, error: Exception) -> Exception:
+        """Record the error of an attempt that was made outside of the policy; return what the policy gets."""
+        self.record_failure(error)
+        return self.timeout_error() if self.is_out_of_time(error) else error
 
     def is_out_of_time(self, error: Exception) -> bool:
         """Return True if a limit of ours has ended the attempt: the client timed out when it was reached."""

@@ -88,6 +88,10 @@ class SenderState:
         """Return True if no attempt may begin any more."""
         return self._closed
 
+    def _client_limit(self, request: Any, deliver: Any) -> float:  # noqa: ARG002  most clients have none
+        """Return the client's own limit of the whole call, in seconds."""
+        return inf
+
     def _begin_exchange(self, plan: HttpPlan, request: Any, deliver: Any) -> Exchange:
         """Create the exchange of a request, and add an idempotency key if it needs one."""
         body, options, keys = self._body_of(request), self._options_of(request), self._keys
@@ -108,6 +112,7 @@ class SenderState:
         elapsed = NOW() - started  # first: the exchange must not begin before the call
         exchange = Exchange(self, plan, request, nothing_to_rewind, deliver)
         exchange.started -= elapsed
+        exchange.client_deadline -= elapsed
         exchange.sends, exchange.resend_allowed = 1, False
         return exchange
 
@@ -191,7 +196,7 @@ class Sender(SenderState):
             response = deliver(request)
         except Exception as error:
             exchange = self._resume_exchange(plan, request, deliver, started)
-            exchange.record_failure(error)
+            exchange.record_error(error)
         else:
             if self._status_of(response) < 400:
                 return self._finish_at_once(plan, request, deliver, response, started)
@@ -299,9 +304,7 @@ class Sender(SenderState):
 
         The head was returned already, so that only a response that fits it may continue a failed one.
         """
-        exchange.record_failure(error)
-        if exchange.is_out_of_time(error):
-            error = exchange.timeout_error()
+        error = exchange.record_error(error)
         exchange.body_failed(error)
         with ContinuingCall():
             replacement = self._conclude(exchange)
@@ -337,7 +340,7 @@ class AsyncSender(SenderState):
             response = await deliver(request)
         except Exception as error:
             exchange = self._resume_exchange(plan, request, deliver, started)
-            exchange.record_failure(error)
+            exchange.record_error(error)
         else:
             if self._status_of(response) < 400:
                 return self._finish_at_once(plan, request, deliver, response, started)
@@ -445,9 +448,7 @@ class AsyncSender(SenderState):
 
         The head was returned already, so that only a response that fits it may continue a failed one.
         """
-        exchange.record_failure(error)
-        if exchange.is_out_of_time(error):
-            error = exchange.timeout_error()
+        error = exchange.record_error(error)
         exchange.body_failed(error)
         with ContinuingCall():
             replacement = await self._conclude(exchange)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from anyio import move_on_after
 
 from redouble import (
     AdaptiveConcurrency,
@@ -378,3 +379,23 @@ def test_a_response_that_the_caller_has_closed_does_not_restart_the_call(server:
         http.run(waiting if is_async(name) else blocking)
     assert len(server.ledger(url)) == 1
     assert gate.ends == ["ok"]
+
+
+@pytest.mark.quiet
+@pytest.mark.parametrize("name", [name for name in CLIENTS if is_async(name)])
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_body_that_is_cancelled_is_neither_a_success_nor_a_failure(
+    server: Server, name: str, gated: bool
+) -> None:
+    budget, gate = RetryBudget(ratio=1, per_second=0), Recording()
+    policy = Retry(budget=budget)
+
+    async def main() -> None:
+        with move_on_after(0.3):
+            async with await http._open("GET", server.url("200~size=5000~stall=100"), False, {}) as response:
+                await response.read()
+
+    with client(name, policy | gate if gated else policy) as http:
+        http.run(main)
+    assert budget.snapshot()["credits"] == 0
+    assert gate.ends == (["cancelled"] if gated else [])
