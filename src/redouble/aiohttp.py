@@ -18,6 +18,7 @@ from operator import attrgetter
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
+from redouble._clients.client_call import PreviousHop
 from redouble._clients.idempotency_key import Keys
 from redouble._internal.extras import missing_extra
 from redouble._layers.layer import Layer
@@ -69,14 +70,20 @@ class Middleware(AsyncSender):
         super().__init__("aiohttp", policy, idempotency)
         # After an error on a reused connection aiohttp reconnects silently and calls its middlewares again,
         # although this one has given up. Keyed by task, because the same task makes both calls.
-        self._any_gave_up = False
+        self._any_gave_up = self._any_redirected = False
+        # The redirects whose next request is still to come, by task.
+        self._redirects: WeakKeyDictionary[asyncio.Task[Any], tuple[object, PreviousHop]] = (
+            WeakKeyDictionary()
+        )
         self._gave_up: WeakKeyDictionary[asyncio.Task[Any], tuple[object, Exception]] = WeakKeyDictionary()
 
     __call__ = AsyncSender._send
 
     def _is_simple(self, request: aiohttp.ClientRequest) -> bool:
         body = request.body
-        return not self._any_gave_up and (not body or isinstance(body, aiohttp.BytesPayload))
+        return not (self._any_gave_up or self._any_redirected) and (
+            not body or isinstance(body, aiohttp.BytesPayload)
+        )
 
     def _host_of(self, request: aiohttp.ClientRequest) -> str:
         url = request.url
@@ -85,6 +92,15 @@ class Middleware(AsyncSender):
     def _host_key(self, request: aiohttp.ClientRequest) -> tuple[str, str]:
         url = request.url
         return url.scheme, url.raw_authority
+
+    def _put_redirect(self, request: aiohttp.ClientRequest, previous: PreviousHop) -> None:
+        self._redirects[cast("Any", asyncio.current_task())] = (_call_identity(request), previous)
+        self._any_redirected = True
+
+    def _take_redirect(self, request: aiohttp.ClientRequest) -> PreviousHop | None:
+        call, previous = self._redirects.pop(cast("Any", asyncio.current_task()), (None, None))
+        self._any_redirected = bool(self._redirects)
+        return previous if call is _call_identity(request) else None
 
     def _client_limit(self, request: Any, deliver: Any) -> float:
         """Return the total timeout of the session's call; 0 if it is over, which aiohttp tells in a timer."""

@@ -16,6 +16,7 @@ from math import inf
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from redouble._clients.client_call import PreviousHop
 from redouble._clients.idempotency_key import Keys
 from redouble._clients.socket_deadline import LimitedWaits
 from redouble._internal.extras import missing_extra
@@ -42,6 +43,8 @@ except ModuleNotFoundError as error:
     raise missing_extra("requests", error) from None
 
 __all__ = ["Adapter"]
+
+REDIRECT = "redouble"  # the key of a redirect in the hooks of a request
 
 
 class Adapter(Sender, BaseAdapter):
@@ -100,7 +103,19 @@ class Adapter(Sender, BaseAdapter):
         return partial(Adapter, **self._options), ()
 
     def _is_simple(self, request: requests.PreparedRequest) -> bool:
-        return isinstance(request.body, bytes | str | None)
+        return isinstance(request.body, bytes | str | None) and REDIRECT not in request.hooks
+
+    def _put_redirect(self, request: requests.PreparedRequest, previous: PreviousHop) -> None:
+        """Keep it in the hooks, which the session shares with the next request."""
+        cast("Any", request.hooks)[REDIRECT] = previous
+
+    def _take_redirect(self, request: requests.PreparedRequest) -> PreviousHop | None:
+        previous: Any = cast("Any", request.hooks).pop(REDIRECT, None)
+        if previous is None or previous.request() is request:
+            return None  # there is none, or the caller sends the same request again
+        response = previous.response()
+        by_session = response is not None and response.next is not request  # else the caller sends it
+        return previous if by_session else None
 
     def _host_of(self, request: requests.PreparedRequest) -> str:
         url = urlsplit(request.url or "")

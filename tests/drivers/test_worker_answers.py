@@ -147,13 +147,3 @@ def test_a_caller_that_is_interrupted_loses_no_worker_thread() -> None:
         until(lambda before=before: before <= set(threads._idle))  # type: ignore[misc]
     assert number > 5
     assert policy.call(lambda: "done") == "done"
-
-
-def test_a_thread_that_is_woken_without_a_job_waits_for_the_next_one() -> None:
-    policy = Retry(attempt_timeout=A_MINUTE, worker=Worker(), attempts=1)
-    policy.call(str)
-    until(lambda: bool(threads._idle))
-    thread = threads._idle.pop()
-    thread.wake.release()
-    until(lambda: thread in threads._idle)
-    assert policy.call(threading.current_thread) is thread

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from math import inf
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from redouble._clients.held_gate import HeldAdmissions
 from redouble._engine.report import PREFIX, STAMP, AttemptRecord, Report, ResendGuard, annotate, stamp_of
@@ -43,6 +43,21 @@ class TimeLimit(Protocol):
         ...
 
 
+class PreviousHop(NamedTuple):
+    """What a redirect leaves of a call for the request that follows it: both are one call."""
+
+    plan: Any
+    now: Callable[[], float]
+    started: float
+    run: Run | None  # of the outermost `Retry`, if it made the attempt
+    request: Callable[[], Any]  # the request that was redirected
+    response: Callable[[], Any]
+    options: Any = None  # of the request, in the place where this is kept
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()  # a response that is pickled keeps its request
+
+
 class ClientCall(ResendGuard):
     """One logical call: when it started, its attempts, and whether another one may follow."""
 
@@ -54,6 +69,7 @@ class ClientCall(ResendGuard):
     verdicts: Mapping[object, Verdict] = {}  # of rules that were called before the policy judges an error
     entries: tuple[KeyedEntry, ...] = ()  # of the keyed layers of its policy; they live until the call ends
     held: HeldAdmissions | None = None  # of gates, until the body has ended
+    previous: PreviousHop | None = None  # the redirect that led to this request, until the `Retry` begins
     cut: Exception | None = None  # the client's error of the last attempt, if a time limit has ended it
     slack = 0.0  # seconds by which the client's timeout ends before the attempt does
     client_deadline = inf  # when the client's own limit of the whole call expires, if it has one

@@ -17,6 +17,7 @@ from redouble._clients.client_call import ClientCall, TimeLimit, TimeoutOfCall
 from redouble._clients.policy_binding import is_named
 from redouble._drivers.attempt_timeout import run_limited
 from redouble._drivers.calls import adrive, adrive_after_failure, begin_run, drive, drive_after_failure
+from redouble._engine.report import STAMP
 from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets
 from redouble._engine.run import Run
 from redouble._failures.verdict import On
@@ -135,15 +136,21 @@ class GuardedRetry(Layer):
     def _begin(self, client_call: ClientCall, *, aio: bool) -> tuple[Run, Exception | None]:
         """Return the run of a call, and the failure of its running attempt if there was one already."""
         policy, name = self._policy, self._policy.name or ""
-        failure, run = None, None
+        failure, run, previous = None, None, None
         if self._outermost:
             failure, client_call.failure = client_call.failure, None
             run = client_call.run
+            previous, client_call.previous = client_call.previous, None
         if failure is not None and run is not None:
             run.reopen()
+        elif previous is not None and previous.run is not None and previous.plan is client_call.plan:
+            run = previous.run
+            if (response := previous.response()) is not None:
+                vars(response)[STAMP] = run.report()  # of its own request
+            run.repeat()
         else:
             started = None
-            if failure is not None:
+            if failure is not None or previous is not None:
                 elapsed = client_call.elapsed()  # first: the run must not begin before the call
                 started = call_reader(policy._time, aio=aio)() - elapsed
             run = begin_run(Run, policy, name, aio=aio, attempt=int(failure is not None), started=started)

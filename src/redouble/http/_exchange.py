@@ -13,7 +13,7 @@ from http import HTTPStatus
 from math import inf
 from typing import Any, NamedTuple, cast
 
-from redouble._clients.client_call import MARGIN, ClientCall, TimeoutOfCall, make_report
+from redouble._clients.client_call import MARGIN, ClientCall, PreviousHop, TimeoutOfCall, make_report
 from redouble._clients.library_error import join_library, library_copy, library_error_class
 from redouble._engine.report import PREFIX, STAMP, Report, annotate, stamp_of
 from redouble._engine.run import Run
@@ -112,6 +112,14 @@ class Exchange(ClientCall):
         self.plan = plan
         self.call: Callable[[Any], Any] = plan.call_for(self.host)
         self.call_deadline = self.started + plan.outer_limit  # inf for most calls
+
+    def follow(self, previous: PreviousHop) -> None:
+        """Continue a call whose previous request was redirected to this one."""
+        elapsed = previous.now() - previous.started
+        self.previous = previous
+        self.started -= elapsed
+        self.client_deadline -= elapsed
+        self.use(self.plan)
 
     # ----------------------------------------------------------------- before an attempt
 
@@ -406,6 +414,7 @@ class Exchange(ClientCall):
         self.error = self.answer = self.cut = None
         if own:
             setattr(response, STAMP, stamp)
+            self.client._keep_redirect(self, self.run, response)
         return own
 
     def _ended(self) -> None:

@@ -13,6 +13,7 @@ from weakref import ref
 
 from anyio import CancelScope, move_on_after  # unlike asyncio's, they wait for the clean-up of httpcore
 
+from redouble._clients.client_call import PreviousHop
 from redouble._clients.idempotency_key import Keys
 from redouble._clients.socket_deadline import LimitedWaits, ShortenedTimeout
 from redouble._layers.layer import Layer
@@ -285,8 +286,25 @@ class HttpxState(SenderState, Generic[TransportT]):
         return library.classify_stream(request.stream)
 
     def _options_of(self, request: Any) -> RequestOptions:
-        extensions = request.extensions
-        return request_options(extensions[EXTENSION]) if EXTENSION in extensions else NO_OPTIONS
+        options = request.extensions.get(EXTENSION, NO_OPTIONS)
+        if isinstance(options, PreviousHop):
+            options = options.options
+        return NO_OPTIONS if options is NO_OPTIONS else request_options(options)
+
+    def _put_redirect(self, request: Any, previous: PreviousHop) -> None:
+        """Keep it in the extensions, which the client copies to the next request."""
+        options = request.extensions.get(EXTENSION, NO_OPTIONS)
+        if isinstance(options, PreviousHop):
+            options = options.options
+        request.extensions[EXTENSION] = previous._replace(options=options)
+
+    def _take_redirect(self, request: Any) -> PreviousHop | None:
+        previous = request.extensions.get(EXTENSION)
+        if not isinstance(previous, PreviousHop) or previous.request() is request:
+            return None  # there is none, or the caller sends the same request again
+        response = previous.response()
+        by_client = response is not None and response.next_request is not request  # else the caller sends it
+        return previous if by_client else None
 
     @contextmanager
     def _limited(self, exchange: Exchange, seconds: float) -> Generator[None]:

@@ -14,8 +14,9 @@ from contextlib import AbstractContextManager, suppress
 from math import inf
 from operator import attrgetter
 from typing import Any, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
+from redouble._clients.client_call import PreviousHop
 from redouble._clients.idempotency_key import Keys, as_idempotency
 from redouble._clients.policy_binding import PolicyBinding
 from redouble._engine.report import STAMP
@@ -28,6 +29,7 @@ from redouble.http._plan import HttpPlan, http_plan
 from redouble.http._request_body import Rewind, nothing_to_rewind
 from redouble.http._request_options import NO_OPTIONS, RequestOptions
 
+REDIRECTS = (301, 302, 303, 307, 308)
 PREFETCH_LIMIT = 65_536  # bytes of a failed response that are read, to free its connection during the backoff
 # Makes a `SuccessRecord` without a Python frame.
 new_record: Callable[[type[SuccessRecord], tuple[Any, ...]], SuccessRecord] = cast("Any", tuple).__new__
@@ -88,6 +90,20 @@ class SenderState:
         """Return True if no attempt may begin any more."""
         return self._closed
 
+    def _keep_redirect(self, call: Exchange | SuccessRecord, run: Any, response: Any) -> None:
+        """Keep what the next request needs to continue this call, if the response is a redirect."""
+        if self._status_of(response) in REDIRECTS and "location" in response.headers:
+            now = call.now if isinstance(call, Exchange) else NOW
+            hop = PreviousHop(call.plan, now, call.started, run, ref(call.request), ref(response))
+            self._put_redirect(call.request, hop)
+
+    def _put_redirect(self, request: Any, previous: PreviousHop) -> None:
+        """Keep a redirect where `_take_redirect` finds it for the next request of the client's call."""
+
+    def _take_redirect(self, request: Any) -> PreviousHop | None:  # noqa: ARG002  not all of them need it
+        """Return the redirect that led to this request, if any."""
+        return None
+
     def _client_limit(self, request: Any, deliver: Any) -> float:  # noqa: ARG002  most clients have none
         """Return the client's own limit of the whole call, in seconds."""
         return inf
@@ -99,6 +115,8 @@ class SenderState:
         if options.key is not None:
             request.headers[keys.header] = options.key
         exchange = Exchange(self, plan, request, body, deliver)
+        if (previous := self._take_redirect(request)) is not None:
+            exchange.follow(previous)
         plan = plan.resolved(exchange).variant(None, options.options)
         if plan is not exchange.plan:
             exchange.use(plan)
@@ -198,8 +216,11 @@ class Sender(SenderState):
             exchange = self._resume_exchange(plan, request, deliver, started)
             exchange.record_error(error)
         else:
-            if self._status_of(response) < 400:
-                return self._finish_at_once(plan, request, deliver, response, started)
+            if (status := self._status_of(response)) < 400:
+                response = self._finish_at_once(plan, request, deliver, response, started)
+                if status >= 300:
+                    self._keep_redirect(response.__redouble__, None, response)
+                return response
             exchange = self._resume_exchange(plan, request, deliver, started)
             with suppress(Exception):  # recorded in the exchange
                 self._settle(exchange, response)
@@ -342,8 +363,11 @@ class AsyncSender(SenderState):
             exchange = self._resume_exchange(plan, request, deliver, started)
             exchange.record_error(error)
         else:
-            if self._status_of(response) < 400:
-                return self._finish_at_once(plan, request, deliver, response, started)
+            if (status := self._status_of(response)) < 400:
+                response = self._finish_at_once(plan, request, deliver, response, started)
+                if status >= 300:
+                    self._keep_redirect(response.__redouble__, None, response)
+                return response
             exchange = self._resume_exchange(plan, request, deliver, started)
             with suppress(Exception):  # recorded in the exchange
                 await self._settle(exchange, response)

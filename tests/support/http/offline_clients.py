@@ -6,6 +6,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from redouble import Layer, Retry, remaining
@@ -96,6 +97,7 @@ class ClientTimeout(Exception):
 class OfflineSender(SenderState):
     """The part of a sender that creates exchanges."""
 
+    _status_of = attrgetter("status")
     _timeout_error = ClientTimeout
 
     def __init__(self, policy: Layer | None, idempotency: Keys, attempt: Any, *, aio: bool) -> None:
