@@ -22,6 +22,9 @@ class Request:
     total: float = LONG  # time limit of the whole call, in seconds
     own_limit: bool = False  # that limit is the client's own, if it has one for the whole call
     refuse_first: bool = False  # refuse the first connection
+    read_below: bool = False  # read each response in a transport below, as for a log
+    calls: int = 1  # how many calls the client makes; the last one counts
+    breaker: int | None = None  # the failures in a row that open a breaker, without retries
     recorded: bool = False  # replace the connections of urllib3's pools, as vcrpy does
 
     def source(self) -> Any:

@@ -53,7 +53,7 @@ def run(scenario: Scenario, names: list[str]) -> dict[str, Outcome]:
             one.join(max(0.0, until - time.monotonic()))
         time.sleep(MOMENT)
         outcomes = {name: one.result() for name, one in running.items()}
-        for name in BY_URLLIB3 if scenario.request.recorded else ():
+        for name in set(BY_URLLIB3) & set(names) if scenario.request.recorded else ():
             outcomes[name].unrecorded = outcomes[name].requests - paths.count(running[name].path)
         return outcomes
 

@@ -22,6 +22,7 @@ class Scenario:
     request: Request
     wanted: str
     right: Callable[[Outcome], bool]
+    ours: bool = False  # True if only Redouble is called: the others have no such layers
 
 
 def answered(requests: int, *, after: float = 0.0, size: int | None = None) -> Callable[[Outcome], bool]:
@@ -50,6 +51,11 @@ def in_time(outcome: Outcome) -> bool:
     return failed(outcome) and outcome.took < 4
 
 
+def stopped(outcome: Outcome) -> bool:
+    """Expect that a breaker of three failures has opened."""
+    return outcome.requests == 3 and type(outcome.error).__name__ == "CircuitOpen"
+
+
 def honest(outcome: Outcome) -> bool:
     """Expect the 503; or a complete 200 if the client had read the whole pipe before it sent the request."""
     return passed_on(outcome) or answered(2)(outcome)
@@ -72,6 +78,22 @@ SCENARIOS = [
     Scenario("GET: 503 twice", "503*2,200", GET, "3 → 200", answered(3)),
     Scenario("GET: 503 twice, recorded", "503*2,200", Request(recorded=True), "3 → 200", answered(3)),
     Scenario("GET: a body cut short", CUT, GET, "2 → 200", answered(2, size=5000)),
+    Scenario(
+        "GET: 503 twice, read by a transport below",
+        "503*2~size=9,200~size=5000",
+        Request(read_below=True),
+        "3 → 200",
+        answered(3, size=5000),
+        ours=True,
+    ),
+    Scenario(
+        "six GETs: bodies cut short; a breaker for 3 failures",
+        "200~size=5000~cut=100",
+        Request(calls=6, breaker=3),
+        "3 → CircuitOpen",
+        stopped,
+        ours=True,
+    ),
     Scenario("GET: 503, `Retry-After: 1`", "503~ra=1,200", GET, "2 → 200, 1 s later", answered(2, after=1)),
     Scenario(
         "GET: 503, `Retry-After` a date 2 s ahead, by a clock that is an hour slow",

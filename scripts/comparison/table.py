@@ -20,6 +20,6 @@ def table(names: Sequence[str], outcomes: Mapping[str, Mapping[str, Outcome]]) -
     yield "| " + " | ".join(["", "right", *names]) + " |"
     yield "|---" * (len(names) + 2) + "|"
     for scenario in SCENARIOS:
-        found = [outcomes[scenario.name][name] for name in names]
-        cells = [str(one) if scenario.right(one) else f"**{one}**" for one in found]
+        found = [outcomes[scenario.name].get(name) for name in names]
+        cells = ["" if one is None else str(one) if scenario.right(one) else f"**{one}**" for one in found]
         yield f"| {scenario.name} | {scenario.wanted} | " + " | ".join(cells) + " |"

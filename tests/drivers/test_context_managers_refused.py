@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from redouble import Retry
 from tests.support.drivers.context_managers import ConnectionFactory, entered
 from tests.support.fakes import ASYNC, SYNC
 
@@ -64,3 +65,15 @@ def test_an_existing_context_manager_is_refused() -> None:
     factory = ConnectionFactory()
     with pytest.raises(TypeError, match="callable"):
         factory.policy.enter(factory.connect())  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+def test_a_manager_whose_enter_raises_stop_iteration_is_not_entered() -> None:
+    class Empty:
+        def __enter__(self) -> None:
+            raise StopIteration
+
+        def __exit__(self, *_: object) -> None:
+            raise AssertionError
+
+    with pytest.raises(StopIteration), Retry(attempts=1).enter(Empty):
+        pass

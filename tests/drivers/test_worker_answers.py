@@ -10,6 +10,7 @@ import pytest
 
 from redouble import Clock, Retry, Timeout, Worker, errors
 from redouble._drivers.workers import threads
+from redouble._drivers.workers.child import JobResult
 from tests.support.bulkhead_callers import until
 from tests.support.fakes import ASYNC, in_colour
 from tests.support.interruption import SignalHandler, ctrl_c
@@ -149,11 +150,35 @@ def test_a_caller_that_is_interrupted_loses_no_worker_thread() -> None:
     assert policy.call(lambda: "done") == "done"
 
 
-def test_a_thread_that_is_woken_without_a_job_waits_for_the_next_one() -> None:
-    policy = Retry(attempt_timeout=A_MINUTE, worker=Worker(), attempts=1)
-    policy.call(str)
-    until(lambda: bool(threads._idle))
-    thread = threads._idle.pop()
-    thread.wake.release()
-    until(lambda: thread in threads._idle)
-    assert policy.call(threading.current_thread) is thread
+def test_a_thread_whose_caller_is_interrupted_stays_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Idle:
+        """A thread that cannot be given a job."""
+
+        @property
+        def job(self) -> None:
+            return None
+
+        @job.setter
+        def job(self, job: object) -> None:
+            raise KeyboardInterrupt
+
+    parked: list[Any] = [Idle()]
+    idle = list(parked)
+    monkeypatch.setattr(threads, "_idle", parked)
+    with pytest.raises(KeyboardInterrupt):
+        threads.ThreadJob(monotonic, str, (), {}).start()
+    assert parked == idle
+
+
+def test_an_error_whose_traceback_cannot_be_formatted_is_sent_from_a_process() -> None:
+    class Unformatted(Exception):
+        def __getattribute__(self, name: str) -> Any:
+            if name == "__cause__":
+                raise LookupError
+            return super().__getattribute__(name)
+
+    ended = JobResult()
+    ended.error = Unformatted("text")
+    kind, _, text = ended.reply()
+    assert kind == "unpicklable error"
+    assert text.endswith("Unformatted: text")

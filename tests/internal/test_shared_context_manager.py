@@ -8,7 +8,13 @@ from threading import Barrier
 
 import pytest
 
-from redouble._internal.shared_context_manager import Block, ContextExits, SharedContextManager, _pending
+from redouble._internal.shared_context_manager import (
+    AsyncSharedContextManager,
+    Block,
+    ContextExits,
+    SharedContextManager,
+    _pending,
+)
 
 
 class Named(Block[None]):
@@ -94,3 +100,48 @@ def test_each_exit_is_used_by_one_of_many_threads() -> None:
         left = [value for some in pool.map(leave_some, range(threads)) for value in some]
     assert set(left) == set(range(many))
     assert len(left) == many
+
+
+class Interrupted(Named):
+    """A block whose end is interrupted once."""
+
+    ends = 0
+
+    async def aleave(self, error: BaseException | None) -> None:
+        self.leave(error)
+
+    def leave(self, error: BaseException | None) -> None:
+        self.ends += 1
+        if self.ends == 1:
+            raise KeyboardInterrupt
+
+
+class Manager(AsyncSharedContextManager[None]):
+    def __init__(self) -> None:
+        self.block = Interrupted("block")
+
+    def _new_block(self) -> Interrupted:
+        return self.block
+
+
+def test_a_block_that_is_interrupted_at_its_end_is_ended_once_more() -> None:
+    manager = Manager()
+    with pytest.raises(KeyboardInterrupt), manager:
+        pass
+    assert manager.block.ends == 2
+
+    async def main() -> None:
+        async with manager:
+            pass
+
+    manager = Manager()
+    with pytest.raises(KeyboardInterrupt):
+        main().send(None)
+    assert manager.block.ends == 2
+
+
+def test_a_block_is_a_context_manager_too() -> None:
+    block = Interrupted("block")
+    with pytest.raises(KeyboardInterrupt), block:
+        pass
+    assert block.ends == 2

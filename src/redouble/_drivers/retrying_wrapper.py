@@ -18,6 +18,7 @@ from redouble._engine.run import Run, Wait
 from redouble._engine.run_results import error_of
 from redouble._internal.callables import call_plain, display_name
 from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.logger import call_hook, is_own
 from redouble._runtime.ambient import CREDITED_CALL, ambient, credited_call
 from redouble._runtime.backend import cancel_after, cancelling
 from redouble._runtime.clock import SYSTEM
@@ -255,6 +256,9 @@ def compile_retrying(policy: Options, fn: Callable[..., Any], *, aio: bool) -> C
     if policy.budget is not None:
         budget_now = policy._now if policy.clock is SYSTEM else now
         drivers |= {"start": policy.budget.start, "credit": policy.budget.credit, "budget_now": budget_now}
+        if not is_own(policy.budget):  # then it may raise
+            drivers["start"] = partial(call_hook, policy.budget, "start")
+            drivers["credit"] = partial(call_hook, policy.budget, "credit")
         drivers |= {"budget": policy.budget, "credited_call": CREDITED_CALL, "call_of": credited_call}
     return compile_wrapper(
         fn,

@@ -2,6 +2,9 @@
 
 The engine calls it at fixed points of a call and passes the time; a budget never sleeps. Any object with
 these methods is a budget. An attribute ``traits`` may say what it ignores, so that calls can skip it.
+
+A budget only accounts, so an exception that it raises never replaces the result of a call: it is logged once
+for each class and method. A ``spend`` that raises is refused; what another method raises is ignored.
 """
 
 from collections.abc import Mapping
@@ -41,23 +44,26 @@ class Budget(Protocol):
     """A retry budget. It may have an attribute ``traits``, of the type `BudgetTraits`."""
 
     def start(self, now: float, /) -> None:
-        """Record that a call begins."""
+        """Record that a call begins. If this raises, the call begins all the same."""
         ...
 
     def failed(self, kind: Kind, now: float, /) -> None:
-        """Record that an attempt failed."""
+        """Record that an attempt failed. What this raises is ignored."""
         ...
 
     def spend(self, kind: Kind, now: float, /) -> Grant | None:
-        """Return the grant for one retry, or None to refuse it."""
+        """Return the grant for one retry, or None to refuse it. If this raises, the retry is refused."""
         ...
 
     def credit(self, grant: Grant | None, now: float, /) -> None:
-        """Record a success; ``grant`` is the grant that its last retry used, None without retries."""
+        """Record a success; ``grant`` is the grant that its last retry used, None without retries.
+
+        What this raises is ignored: the caller gets the result.
+        """
         ...
 
     def refund(self, grant: Grant, now: float, /) -> None:
-        """Take back a grant whose retry never started."""
+        """Take back a grant whose retry never started. What this raises is ignored."""
         ...
 
     def snapshot(self) -> Mapping[str, float]:

@@ -36,6 +36,7 @@ from redouble._failures.verdict import (
     with_retry_after,
 )
 from redouble._internal.callables import UsageError
+from redouble._internal.logger import call_hook
 from redouble._runtime.backend import Cancellation
 from redouble.errors import AttemptTimeout, Reason, RedoubleError, Rejected
 
@@ -315,7 +316,7 @@ class Run(RunState):
             refused = isinstance(error, Rejected) and rejected_before_call(error, self)
             traits = getattr(budget, "traits", None)  # without any, all failures count
             if (self.verdict.action == "retry" and not refused) or traits is None or traits.counts_stops:
-                budget.failed(self.kind(error), self.budget_time())
+                call_hook(budget, "failed", self.kind(error), self.budget_time())
             if refused and self.spent_grant is not None:
                 # A gate rejected the attempt, so nothing was retried.
                 self.unspent_grant, self.spent_grant = self.spent_grant, None
@@ -347,7 +348,8 @@ class Run(RunState):
         try:
             # 9. spend before sleeping: a refused retry must not cost the caller a wait
             if policy.budget is not None:
-                self.unspent_grant = grant = policy.budget.spend(self.kind(error), self.budget_time())
+                kind, now = self.kind(error), self.budget_time()
+                self.unspent_grant = grant = call_hook(policy.budget, "spend", kind, now)
                 if grant is None:
                     return self.refuse(BUDGET, error, delay)
                 delay = max(delay, grant.wait)

@@ -151,7 +151,7 @@ def _shown(text: str) -> str:
 
 
 def outcome_of(run: RunState, value: T | None, error: Exception | None) -> Outcome[T]:
-    """Return the outcome; an error that the run did not record (a budget's, a backoff's) means `stopped`."""
+    """Return the outcome; an error that the run did not record (a backoff's) means `stopped`."""
     if not run.ok and run.reason is None:
         run.reason = STOPPED
     return Outcome(run.ok, value, error, report_of(run))

@@ -20,6 +20,7 @@ from redouble._engine.report import Report, ResendGuard, annotate
 from redouble._engine.run_results import Entry, note_of, report_of, return_report
 from redouble._failures.transient import kind_of
 from redouble._failures.verdict import CANCELLED_BY_LIMIT, RETRY, Ended, Kind, Verdict
+from redouble._internal.logger import call_hook
 from redouble._redaction.rendering import shortened
 from redouble._runtime.ambient import CREDITED_CALL, CreditedCall, credited_call
 from redouble._runtime.clock import SYSTEM, Clock
@@ -133,7 +134,7 @@ class RunState:
             self.credited_call = credited_call(policy.budget)
             self.credits = self.credited_call is None
             if self.credits and not attempt:
-                policy.budget.start(self.budget_time())
+                call_hook(policy.budget, "start", self.budget_time())
         if policy._limits_each_call:
             self.max_attempts = policy._attempts_of_call(self.budget_time())
 
@@ -158,7 +159,7 @@ class RunState:
                 return
             grant = call[1] or grant
         self.leave_credited_call()
-        credit = partial(self.policy.budget.credit, grant, self.budget_time())
+        credit = partial(call_hook, self.policy.budget, "credit", grant, self.budget_time())
         if self.guard is None:
             credit()
         else:
@@ -213,7 +214,7 @@ class RunState:
         """Return a grant whose retry never started to the budget, however the call ended."""
         if self.policy.budget is not None and self.unspent_grant is not None:
             grant, self.unspent_grant = self.unspent_grant, None
-            self.policy.budget.refund(grant, self.budget_time())
+            call_hook(self.policy.budget, "refund", grant, self.budget_time())
 
     def budget_time(self) -> float:
         """Return the time for the budget: calls that share a budget use one clock, also under Trio."""

@@ -15,6 +15,7 @@ from redouble._drivers.stream_function import wrap_stream
 from redouble._engine.nested import asks_gate
 from redouble._internal.callables import reject_awaitable
 from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.logger import call_hook, is_own, log_broken_hook
 from redouble._internal.public import public
 from redouble._internal.shared_context_manager import AsyncSharedContextManager, Block, never_began
 from redouble._internal.validation import format_seconds
@@ -48,13 +49,20 @@ class Gate(AsyncSharedContextManager[None], Layer):
     _problem_outside_retry: ClassVar[str] = ""  # why `lint` advises against the gate around a retry; "": not
 
     def admit(self, now: float, /) -> Any:
-        """Admit a call and return its ticket, or raise `Rejected`."""
+        """Admit a call and return its ticket, or raise `Rejected`.
+
+        Any other error comes out as it is, and the function is not called: the gate could not decide.
+        """
         raise TypeError(
             f"{type(self).__name__} cannot admit a call at {now}: a gate needs a method admit(self, now)"
         )
 
     def ended(self, ticket: Any, error: BaseException | None, now: float, /) -> None:
-        """Record how an admitted call ended: None is success; a cancellation is an error too."""
+        """Record how an admitted call ended: None is success; a cancellation is an error too.
+
+        It only accounts, so what it raises is logged once and ignored: the caller gets the result, or the
+        error, of the function.
+        """
 
     def _wrapper(self, *, is_async: bool) -> Wrapper | None:  # noqa: ARG002
         """Return the template of a wrapper that is faster than the general one, and its names; or None."""
@@ -66,7 +74,8 @@ class Gate(AsyncSharedContextManager[None], Layer):
             return None
         template, names = wrapper
         exception = task_error if is_async else sys.exception
-        common = {"owner": self, "ended": self.ended, "exception": exception, **WRAPPER_CLOCK}
+        ended = self.ended if is_own(self) else partial(call_hook, self, "ended")
+        common = {"owner": self, "ended": ended, "exception": exception, **WRAPPER_CLOCK}
         return compile_wrapper(fn, template, is_async=is_async, **common | names)
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
@@ -128,6 +137,11 @@ class Gate(AsyncSharedContextManager[None], Layer):
         admission.entered = False  # no signal handler can run between this and the call
         try:
             ended(admission.ticket, error, now)
+        except Exception as raised:
+            admission.entered = never_began(raised, ended)
+            if admission.entered or is_own(self):
+                raise
+            log_broken_hook(self, "ended")
         except BaseException as raised:
             admission.entered = never_began(raised, ended)
             raise

@@ -13,6 +13,7 @@ from redouble._clients.plan import Plan, Send, layers_of, make_plan
 from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets, RetryBudget
 from redouble._failures.verdict import Ended, On
 from redouble._internal.bounded_cache import BoundedCache
+from redouble._internal.logger import call_hook
 from redouble._layers.keyed import Keyed
 from redouble._layers.layer import Layer, Pipeline
 from redouble._layers.retry.retry import Retry
@@ -91,7 +92,7 @@ class HttpPlan(Plan):
         """Return the callable that credits a success at a given time to the host, cached by this key."""
         budget = self._budget_of(host)
         plain = type(budget) in (RetryBudget, HostBudgets) and budget._credited_by == "success"
-        credit: Credit = budget._record_credit if plain else partial(budget.credit, None)
+        credit: Credit = budget._record_credit if plain else partial(call_hook, budget, "credit", None)
         return self.credits.get_or_create(key, lambda: credit)
 
     def leaves_credit(self, host: str) -> bool:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from anyio import move_on_after
 
 from redouble import (
     AdaptiveConcurrency,
@@ -304,3 +305,97 @@ def test_a_token_bucket_keeps_what_a_retry_with_a_broken_body_cost(server: Serve
         assert bucket.snapshot()["tokens"] == 15
         assert http.get(server.url("503,200")).status == 200
         assert bucket.snapshot()["tokens"] == 15
+
+
+# ------------------------------------------------------------------ unusual ends of a response
+
+
+class FailsOnce(Layer):
+    """Fails after the first successful attempt, and so drops its response."""
+
+    failed = False
+
+    def around(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
+        def failing(*args: Any) -> Any:
+            return self._check(fn(*args))
+
+        return failing
+
+    def around_async(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
+        async def failing(*args: Any) -> Any:
+            return self._check(await fn(*args))
+
+        return failing
+
+    def _check(self, response: Any) -> Any:
+        if not self.failed:
+            self.failed = True
+            raise LookupError("not this one")
+        return response
+
+
+@EVERY_CLIENT
+def test_a_dropped_response_ends_its_admission_before_the_next_attempt(server: Server, name: str) -> None:
+    outer, inner = Recording(), Recording()
+    policy = outer | Retry(on=LookupError, attempts=2, backoff=[0]) | FailsOnce() | inner
+    with client(name, policy) as http:
+        assert http.get(server.url("200~size=300000")).status == 200
+    assert (inner.ends, outer.ends, inner.open, outer.open) == (["ok", "ok"], ["ok"], 0, 0)
+
+
+@EVERY_CLIENT
+def test_a_result_that_is_no_response_ends_the_admission(server: Server, name: str) -> None:
+    gate = Recording()
+    with client(name, gate | Fallback(value="x")) as http:
+        seen = http.get(server.url("rst"))
+    assert isinstance(seen.error, TypeError)
+    assert (gate.ends, gate.open) == (["ok"], 0)
+
+
+@pytest.mark.parametrize("name", [name for name in CLIENTS if name != "aiohttp"])
+def test_a_response_that_the_caller_has_closed_does_not_restart_the_call(server: Server, name: str) -> None:
+    """Not even if its stream is iterated over afterwards."""
+    url = server.url("200~size=5000~stall=0,200")
+    gate = Recording()
+
+    def blocking() -> None:
+        response = http._open("GET", url, True, {"timeout": 0.1})
+        if name == "requests":
+            response.close()
+            assert response.content == b""
+            return
+        with response as opened:
+            opened.close()
+            with suppress(Exception):
+                list(opened.stream)
+
+    async def waiting() -> None:
+        async with await http._open("GET", url, True, {"timeout": 0.1}) as opened:
+            await opened.aclose()
+            with suppress(Exception):
+                assert len([piece async for piece in opened.stream]) >= 0
+
+    with client(name, gate | Retry(attempts=3, backoff=[0] * 3)) as http:
+        http.run(waiting if is_async(name) else blocking)
+    assert len(server.ledger(url)) == 1
+    assert gate.ends == ["ok"]
+
+
+@pytest.mark.quiet
+@pytest.mark.parametrize("name", [name for name in CLIENTS if is_async(name)])
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_body_that_is_cancelled_is_neither_a_success_nor_a_failure(
+    server: Server, name: str, gated: bool
+) -> None:
+    budget, gate = RetryBudget(ratio=1, per_second=0), Recording()
+    policy = Retry(budget=budget)
+
+    async def main() -> None:
+        with move_on_after(0.3):
+            async with await http._open("GET", server.url("200~size=5000~stall=100"), False, {}) as response:
+                await response.read()
+
+    with client(name, policy | gate if gated else policy) as http:
+        http.run(main)
+    assert budget.snapshot()["credits"] == 0
+    assert gate.ends == (["cancelled"] if gated else [])

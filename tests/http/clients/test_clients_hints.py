@@ -126,7 +126,7 @@ TOO_LONG: list[tuple[str, dict[str, Any], str, float]] = [
 def test_a_hint_that_is_too_long_ends_the_call_at_once(
     name: str, server: Server, script: str, policy: dict[str, Any], reason: str, hint: float, stream: bool
 ) -> None:
-    """The caller receives the response, and the report contains the hint."""
+    """The caller receives the response, and the report contains the hint, and the delay that was refused."""
     clock = Virtual()
     url = server.url(script)
     with client(name, Retry(**policy, backoff=[0.5], clock=clock)) as http:
@@ -135,7 +135,7 @@ def test_a_hint_that_is_too_long_ends_the_call_at_once(
     assert (seen.error, seen.status, len(server.ledger(url)), clock.waits) == (None, int(script[:3]), 1, [])
     assert seen.content == b'{"ok": false, "step": 1}'
     assert (report.reason, report.attempts, report.history[0].hint) == (reason, 1, hint)
-    assert report.history[0].delay is None
+    assert report.history[0].delay == hint
 
 
 @pytest.mark.parametrize(

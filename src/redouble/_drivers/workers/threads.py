@@ -59,15 +59,15 @@ class ThreadJob(ActiveDeadline):
         self._context.run(ACTIVE_DEADLINE.set, self)
         taken = list[_WorkerThread]()
         try:
-            taken.extend(
-                map(_idle.pop, (-1,))
-            )  # one call: a signal handler that raises cannot lose the thread
+            taken.extend(map(_idle.pop, (-1,)))  # one call: a signal handler cannot lose the thread
             taken[0].job = self
         except IndexError:
             _WorkerThread(self).begin()
         finally:
-            if taken:
+            if taken and taken[0].job is self:
                 taken[0].wake.release()
+            elif taken:
+                _idle.extend(taken)  # a signal handler has raised
 
     def run_within(self, seconds: float) -> bool:
         """Run the call and wait for its end; return True if it has ended in time."""
@@ -171,21 +171,16 @@ class _WorkerThread(Thread):
 
     def run(self) -> None:
         """Run jobs, parked in between, until idle for too long."""
-        idle = False
-        while not idle:
-            job, self.job = self.job, None
-            wake = (
-                None if job is None else job.perform()
-            )  # None: its caller was interrupted before it had one
+        while (job := self.job) is not None:
+            self.job = None
+            wake = job.perform()
             del job  # it would stay alive while the thread is parked
             _idle.append(self)  # before wake(): the woken caller may assign the next job at once
-            if wake is not None:
-                wake()
+            wake()
             del wake
             if not self.wake.acquire(timeout=IDLE_TIMEOUT):
                 try:
                     _idle.remove(self)
-                    idle = True
                 except ValueError:  # another thread has just taken this one, and assigns a job
                     self.wake.acquire()
 

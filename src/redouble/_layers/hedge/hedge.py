@@ -17,6 +17,7 @@ from redouble._failures.verdict import FailureFilter, Kind, On, Until, check_unt
 from redouble._internal.callables import UsageError, callable_kind, display_name
 from redouble._internal.codegen import compile_wrapper, gil_variants
 from redouble._internal.locks import ForkSafe, gil
+from redouble._internal.logger import call_hook
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, integer, methods, number, seconds
 from redouble._layers.analysis import BlockingWorstCase, NoBlockingCode, Traits, WorstCase, combined_traits
@@ -216,9 +217,9 @@ class Hedge(ForkSafe, Layer):
         budget, now = self.settings.budget, SYSTEM.now()
         if budget is None:
             return True
-        grant = budget.spend(Kind.unknown, now)
+        grant = call_hook(budget, "spend", Kind.unknown, now)
         if grant is not None and grant.wait:  # a hedge cannot wait
-            budget.refund(grant, now)
+            call_hook(budget, "refund", grant, now)
         return grant is not None and not grant.wait
 
     # ----------------------------------------------------------------------------------- hooks
