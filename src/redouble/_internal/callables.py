@@ -165,7 +165,7 @@ def close_unawaited(thing: object) -> Exception | None:
 
 
 def _is_future_or_rpc(kind: Any) -> bool:
-    """Return True for the futures and tasks of asyncio, which have this attribute, and for the calls of gRPC."""
+    """Return True for futures and tasks of asyncio, which have this attribute, and for calls of gRPC."""
     return hasattr(kind, "_asyncio_future_blocking") or any(
         base.__module__.startswith("grpc.") for base in kind.__mro__
     )
