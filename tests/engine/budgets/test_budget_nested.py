@@ -285,10 +285,10 @@ def test_a_pipeline_is_credited_once(colour: str, levels: int) -> None:
 
 
 def test_budgets_that_differ_are_credited_each() -> None:
-    one, other = Ledger(), Ledger()
-    fn = retrying(one)(retrying(other)(retrying(one)(Function())))
+    one, other, third = Ledger(), Ledger(), Ledger()
+    fn = retrying(one)(retrying(other)(retrying(third)(retrying(one)(Function()))))
     assert fn() == "done"
-    assert (credits_of(one), credits_of(other)) == (["start", "credit None"], ["start", "credit None"])
+    assert [credits_of(each) for each in (one, other, third)] == [["start", "credit None"]] * 3
 
 
 @pytest.mark.parametrize("inner", [*BLOCKING, block])
