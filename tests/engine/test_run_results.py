@@ -267,7 +267,7 @@ def test_the_note_counts_the_attempts_of_fast_and_slow_failures(
 
 def test_an_operation_that_goes_on_after_a_failure_has_no_result_that_was_refused() -> None:
     """A redirected request goes on with its attempts: if no time is left then, nothing was returned."""
-    run = run_of(timeout=1, backoff=[0.2], until=lambda value: value == "ok")
+    run = run_of(timeout=1, backoff=[0.2], until="ok".__eq__)
     assert run.start(0.0) is None
     assert run.failed(Plain("x"), 0.1) == 0.2
     assert run.start(0.3) is None

@@ -511,7 +511,8 @@ def test_a_wrapper_remembers_types_of_modules_only() -> None:
 
     class Hidden(metaclass=ByHash): ...
 
-    for result, remembered in ((3, int), ({}, dict), (Local(), object), (Hidden(), object), (None, object)):
+    results: list[tuple[object, type[object]]] = [(3, int), ("", str), (Local(), object), (Hidden(), object)]
+    for result, remembered in [*results, (None, object)]:
         assert check_result_type(len, result) is remembered
 
 
