@@ -212,13 +212,6 @@ class Exchange(ClientCall):
         self.cut = error = AttemptTimeout(text, limit="deadline", seconds=0.0)
         return self.record_failure(self.as_client_error(error))
 
-    def _reason_of_timeout(self) -> Reason:
-        """Return why a call whose time was up ended: a policy without a `Retry` has given nothing up.
-
-        So a `Retry` around the client may retry it, as it does with a function under a `Timeout`.
-        """
-        return Reason.stopped if self.plan.outermost is None else Reason.timeout
-
     def is_retried(self, error: Exception) -> bool:
         """Return True if a rule of the policy retries a status that is no failure by itself."""
         with suppress(Exception):  # an error may have no `__dict__`
@@ -319,9 +312,9 @@ class Exchange(ClientCall):
             if self.failed_finally or self.client._is_closed(self.request):
                 self._annotate_finally(error)
             elif self.cut is None and self.seconds_left() <= 0:
-                self.annotate(error, self._reason_of_timeout())
+                self.annotate(error, Reason.timeout)
             elif self.plan.outermost is None:
-                self.annotate(error, Reason.stopped)
+                self.annotate(error, Reason.stopped if self.cut is None else Reason.timeout)
                 if isinstance(error, AttemptTimeout) and error.limit == "attempt":
                     emit_timeout(error, self.plan.name)  # the layer that does so has returned
             else:
@@ -395,9 +388,7 @@ class Exchange(ClientCall):
             run = self.run
             annotate(
                 error,
-                self.report_for(self._reason_of_timeout(), error)
-                if run is None or run.reason is None
-                else run,
+                self.report_for(Reason.timeout, error) if run is None or run.reason is None else run,
                 None,
             )
 
