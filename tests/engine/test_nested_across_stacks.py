@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from multiprocessing.pool import ThreadPool
 from threading import Thread
 from typing import Any
 
@@ -77,6 +78,28 @@ def thread_with_context(nest: Nest) -> None:
         pool.submit(copy_context().run, nest.inner).result()
 
 
+def thread_with_map(nest: Nest) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        list(pool.map(policy_of().call, [nest.fails]))
+
+
+def pool_of_threads(nest: Nest) -> None:
+    with ThreadPool(1) as pool:
+        pool.apply(nest.inner)
+
+
+def loop_in_a_thread(nest: Nest) -> None:
+    loop = asyncio.new_event_loop()
+    thread = Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(nest.ainner(), loop).result(20)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
 def thread_with_a_list(nest: Nest) -> None:
     errors: list[Exception] = []
 
@@ -136,7 +159,14 @@ def worker(nest: Nest) -> None:
 
 
 SAME_THREAD = [generator, builtin_functions, outcome, raised_elsewhere, chained, block, stream]
-OTHER_THREAD = [thread_with_result, thread_with_context, thread_with_a_list, worker]
+OTHER_THREAD = [
+    thread_with_result,
+    thread_with_context,
+    thread_with_map,
+    pool_of_threads,
+    loop_in_a_thread,
+    worker,
+]
 
 
 def seen(outcome: Outcome[Any], nest: Nest) -> tuple[str | None, int]:
@@ -172,8 +202,9 @@ def test_outer_policies_of_other_shapes(outer: str, how: Callable[[Nest], None])
     assert (reported.reason, nest.calls) == ("nested", 3)
 
 
-def test_blocks_in_one_function() -> None:
-    nest = Nest()
+@pytest.mark.parametrize("one", [False, True])
+def test_blocks_in_one_function(*, one: bool) -> None:
+    nest = Nest(one=one)
     with pytest.raises(Boom) as caught:
         for attempt in policy_of():
             with attempt:
@@ -183,6 +214,28 @@ def test_blocks_in_one_function() -> None:
     reported = report(caught.value)
     assert reported is not None
     assert (reported.reason, nest.calls) == ("nested", 3)
+
+
+def test_async_blocks_in_one_function() -> None:
+    nest = Nest(one=True)
+
+    async def main() -> None:
+        async for attempt in policy_of():
+            with attempt:
+                async for inner in policy_of():
+                    with inner:
+                        nest.fails()
+
+    with pytest.raises(Boom):
+        asyncio.run(main())
+    assert nest.calls == 3
+
+
+@pytest.mark.parametrize("one", [False, True])
+def test_an_error_that_code_takes_from_a_list_is_missed(*, one: bool) -> None:
+    """It may be of a call beside this one: nothing in its path tells that this attempt has made the call."""
+    nest = Nest(one=one)
+    assert seen(policy_of().run(thread_with_a_list, nest), nest) == ("attempts", 9)
 
 
 async def awaited(nest: Nest) -> None:
@@ -281,7 +334,7 @@ def test_tasks_and_threads_of_trio(how: Callable[[Nest], Awaitable[None]]) -> No
     assert seen(trio.run(main), nest) == ("nested", 3)
 
 
-@pytest.mark.parametrize("how", [*SAME_THREAD, *OTHER_THREAD])
+@pytest.mark.parametrize("how", [*SAME_THREAD, *OTHER_THREAD, thread_with_a_list])
 def test_an_exhausted_budget(how: Callable[[Nest], None]) -> None:
     """The inner policy has made one attempt only."""
     nest, empty = Nest(), policy_of(budget=Ledger(retries=0))

@@ -145,6 +145,51 @@ def test_tasks_that_share_an_instance_do_not_stop_each_other(colour: str, attemp
     assert (ended(outcomes["first"]), ended(outcomes["second"])) == (THREE, ("attempts", attempts))
 
 
+def test_a_thread_that_fails_with_another_error_before_the_shared_one() -> None:
+    """Its call begins during the attempt, has retried, and got the instance once: as a nested call would."""
+    boom, started, finished = Boom("a connection that has failed"), Event(), Event()
+    errors = iter([Boom("another"), boom])
+
+    def slow() -> None:
+        started.set()
+        assert finished.wait(20)
+        raise boom
+
+    def fails() -> None:
+        raise next(errors)
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(policy_of().run, slow)
+        assert started.wait(20)
+        assert ended(policy_of(attempts=2).run(fails)) == ("attempts", 2)
+        finished.set()
+        assert ended(first.result()) == THREE
+
+
+def test_a_task_that_fails_with_another_error_before_the_shared_one() -> None:
+    boom, outcomes = Boom("a connection that has failed"), list[Outcome[None]]()
+    errors = iter([Boom("another"), boom])
+
+    async def fails() -> None:
+        raise next(errors)
+
+    async def main() -> None:
+        finished = asyncio.Event()
+
+        async def slow() -> None:
+            await finished.wait()
+            raise boom
+
+        first = asyncio.create_task(policy_of().run(slow))
+        await asyncio.sleep(0)
+        outcomes.append(await policy_of(attempts=2).run(fails))
+        finished.set()
+        outcomes.append(await first)
+
+    asyncio.run(main())
+    assert [ended(outcome) for outcome in outcomes] == [("attempts", 2), THREE]
+
+
 @pytest.mark.parametrize("worker", [None, Worker()])
 def test_many_threads_that_share_an_instance(worker: Worker | None) -> None:
     boom, together = Boom("the one"), Barrier(4)

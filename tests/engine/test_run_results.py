@@ -15,6 +15,7 @@ from redouble import Outcome, Retry, Verdict, errors, report
 from redouble.types import Ended
 from tests.support.call_shapes import SHAPES
 from tests.support.fakes import Virtual, in_colour
+from tests.support.runs import run_of
 
 
 class Plain(Exception):
@@ -262,3 +263,14 @@ def test_the_note_counts_the_attempts_of_fast_and_slow_failures(
     assert caught.value.__notes__ == [
         f"redouble: gave up after {counted} in {takes:.1f} s (attempts exhausted)"
     ]
+
+
+def test_an_operation_that_goes_on_after_a_failure_has_no_result_that_was_refused() -> None:
+    """A redirected request goes on with its attempts: if no time is left then, nothing was returned."""
+    run = run_of(timeout=1, backoff=[0.2], until=lambda value: value == "ok")
+    assert run.failed(Plain("x"), 0.1) == 0.2
+    assert run.start(0.3) is None
+    assert run.returned("ok", 0.4) is None
+    run.repeat()
+    run.last = None
+    assert isinstance(run.start(1.5), errors.DeadlineExceeded)

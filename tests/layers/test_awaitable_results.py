@@ -88,12 +88,16 @@ class Pool(Bare):
 class Stubborn(Bare):
     """An awaitable that cannot be cancelled."""
 
+    __module__ = "grpc.aio._call"
+
     def cancel(self) -> None:
         raise RuntimeError("not now")
 
 
 class AsyncCancel(Bare):
     """An awaitable whose ``cancel`` has to be awaited too."""
+
+    __module__ = "grpc.aio._call"
 
     async def cancel(self) -> None:
         raise AssertionError("it must not be awaited")
@@ -441,6 +445,8 @@ def test_a_request_of_aiohttp_is_not_sent(decorate: Any) -> None:
 class Rpc(Bare):
     """An RPC as those of gRPC: its error has to be awaited, and it cannot be cancelled any more."""
 
+    __module__ = "grpc.aio._call"
+
     def cancel(self) -> bool:
         return False
 
@@ -507,3 +513,16 @@ def test_a_wrapper_remembers_types_of_modules_only() -> None:
 
     for result, remembered in ((3, int), ({}, dict), (Local(), object), (Hidden(), object), (None, object)):
         assert check_result_type(len, result) is remembered
+
+
+class Shared(Bare):
+    """A future of another library, which blocking code may use too."""
+
+    def cancel(self) -> None:
+        raise AssertionError("it is somebody else's")
+
+
+def test_a_future_of_another_library_is_refused_and_left_alone() -> None:
+    with pytest.raises(TypeError, match=r"\(a Shared\)") as caught:
+        Retry().call(Shared)
+    assert caught.value.__cause__ is None

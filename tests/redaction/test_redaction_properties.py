@@ -8,6 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from redouble._redaction.rules import NAMES as NAMES_RULE
+from redouble._redaction.rules import RULES as ALL_RULES
 from redouble._redaction.text import _pass, redacted
 from redouble._redaction.url import redact
 
@@ -248,6 +250,12 @@ LONG_WORDS = [
         "docker ",
         "docker -p",
         "$2a$a",
+        ".-",
+        "--a.",
+        "redis-cli -a ",
+        "token:{",
+        "password for a: ",
+        "token a/",
     ),
 ]
 
@@ -263,6 +271,58 @@ def test_the_work_grows_with_the_length_alone(sign: str) -> None:
         return process_time() - started
 
     assert min(took(32_000) for _ in range(3)) < 150 * (min(took(1_000) for _ in range(5)) + 0.001)
+
+
+# What the rules look for, and what may stand before, between and after it.
+FRAGMENTS = sorted(
+    {sign for rule in (*ALL_RULES, NAMES_RULE) for sign in rule.signs}
+    | set(" .,-_/\\'\"`:;=<>()[]{}@#$&?!*+%~\nabAZ019\xe9")
+    | {
+        "Bearer ",
+        "Authorization: ",
+        "://",
+        "--",
+        " for ",
+        " is ",
+        '{"value":',
+        "value: ",
+        "password",
+        "token ",
+        "\\'",
+    }
+    | {
+        "expected token ",
+        "AUTH ",
+        "\nPASS ",
+        "Key (",
+        ")=(",
+        "redis-cli -a",
+        "docker -p",
+        "a:1@",
+        "projects/",
+    }
+)
+
+
+@pytest.mark.quiet
+@given(
+    st.sampled_from(
+        ["", "token=", "token '", "Bearer ", "--", "https://", "params=[", "docker ", "redis-cli "]
+    ),
+    st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=3).map("".join),
+    st.sampled_from(["", " pwd", "!key", "'", '"', "@", ")", "\n", "token=", " 1"]),
+)
+@example("", ".-", " pwd")
+@example("", "--a.", " pwd")
+@example("", ".--x", " pwd")
+@example("", "...---...", "")
+@settings(max_examples=500, deadline=None)
+def test_a_repeated_fragment_takes_no_time(start: str, fragment: str, end: str) -> None:
+    """It takes milliseconds; quadratic work takes seconds."""
+    text = (start + fragment * 8192)[:8192] + end
+    started = process_time()
+    redacted(text)
+    assert process_time() - started < 1
 
 
 @pytest.mark.parametrize("sign", [*LONG, *LONG_WORDS])

@@ -78,7 +78,7 @@ class ClientCall(ResendGuard):
 
     def __init__(self, plan: Any, now: Callable[[], float]) -> None:
         self.plan, self.now = plan, now
-        self.started = now()
+        self.started: float = now()
 
     def elapsed(self) -> float:
         """Return the seconds since the call started."""

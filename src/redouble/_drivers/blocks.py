@@ -22,7 +22,7 @@ from redouble._engine.run_results import error_of
 from redouble._failures.error_path import holds_run
 from redouble._internal.logger import log
 from redouble._internal.public import public
-from redouble._runtime.ambient import CREDITED_CALL, CreditedCall, ambient
+from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import cancel_after, in_event_loop
 from redouble.errors import Reason
 
@@ -51,8 +51,6 @@ class Attempt:
     _aio: ClassVar = False
     _delay: float | None = None
     _warned: bool = False
-    _budgeted: Run | None = None  # the run in a block whose policy has a budget
-    _around: CreditedCall | None = None  # the call that credited a budget before
     _left: bool = False  # True if the loop has ended before the attempt has: no other attempt can follow
     _policy: Options
     _run: Run | None
@@ -65,15 +63,11 @@ class Attempt:
                 "an attempt can be entered only once: write `with attempt:` once per turn of the loop"
             )
         self._state = OVER
-        if self._run is not None:
-            self._enter_credited_call(self._run)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool:
-        if self._budgeted is not None:
-            self._leave_credited_call(self._budgeted)
         if error is None:
             if self._run is not None:
                 self._run.returned(None, self._run.read_clock())
@@ -92,18 +86,6 @@ class Attempt:
         elif run.replaces_error:
             raise error_of(run, error)
         return self._delay is not None
-
-    def _enter_credited_call(self, run: Run) -> None:
-        """Let calls in the block leave the credit of the budget to this one."""
-        if self._policy.budget is not None:
-            self._around, self._budgeted = CREDITED_CALL.get(), run
-            run.enter_credited_call()
-
-    def _leave_credited_call(self, run: Run) -> None:
-        """Restore the context."""
-        CREDITED_CALL.set(self._around)
-        self._budgeted = None
-        run.leave_credited_call()
 
     def _begin(self, attempt: int) -> Run:
         """Begin the run: before the first attempt (``attempt=0``), or when it has failed (``attempt=1``)."""
@@ -169,8 +151,6 @@ class AsyncAttempt(Attempt):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool:
-        if self._budgeted is not None:
-            self._leave_credited_call(self._budgeted)
         limit, self._limit = self._limit, None
         if limit is not None and self._run is not None:
             try:

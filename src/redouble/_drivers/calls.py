@@ -73,11 +73,10 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
     """Make attempts until one succeeds or the run gives up; ``delay`` is the wait before the first."""
     policy = run.policy
     clock, now = policy._time, run.read_clock
-    budgeted = policy.budget is not None
-    around = CREDITED_CALL.get() if budgeted else None
+    credited = None if policy.budget is None else run.begin_credited_call()
     try:
-        if budgeted:
-            run.enter_credited_call()
+        if credited is not None:
+            CREDITED_CALL.set(credited)
         while True:
             begins = run.now
             if delay:
@@ -104,9 +103,10 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
                         return result
                     raise error_of(run, None)
     finally:
-        if budgeted:
-            CREDITED_CALL.set(around)  # first: a signal handler may raise after the next call
-            run.leave_credited_call()
+        if credited is not None:
+            credited[0] = None  # first: a signal handler may raise after the next call
+            if CREDITED_CALL.get() is credited:  # the garbage collector may close a coroutine in any context
+                CREDITED_CALL.set(credited[2])
         refusal = None  # break the cycle of the error and this frame
         if run.tracked:
             run.refund()
@@ -118,11 +118,10 @@ async def adrive(
     """Make attempts until one succeeds or the run gives up; ``delay`` is the wait before the first."""
     policy = run.policy
     clock, now = policy._time, run.read_clock
-    budgeted = policy.budget is not None
-    around = CREDITED_CALL.get() if budgeted else None
+    credited = None if policy.budget is None else run.begin_credited_call()
     try:
-        if budgeted:
-            run.enter_credited_call()
+        if credited is not None:
+            CREDITED_CALL.set(credited)
         while True:
             begins = run.now
             if delay is not None:
@@ -149,9 +148,10 @@ async def adrive(
                         return result
                     raise error_of(run, None)
     finally:
-        if budgeted:
-            CREDITED_CALL.set(around)  # first: a signal handler may raise after the next call
-            run.leave_credited_call()
+        if credited is not None:
+            credited[0] = None  # first: a signal handler may raise after the next call
+            if CREDITED_CALL.get() is credited:  # the garbage collector may close a coroutine in any context
+                CREDITED_CALL.set(credited[2])
         refusal = None  # break the cycle of the error and this frame
         if run.tracked:
             run.refund()

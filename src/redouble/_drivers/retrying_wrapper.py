@@ -96,8 +96,9 @@ ATTEMPTS = Template(
 def _credited(title: str, start: str = "") -> Template:
     """Return the template for a budget, which is credited for each success unless a call around this one is.
 
-    A signal handler may raise after every call of a function. So the statement that restores the context is
-    the first in its `finally`, and needs no result of an earlier one. Budgets read the clock of blocking code
+    A signal handler may raise after every call of a function. So the statement that ends the entry is the
+    first in its `finally`, and calls nothing: an entry that is over does no harm. The garbage collector may
+    close a coroutine in any context, where nothing is to be restored. Budgets read the clock of blocking code
     in every colour.
     """
     first, last = "    while True:\n", "            redouble_run.attempt_started = redouble_run.now\n"
@@ -113,8 +114,9 @@ def _credited(title: str, start: str = "") -> Template:
 {start}            redouble_credited_call.set(redouble_credited)
 {indented}\
     finally:
-        redouble_credited_call.set(redouble_around)
         redouble_credited[0] = None  # the call is over; a task that it has started may run on
+        if not redouble_aio or redouble_credited_call.get() is redouble_credited:
+            redouble_credited_call.set(redouble_around)
 """
     began = "                    if redouble_began is not None:\n"
     success = "            else:\n                break\n"

@@ -84,7 +84,7 @@ def rejected_before_call(error: BaseException, run: RunState) -> bool:
         code = trace.tb_frame.f_code
         if code in _gate_code:
             return True  # deeper frames are the gate's own
-        if not code.co_filename.startswith(PACKAGE) and not is_compiled(code):
+        if not _is_own(code):
             return False
         trace = trace.tb_next
     return True
@@ -94,6 +94,11 @@ def asks_gate(function: F) -> F:
     """Register a function that asks a gate for admission: `rejected_before_call` stops at its frame."""
     _gate_code.add(cast("FunctionType", function).__code__)
     return function
+
+
+def _is_own(code: CodeType) -> bool:
+    """Return True for code of this package."""
+    return code.co_filename.startswith(PACKAGE) or is_compiled(code)
 
 
 def _exhausted(stamp: CallStamp | Report) -> bool:
@@ -126,9 +131,9 @@ def _is_of_this_attempt(
 ) -> bool:
     """Return True if the policy that left the stamp gave up in this attempt, which failed with ``caught``.
 
-    The path of the error decides. Where it does not tell (another thread or task has handed the error over,
-    or code has raised it again), a policy counts that began after the attempt and has retried. One that got
-    the same instance repeatedly does not count: a call beside this one can get it too.
+    The path of the error decides. Where it does not tell (another thread has handed the error over), a policy
+    counts that began after the attempt and has retried. It does not count if it got the same instance
+    repeatedly, or if ordinary code has raised the error again: a call beside this one can share an instance.
     """
     path = ErrorPath(caught)
     below = path.leads_to(stamp, error)
@@ -137,14 +142,27 @@ def _is_of_this_attempt(
     inner = cast("RunState", stamp)
     if below is not None:
         return below
-    if not (inner.attempt > 1 or _exhausted(stamp) or left_worker(stamp)):
+    ends_the_call = _exhausted(stamp) or left_worker(stamp)  # then a retry does harm
+    if not (inner.attempt > 1 or ends_the_call):
         return False
-    if inner.repeated and not path.handed_over(stamp, error):
+    shared = inner.repeated or (path.raised_again and not ends_the_call)
+    if shared and not path.handed_over(stamp, error) and not _is_block_inside(inner, path, run):
         return False
     one_colour = (inner.cancelling is None) == (run.cancelling is None)
     if not _share_time(inner.policy.clock, run.policy.clock) or not (one_colour or not under_trio()):
         return True  # their times cannot be compared
     return inner.started >= run.attempt_started
+
+
+def _is_block_inside(inner: RunState, path: ErrorPath, run: RunState) -> bool:
+    """Return True if both policies are blocks of one function, and the inner one began in this attempt."""
+    driver = path.driver
+    return (
+        driver is not None
+        and not _is_own(driver.f_code)
+        and inner.started > run.attempt_started
+        and path.is_in_driver(inner)
+    )
 
 
 def _share_time(one: Clock, other: Clock) -> bool:

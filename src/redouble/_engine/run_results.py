@@ -79,7 +79,7 @@ def _hint_exceeds_limit(run: RunState, hint: float) -> bool:
 def error_of(run: RunState, last: Exception | None) -> errors.RedoubleError:
     """Return the error of this package to raise: no error of the caller's exists, or `wrap` asks for ours."""
     reason = run.reason or STOPPED
-    refused = last is None and run.attempt > 0
+    refused = last is None and run.attempt > 0 and _last_result_was_refused(run)
     message = f"gave up {summary_of(run)}"
     if run.verdict is CANCELLED_BY_LIMIT:  # the error of the attempt before it is the informative one
         last, run.last = run.last, None
@@ -95,6 +95,11 @@ def error_of(run: RunState, last: Exception | None) -> errors.RedoubleError:
     error.__cause__ = last
     annotate(error, run, None)
     return error
+
+
+def _last_result_was_refused(run: RunState) -> bool:
+    """Return True if the last attempt returned; False if it failed, and no error of it is left."""
+    return bool(run.records) and run.records[(len(run.records) - 1) // 2 * 2][1] is None
 
 
 def _last_error_text(run: RunState) -> str | None:

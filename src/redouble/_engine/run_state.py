@@ -158,28 +158,25 @@ class RunState:
                 call[1] = grant or call[1]  # the call around this one credits the budget
                 return
             grant = call[1] or grant
-        self.leave_credited_call()
         credit = partial(call_hook, self.policy.budget, "credit", grant, self.budget_time())
         if self.guard is None:
             credit()
         else:
             self.guard.succeeded(credit)
 
-    def enter_credited_call(self) -> None:
-        """Begin the call that credits the budget, unless there is one around it.
+    def begin_credited_call(self) -> CreditedCall | None:
+        """Return what `CREDITED_CALL` holds while a driver makes this call; None: the one around it does.
 
-        The driver restores `CREDITED_CALL` in the end.
+        The driver sets it, and ends and restores it. A task that the call has started, and that runs on,
+        credits the budget itself then.
         """
-        if self.credits:
-            if self.credited_call is None:
-                self.credited_call = [None, None, CREDITED_CALL.get()]
-            self.credited_call[0] = self.policy.budget
-            CREDITED_CALL.set(self.credited_call)
-
-    def leave_credited_call(self) -> None:
-        """End that call: a task that it has started, and that runs on, credits the budget itself."""
-        if self.credits and self.credited_call is not None:
-            self.credited_call[0] = None
+        if not self.credits:
+            return None
+        call, around = self.credited_call, CREDITED_CALL.get()
+        if call is None or call is not around:
+            self.credited_call = call = [None, None if call is None else call[1], around]
+        call[0] = self.policy.budget
+        return call
 
     def give_up(self, reason: Reason, error: Exception | None) -> float | None:
         """End the call with failure: annotate the error, refund an unspent grant, return None: no delay."""
@@ -215,6 +212,13 @@ class RunState:
         if self.policy.budget is not None and self.unspent_grant is not None:
             grant, self.unspent_grant = self.unspent_grant, None
             call_hook(self.policy.budget, "refund", grant, self.budget_time())
+
+    def take_back_start(self) -> None:
+        """Take back the start of the call, which was refused at its first attempt: it never ran."""
+        budget = self.policy.budget
+        take_back = getattr(type(budget), "_take_back_start", None)  # a `RetryBudget` has it
+        if take_back is not None and self.credits and not self.records:
+            take_back(budget)
 
     def budget_time(self) -> float:
         """Return the time for the budget: calls that share a budget use one clock, also under Trio."""

@@ -27,6 +27,11 @@ def _raise(error: BaseException) -> None:
 
 RAISE = _raise.__code__.co_code[-2]  # the operation code of `raise`, without importing all codes
 
+# Modules whose functions raise the error of another thread in the one that waits for it.
+FUTURES = frozenset(
+    ("concurrent.futures._base", "multiprocessing.pool", "outcome._impl")
+)  # the last is Trio's
+
 SUSPENDED = 0x20 | 0x80 | 0x200  # flags of generators, coroutines and async generators, see `inspect`
 
 _run_holders: set[type] = set()  # classes registered by `holds_run`
@@ -57,8 +62,9 @@ class ErrorPath:
         if trace is not None and trace.tb_frame not in _callers(sys._getframe()):
             trace = None
         self._caught, self._trace = caught, trace
-        self._driver = None if trace is None else trace.tb_frame
+        self.driver = None if trace is None else trace.tb_frame
         self._frames: set[FrameType] = set()  # below the driver, so that this attempt has called them
+        self.raised_again = False  # True if ordinary code raises an error that was caught somewhere unknown
 
     def leads_to(self, stamp: object, error: BaseException) -> bool | None:
         """Return True if a policy below this attempt left the stamp on an error, False if an earlier one did.
@@ -72,10 +78,13 @@ class ErrorPath:
             trace = error.__traceback__
             if trace is None or not self._is_below(trace.tb_frame):
                 return None
-        broken: list[FrameType] = []
-        if any(self._holds(frame, stamp) for frame in self._walk(trace, broken.append)):
+        joints: list[TracebackType] = []
+        if any(self._holds(frame, stamp) for frame in self._walk(trace, joints.append)):
             return True
-        return self._is_earlier(broken[0]) if broken else None
+        if not joints or (following := joints[0].tb_next) is None:
+            return None
+        self.raised_again = _raises(joints[0]) and joints[0].tb_frame.f_globals.get("__name__") not in FUTURES
+        return self._is_earlier(following.tb_frame)
 
     def handed_over(self, stamp: object, error: BaseException) -> bool:
         """Return True if a member or cause of the error carries the stamp of a task that failed with it."""
@@ -83,17 +92,24 @@ class ErrorPath:
             self._holds(frame, stamp) for frame in ErrorPath(error)._walk(error.__traceback__)
         )
 
+    def is_in_driver(self, stamp: object) -> bool:
+        """Return True if the run of a block in the function that has caught the error left the stamp.
+
+        Do not ask about a driver of this package: reading its variables would keep them and the error.
+        """
+        return self.driver is not None and self._has(self.driver, stamp)
+
     def _walk(
-        self, trace: TracebackType | None, broken: Callable[[FrameType], object] = bool
+        self, trace: TracebackType | None, joined: Callable[[TracebackType], object] = bool
     ) -> Iterator[FrameType]:
-        """Yield the frames until the joint to an older path; call ``broken`` with the frame after it."""
+        """Yield the frames until the joint to an older path; call ``joined`` with the entry before it."""
         while trace is not None:
             frame, following = trace.tb_frame, trace.tb_next
-            if frame is not self._driver:
+            if frame is not self.driver:
                 self._frames.add(frame)
             yield frame
             if following is not None and not self._continues(trace, following.tb_frame):
-                broken(following.tb_frame)
+                joined(trace)
                 return
             trace = following
 
@@ -104,7 +120,7 @@ class ErrorPath:
         if later.f_back is frame or code in _handover_code:
             return True
         suspended = (code.co_flags | later.f_code.co_flags) & SUSPENDED  # its callers are unknown afterwards
-        if suspended and code.co_code[trace.tb_lasti] != RAISE:
+        if suspended and not _raises(trace):
             return True
         return self._is_below(later)
 
@@ -115,14 +131,19 @@ class ErrorPath:
     def _is_earlier(self, frame: FrameType) -> bool | None:
         """Return False if the frame belongs to an earlier call in this thread; None if that is unknown."""
         *_, root = _callers(frame)
-        if self._driver is None or self._driver in _callers(frame):
+        if self.driver is None or self.driver in _callers(frame):
             return None  # it may be of an earlier attempt, or of this one
-        return False if root in _callers(self._driver) else None
+        return False if root in _callers(self.driver) else None
 
     def _holds(self, frame: FrameType, stamp: object) -> bool:
-        """Return True if the run that left the stamp was made by this frame, or by a block in it."""
-        if frame is self._driver:
-            return False  # it is above the attempt, and reading its variables would keep them and the error
+        """Return True if the run that left the stamp was made by this frame, or by a block in it.
+
+        The driver's own frame is above the attempt.
+        """
+        return frame is not self.driver and self._has(frame, stamp)
+
+    def _has(self, frame: FrameType, stamp: object) -> bool:
+        """Return True if the run that left the stamp is among the variables of the frame."""
         try:
             values: list[Any] = [*frame.f_locals.values()]
         except Exception:
@@ -130,6 +151,11 @@ class ErrorPath:
         return any(
             value is stamp or (type(value) in _run_holders and value._run is stamp) for value in values
         )
+
+
+def _raises(trace: TracebackType) -> bool:
+    """Return True if the error comes from a `raise` statement of this frame."""
+    return trace.tb_frame.f_code.co_code[trace.tb_lasti] == RAISE
 
 
 def _callers(frame: FrameType | None) -> Iterator[FrameType]:

@@ -150,8 +150,10 @@ def close_unawaited(thing: object) -> Exception | None:
         return None
     kind: Any = type(thing)
     with suppress(Exception):
-        # Only of a coroutine: another awaitable, such as a pool of connections, may be in use elsewhere.
+        # Any other awaitable, such as a pool of connections, may be in use elsewhere.
         is_coroutine = all(hasattr(kind, name) for name in ("send", "throw", "close"))
+        if not is_coroutine and not _is_future_or_rpc(kind):
+            return None
         ended: object = kind.close(thing) if is_coroutine else kind.cancel(thing)
         if isinstance(ended, CoroutineType):
             ended.close()
@@ -160,6 +162,13 @@ def close_unawaited(thing: object) -> Exception | None:
             close_unawaited(error)  # that of gRPC has to be awaited
             return error if isinstance(error, Exception) else None
     return None
+
+
+def _is_future_or_rpc(kind: Any) -> bool:
+    """Return True for futures and tasks of asyncio, which have this attribute, and for calls of gRPC."""
+    return hasattr(kind, "_asyncio_future_blocking") or any(
+        base.__module__.startswith("grpc.") for base in kind.__mro__
+    )
 
 
 def display_name(fn: object) -> str:

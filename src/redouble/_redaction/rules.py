@@ -46,11 +46,14 @@ _NAME = r"""
   | (?: pwd | (?: bind | root | admin | user | db ) [-_.]? pw | masterauth | secret | credential | cred | jwt ) s?
   | kennwort | contrase[nñ]a | senha | mot [ ] de [ ] passe | wachtwoord
   | tokens? (?! ['"]? \]? \s*+ [:=] \s*+ \d [\d,.]*+ (?: [\s,;)\]}&'"] | $ ) )
+            (?! (?: (?<= expected [ ] token ) | (?<= expected [ ] tokens ) ) \s++ (?! [:=] | (?= \S{16} ) \S*\d ) )
   | (?: api | app | application | access | secret | private | account | shared | encryption | signing | signature
       | master | auth | subscription | licen[cs]e | functions? | service | storage | consumer | webhook | ssh | hmac
       | aes | rsa | session | client | admin | deploy ) [-_. ]? keys?
   | session [-_.]? id | signature | client [-_.]? assertion | code [-_.]? verifier | saml [-_.]? response
-  | (?<! [a-z] ) (?: sig | otp | auth (?= \\*+ ['"\]] | \s*+ = ) ) )
+  | (?<! [a-z] ) (?: sig (?! \s*+ [:=] \s*+ (?: (?-i: SIG [A-Z]{2,7}+ ) | \d{1,2}+ ) (?! [\w.%+/=-] ) )
+                   | otp (?! \s*+ [:=] \s*+ (?: \d{1,3}+ | (?-i: [A-Z]?+ [a-z]++ ) ) (?: [\s,;.)] | $ ) )
+                   | auth (?= \\*+ ['"\]] | \s*+ = ) ) )
 (?: [-_.]? (?: hash (?:ed)? | value | text | string | plain | raw | b64 | base64 | base | hex | new | old | current | data
       | confirm (?:ation)? | id | v? [0-9]++ ) )*+
 """
@@ -62,6 +65,18 @@ _QUOTED = r"""
   | (?P<e> \\++ ["'] ) ( (?: (?! (?<! \\ ) (?P=e) ) . )*+ ) )
 """
 _QUOTED_AGAIN = re.sub(r"(?<=P[<=])[qe]", r"\g<0>2", _QUOTED)  # no two groups may have one name
+
+# What may stand between a name and its value: for 'bob', is:, {"value":
+_OWNER = r"""
+[ ] (?: for | of ) [ ] (?: (?: user (?:name)? | account | role | client ) [ ] )?
+\\*+ ["'`]? [\w.@+-]{1,60}+ \\*+ ["'`]?
+(?= \s*+ [:=] \s*+ (?: \\*+ ["'`] | (?! \S*:// | \d{4}-\d\d-\d\d ) (?= \S*[a-z] ) (?= \S*\d ) [^\s()]{8} ) )
+"""
+_NESTED = r"""
+(?: \{ [^{}]{0,200}? \\*+ ["'] (?: val (?:ue)? s? | current | raw | plain (?:text)? | data | hash | base64 | b64 ) \\*+ ["']
+        \s*+ [:=] \s*+
+  | value \s*+ : \s++ )
+"""
 
 # What stands in the place of a value and is none: null, or the words of a sentence ("password: must be longer").
 _NO_VALUE = r"""
@@ -78,17 +93,20 @@ _WORD_VALUE = r"""
             | \\ (?! ['"] ) )++ )
 """
 _CALL = r"""( [\w.]{1,60}+ \( [^)\n]*+ )"""  # SecretStr('...')
+# Long words that are no tokens: a time, and the path of a resource.
+_TIME = r"\d{4}-\d\d-\d\d [T ] \d\d:"
+_PATH = r"""(?-i: (?: projects | secrets | [a-z0-9._-]++ (?= (?: / [a-z0-9._-]++ )++ [.,:;!?)'"]*+ (?: \s | \Z ) ) ) / )"""
 _AFTER_NAME = rf"""
-(?: [ ] (?: provided | given | supplied | received | used ) )?
+(?: [ ] (?: provided | given | supplied | received | used | (?: is | was ) (?= \s*+ [:=] ) ) | {_OWNER} )?
 (?: (?: %22 | \\*+ ["'`] )? \]?
-    (?: \s*+ (?: [=-]> | := | =++ | ::? (?! // ) | %3[ad] (?: %22 )? ) \s*+
+    (?: \s*+ (?: [=-]> | := | =++ | ::? (?! // ) | %3[ad] (?: %22 )? ) \s*+ {_NESTED}?+
         (?: {_QUOTED} | {_IN_BRACKETS} | {_CALL} | {_NO_VALUE} (?: {_ODBC_VALUE} | {_WORD_VALUE} ) )
       | (?<= ["'] ) , \s*+ (?! \\*+ ["'] [\w-]{{1,60}}+ \\*+ ["'] \s*+ : ) {_QUOTED_AGAIN}
       | \s*+ > ( [^<>]{{1,1000}}+ ) </
       | \s++ value \s*+ = \s*+ ["']? ( [^\s"'<>]++ ) )
-  | \( \s*+ \\*+ ["'] ( [^"']++ )
+  | \( \s*+ (?: value \s*+ = \s*+ )? \\*+ ["'] ( [^"']++ )
   | \s++ (?: (?: i?like | is | was ) \s++ )? (?P<q3> \\*+ ["'`] ) ( (?: (?! (?P=q3) ) . ){{4,}}+ )
-  | \s++ (?= \S{{16}} ) (?= \S*\d ) (?P<token> \S++ ) )
+  | \s++ (?! {_TIME} | {_PATH} ) (?= \S{{16}} ) (?= \S*\d ) (?P<token> \S++ ) )
 """
 
 
@@ -136,7 +154,7 @@ RULES: tuple[Rule, ...] = (
     # Arguments of commands: curl -u user:password, mysql --password hunter2.
     rule(
         "-",
-        rf"(?<! [\w-] ) --? [\w.-]*? (?: {_NAME} ) (?: \s++ | \\*+ ['\"] , \s*+ \\*+ ['\"] ) (?! - ) ( [^\s'\"]++ )",
+        rf"(?<! [\w.-] ) --? [\w.-]{{0,60}}? (?: {_NAME} ) (?: \s++ | \\*+ ['\"] , \s*+ \\*+ ['\"] ) (?! - ) ( [^\s'\"]++ )",
     ),
     rule(
         "-",
@@ -145,6 +163,10 @@ RULES: tuple[Rule, ...] = (
     rule(
         "-p",
         r"\b (?: sshpass | mysql\w*+ | mariadb\w*+ | docker | podman ) \b [^\n]{0,200}? [\s'\"] -p [ ]? (?! assword ) ['\"]? ( [^\s'\"]++ )",
+    ),
+    rule(
+        "-cli",
+        r"\b (?: redis | valkey | keydb ) -cli \b [^\n]{0,200}? [\s'\"] -a (?: \s++ ['\"]? | ['\"] , \s*+ ['\"] ) ( [^\s'\"]++ )",
     ),
     # SQL: parameters, values, literals of a quoted statement; rows and values that a server quotes.
     rule("[parameters:", r"\[parameters: [ ]*+ ( [^\n]* (?= \] ) | [^\n]++ )"),

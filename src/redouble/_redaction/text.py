@@ -36,7 +36,10 @@ _CREDENTIALS = re.compile(
       | [ \t]* : [^\S\r\n]* (?P<line> \S (?: [^\r\n]* \S )? )
       | [ \t]* = (?P<value> [^\S\r\n]* \S (?: [^\r\n]* \S )? ) )
     |
-    \b (?: (?-i: [Bb]earer | BEARER | Basic | BASIC ) [ \t]+ )+ ['"]?
+    \b (?: (?-i: [Bb]earer | BEARER
+               | (?: Basic | BASIC )
+                 (?! [ \t]+ [A-Z]?+ [a-z]{2,14}+ (?: - [a-z]++ )*+ [.,:;!?)\]}'"]*+ (?: \s | $ ) ) )
+           [ \t]+ )+ ['"]?
     (?! realm= | (?: auth (?: entication )? | credentials? | headers? | is | of | or | schemes? | tokens? )
                  [.,:;!?)'"]* (?: \s | $ ) )
     (?P<word> \S+ )
@@ -153,7 +156,13 @@ def _credential_length(word: str) -> int:
 # --------------------------------------------------- user:password@host without a scheme
 
 _PIECE = re.compile(r"""[^\s'"`<>]++""")
-_ADDRESSES = ("mailto", "sip", "sips", "xmpp", "acct", "email", "e-mail", "from", "to", "cc", "bcc")
+_NO_USERS = ("mailto", "sip", "sips", "xmpp", "acct", "email", "e-mail", "from", "to", "cc", "bcc")
+_DIGEST = re.compile(
+    r"(?:sha(?:1|256|384|512)|md5)(?![.\w-]|:[0-9]{1,5}(?![0-9a-f]))"
+)  # image:tag@sha256:0a1b
+_NUMBERS = re.compile(  # a ratio or a time
+    r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}T)?[0-9]{1,3}(?::[0-9]{1,3})+(?:[.,][0-9]{1,9})?Z?"
+)
 _HOST_FOLLOWS = re.compile(r"[\w\[(-]")
 _SERVICE_FOLLOWS = re.compile(r"(?://)?[\w.-]++(?::[0-9]|/)")
 
@@ -162,12 +171,12 @@ def _without_user(match: re.Match[str]) -> str:
     """Hide user and password before the last ``@`` of a word, also in user/password@host:1521/name."""
     piece = match[0]
     at = piece.rfind("@")
-    if at < 1 or "://" in piece or piece.startswith("sha256:", at + 1):
+    if at < 1 or "://" in piece or _DIGEST.match(piece, at + 1):
         return piece
     colon = piece.find(":", 0, at)
     if 0 <= colon < at - 1 and not piece.startswith("//", colon + 1) and _HOST_FOLLOWS.match(piece, at + 1):
         begin = 1 + max(piece.rfind(sign, 0, colon) for sign in "=(,;[{|/")
-        if piece[begin:colon].lower() not in _ADDRESSES:
+        if piece[begin:colon].lower() not in _NO_USERS and not _NUMBERS.fullmatch(piece, begin, at):
             return f"{piece[:begin]}{HIDDEN}{piece[at:]}"
     begin = 1 + max(piece.rfind(sign, 0, at) for sign in "=(,;[{|")
     if "/" in piece[begin + 1 : at] and _SERVICE_FOLLOWS.match(piece, at + 1):

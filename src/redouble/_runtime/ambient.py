@@ -54,13 +54,23 @@ ATTEMPT_OVERRIDE: ContextVar[AttemptOverride | None] = ContextVar("redouble_atte
 
 # A call that credits a budget when it succeeds: the budget (None once it is over), the grant of the last
 # retry inside it, and the next such call around it. A plain list, because every call with a budget makes one.
+# Only a driver that calls what it retries enters one. A block does not: a generator that is suspended in it
+# would leave it to its caller.
 CreditedCall: TypeAlias = list[Any]
 CREDITED_CALL: ContextVar[CreditedCall | None] = ContextVar("redouble_credited_call", default=None)
 
 
 def credited_call(budget: object) -> CreditedCall | None:
-    """Return the call of this context that credits the budget: calls inside it leave that to it."""
-    call = CREDITED_CALL.get()
-    while call is not None and call[0] is not budget:
-        call = call[2]
+    """Return the call of this context that credits the budget: calls inside it leave that to it.
+
+    Calls that are over are dropped from the chain, so that tasks which start one another never make it long.
+    """
+    link = call = CREDITED_CALL.get()
+    if link is None or link[0] is budget:
+        return link
+    while (call := link[2]) is not None and call[0] is not budget:
+        if call[0] is None:
+            link[2] = call[2]
+        else:
+            link = call
     return call

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any
@@ -47,7 +47,7 @@ def in_asyncio() -> bool:
 
 
 Blocking = Callable[[Retry, Callable[[], str]], str]
-Waiting = Callable[[Retry, Callable[[], Awaitable[str]]], Awaitable[str]]
+Waiting = Callable[[Retry, Callable[[], Awaitable[str]]], Coroutine[Any, Any, str]]
 
 
 def decorated(policy: Retry, fn: Callable[[], str]) -> str:
@@ -128,8 +128,9 @@ async def agenerator(policy: Retry, fn: Callable[[], Awaitable[str]]) -> str:
     return item
 
 
-BLOCKING = [decorated, called, outcome, block, stream, generator, on_a_worker]
-WAITING = [adecorated, acalled, ablock, astream, agenerator]
+# The policies around others. A block is not among them, because what is inside it credits by itself.
+BLOCKING = [decorated, called, outcome, stream, generator, on_a_worker]
+WAITING = [adecorated, acalled, astream, agenerator]
 
 
 def credits_of(ledger: Ledger) -> list[str]:
@@ -137,7 +138,7 @@ def credits_of(ledger: Ledger) -> list[str]:
 
 
 @pytest.mark.parametrize("outer", BLOCKING)
-@pytest.mark.parametrize("inner", BLOCKING)
+@pytest.mark.parametrize("inner", [*BLOCKING, block])
 def test_blocking_calls_are_credited_once(outer: Blocking, inner: Blocking) -> None:
     """And started once. The next call is credited too: nothing of the first one is left in the context."""
     ledger = Ledger()
@@ -150,7 +151,7 @@ def test_blocking_calls_are_credited_once(outer: Blocking, inner: Blocking) -> N
 
 @pytest.mark.parametrize("colour", ASYNC)
 @pytest.mark.parametrize("outer", WAITING)
-@pytest.mark.parametrize("inner", WAITING)
+@pytest.mark.parametrize("inner", [*WAITING, ablock])
 def test_async_calls_are_credited_once(colour: str, outer: Waiting, inner: Waiting) -> None:
     ledger = Ledger()
     policy, another = retrying(ledger), retrying(ledger, attempts=2)
@@ -164,6 +165,115 @@ def test_async_calls_are_credited_once(colour: str, outer: Waiting, inner: Waiti
     in_colour(colour, lambda: None, main)
 
 
+@pytest.mark.parametrize("inner", [decorated, called, block])
+def test_a_policy_in_a_block_credits_the_budget_itself(inner: Blocking) -> None:
+    """A block does not call its body, so it cannot know what runs inside it."""
+    ledger = Ledger()
+    assert block(retrying(ledger), lambda: inner(retrying(ledger), Function())) == "done"
+    assert credits_of(ledger) == ["start", "start", "credit None", "credit None"]
+
+
+def test_a_block_in_a_generator_leaves_its_consumer_alone() -> None:
+    """Two generators that are suspended in blocks, and leave them in another order."""
+    ledger = Ledger()
+    policy = retrying(ledger)
+
+    def pages() -> Iterator[str]:
+        for attempt in policy:
+            with attempt:
+                yield "page"
+
+    for _ in range(3):
+        for _ in zip(pages(), pages(), strict=True):
+            assert CREDITED_CALL.get() is None
+            ledger.lines.clear()
+            assert policy.call(Function()) == "done"
+            assert credits_of(ledger) == ["start", "credit None"]
+    assert CREDITED_CALL.get() is None
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+def test_a_block_in_an_async_generator_leaves_its_consumer_alone(colour: str) -> None:
+    ledger = Ledger()
+    policy = retrying(ledger)
+
+    async def pages() -> AsyncIterator[str]:
+        async for attempt in policy:
+            with attempt:
+                yield "page"
+
+    async def main() -> None:
+        async for _ in pages():
+            ledger.lines.clear()
+            assert await policy.call(Function().acall) == "done"
+            assert credits_of(ledger) == ["start", "credit None"]
+
+    in_colour(colour, lambda: None, main)
+
+
+def chain() -> int:
+    """Return how many calls that credit a budget the context holds."""
+    links, call = 0, CREDITED_CALL.get()
+    while call is not None:
+        links, call = links + 1, call[2]
+    return links
+
+
+@pytest.mark.parametrize("shape", ["decorated", "called"])
+def test_tasks_that_start_one_another_keep_no_chain(shape: str) -> None:
+    """Each inherits the context of the one before, whose call is over soon after."""
+    links = list[int]()
+
+    async def main() -> None:
+        over = asyncio.Event()
+
+        async def start(left: int) -> None:
+            links.append(chain())
+            if left:
+                tasks.append(asyncio.create_task(call(left - 1)))
+            else:
+                over.set()
+            await asyncio.sleep(0)
+
+        async def call(left: int) -> None:
+            policy = retrying(Ledger())
+            await (policy(start)(left) if shape == "decorated" else policy.call(start, left))
+
+        tasks = [asyncio.create_task(call(50))]
+        await over.wait()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(main())
+    assert len(links) == 51
+    assert max(links) <= 4
+
+
+@pytest.mark.parametrize("outer", [adecorated, acalled])
+def test_a_coroutine_that_is_closed_in_another_context(outer: Waiting) -> None:
+    """As the garbage collector does: the call of that context stays in force."""
+    ledger = Ledger()
+
+    class Forever:
+        def __await__(self) -> Generator[None, None, None]:
+            yield
+
+    async def suspended() -> str:
+        await Forever()
+        return "never"
+
+    coroutine = outer(retrying(Ledger()), suspended)
+    copy_context().run(coroutine.send, None)
+
+    @retrying(ledger)
+    def load() -> str:
+        coroutine.close()
+        return retrying(ledger).call(Function())
+
+    assert load() == "done"
+    assert credits_of(ledger) == ["start", "credit None"]
+    assert CREDITED_CALL.get() is None
+
+
 @pytest.mark.parametrize("levels", [2, 3])
 def test_a_pipeline_is_credited_once(colour: str, levels: int) -> None:
     ledger, fn = Ledger(), Function()
@@ -175,13 +285,13 @@ def test_a_pipeline_is_credited_once(colour: str, levels: int) -> None:
 
 
 def test_budgets_that_differ_are_credited_each() -> None:
-    one, other = Ledger(), Ledger()
-    fn = retrying(one)(retrying(other)(retrying(one)(Function())))
+    one, other, third = Ledger(), Ledger(), Ledger()
+    fn = retrying(one)(retrying(other)(retrying(third)(retrying(one)(Function()))))
     assert fn() == "done"
-    assert (credits_of(one), credits_of(other)) == (["start", "credit None"], ["start", "credit None"])
+    assert [credits_of(each) for each in (one, other, third)] == [["start", "credit None"]] * 3
 
 
-@pytest.mark.parametrize("inner", BLOCKING)
+@pytest.mark.parametrize("inner", [*BLOCKING, block])
 @pytest.mark.parametrize("outer", BLOCKING)
 def test_the_credit_has_the_grant_of_the_last_retry(outer: Blocking, inner: Blocking) -> None:
     """Wherever that retry was: the tokens of the grants before it are spent."""
@@ -239,7 +349,7 @@ def test_an_outer_call_that_fails_is_not_credited() -> None:
 
 
 @pytest.mark.parametrize("leave", [KeyboardInterrupt, GeneratorExit, Boom])
-@pytest.mark.parametrize("outer", BLOCKING)
+@pytest.mark.parametrize("outer", [*BLOCKING, block])
 def test_nothing_is_left_in_the_context(outer: Blocking, leave: type[BaseException]) -> None:
     def fails() -> str:
         raise leave
@@ -358,7 +468,7 @@ def test_a_request_that_succeeds_at_once_inside_a_call_with_its_budget(colour: s
     assert budget.snapshot()["credits"] == 4
 
 
-@pytest.mark.parametrize("outer", [adecorated, acalled, ablock])
+@pytest.mark.parametrize("outer", [adecorated, acalled])
 @pytest.mark.parametrize("begins", ["inside", "after"])
 def test_a_task_that_outlives_the_call(outer: Waiting, begins: str) -> None:
     """It inherits the context of the call, and credits the budget once the call is over."""

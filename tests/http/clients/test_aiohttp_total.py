@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from time import monotonic
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
 import pytest
 
-import redouble
+import redouble.aiohttp
 from redouble import Fallback, Layer, Reason, Retry
 from tests.support.http.calls import HttpResult
 from tests.support.http.clients import client
@@ -132,6 +133,11 @@ def test_a_function_that_hides_the_timeout_leaves_it_to_aiohttp(server: Server) 
             return response.status
 
     assert asyncio.run(main()) == 200
+
+
+def test_no_time_is_left_once_the_timer_of_aiohttp_has_fired() -> None:
+    request = SimpleNamespace(_timer=SimpleNamespace(_cancelled=True))
+    assert redouble.aiohttp.middleware()._client_limit(request, None) == 0
 
 
 @pytest.mark.quiet
