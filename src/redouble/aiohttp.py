@@ -33,6 +33,7 @@ try:
     from redouble.http._aiohttp_bodies import (
         RestartableContent,
         classify_payload,
+        has_arrived,
         prepare_resend,
         set_content,
     )
@@ -157,14 +158,11 @@ class Middleware(AsyncSender):
         return ClientResponseError(response)
 
     def _is_in_memory(self, response: aiohttp.ClientResponse) -> bool:
-        # Not if all of it has arrived and is unread: `async with` holds admissions until it is left.
-        return response._body is not None
+        return self._is_read(response) or has_arrived(response.content)
 
     def _attach_body(self, call: Exchange | SuccessRecord, response: Any) -> bool:
         call.request.response = None  # breaks the reference cycle between response and request
-        content = response.content
-        complete = content.is_eof() and content.exception() is None
-        if self._is_read(response) or (complete and not (isinstance(call, Exchange) and call.pending)):
+        if self._is_in_memory(response):
             return False
         response.content = RestartableContent(call, response)
         return True

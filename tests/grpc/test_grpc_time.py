@@ -23,6 +23,7 @@ from tests.support.grpc.calls import (
     ONE,
     SHAPES,
     STREAMS,
+    RpcResult,
     channel_of,
     make_call,
     report_of,
@@ -302,6 +303,24 @@ def test_a_deadline_applies_to_a_policy_of_gates_alone(remote: Server) -> None:
     seen = make_call(remote, "sync", "unary", "hang OK", Pipeline(Timeout(SHORT)))
     report = report_of(seen.error)
     assert (seen.code, report.reason, report.attempts) == ("DEADLINE_EXCEEDED", "stopped", 1)
+
+
+@pytest.mark.quiet
+@pytest.mark.parametrize("nested", ["stop", "warn"])
+def test_a_timeout_without_a_retry_is_retried_by_the_policy_around_the_call(
+    remote: Server, nested: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[RpcResult] = []
+
+    def called() -> None:
+        seen.append(make_call(remote, "sync", "unary", "hang OK", Timeout(SHORT)))
+        raise seen[-1].error
+
+    outer = Retry(on=grpc.RpcError, attempts=2, backoff=[0], budget=None, nested=nested)
+    with pytest.raises(grpc.RpcError) as caught:
+        outer.call(called)
+    assert (report_of(caught.value).reason, len(seen)) == ("attempts", 2)
+    assert not [message for message in caplog.messages if "attempts multiply" in message]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,11 @@ from redouble._layers.layer import Layer
 
 
 class HeldAdmissions(dict["HeldGate", Admission]):
-    """The admissions of one call, outermost first. They end with the response if the caller drops it."""
+    """The admissions of one call, outermost first.
+
+    If the caller drops the response, they end when it is freed. A client of httpx puts each response into a
+    reference cycle, so that the cyclic collector frees it, at a later time.
+    """
 
     def end(self, error: BaseException | None, *, attempt_only: bool = False) -> None:
         """End the admissions, innermost first; ``attempt_only``: those that a restart acquires again."""

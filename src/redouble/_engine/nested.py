@@ -120,6 +120,9 @@ def _stamps(error: BaseException, run: RunState) -> Iterator[CallStamp | Report]
 def _has_retried(stamp: CallStamp | Report) -> bool:
     """Return False for a policy that stopped at its first attempt: it does not multiply attempts."""
     attempts = stamp.attempts if isinstance(stamp, Report) else stamp.attempt
+    # A client's policy without a `Retry` whose time was up: the report of a run names the limit.
+    if isinstance(stamp, Report) and stamp.reason is Reason.timeout and stamp.limit is None:
+        return attempts > 1
     return attempts > 1 or stamp.reason not in (Reason.stopped, Reason.committed)
 
 

@@ -9,6 +9,7 @@ kept down by the retries alone. A budget grants a few retries at any time, and m
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -117,6 +118,12 @@ class RetryBudget(SharedBudget, ReentrancySafe):
         """Record that a call begins."""
         if self._credited_by == "request":
             self._record_credit(now)
+
+    def _take_back_start(self) -> None:
+        """Take back the start of a call that was refused as a misuse, unless it is counted already."""
+        if self._credited_by == "request" and type(self).start is RetryBudget.start:
+            with suppress(IndexError):
+                self._pending_credits.pop()  # or that of a call at the same moment, which is worth the same
 
     def spend(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> Grant | None:  # noqa: ARG002
         """Grant one retry, or return None. The time is that of the system clock unless given."""

@@ -183,6 +183,7 @@ class Run(RunState):
             judged = error
             if special:
                 if issubclass(kind, UsageError):
+                    self.take_back_start()
                     raise error
                 judged = unwrapped(error)
             try:

@@ -213,6 +213,13 @@ class RunState:
             grant, self.unspent_grant = self.unspent_grant, None
             call_hook(self.policy.budget, "refund", grant, self.budget_time())
 
+    def take_back_start(self) -> None:
+        """Take back the start of the call, which was refused at its first attempt: it never ran."""
+        budget = self.policy.budget
+        take_back = getattr(type(budget), "_take_back_start", None)  # a `RetryBudget` has it
+        if take_back is not None and self.credits and not self.records:
+            take_back(budget)
+
     def budget_time(self) -> float:
         """Return the time for the budget: calls that share a budget use one clock, also under Trio."""
         return self.now if self.cancelling is None or self.clock is not SYSTEM else SYSTEM.now()

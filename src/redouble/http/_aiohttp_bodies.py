@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from math import inf
 from typing import Any
 from weakref import ref
@@ -30,6 +31,7 @@ class RestartableContent(BodyState):
         self._replacement: aiohttp.ClientResponse | None = None
         self._timeout_error: Exception | None = None
         self._delivered = self._restarting = False
+        self._await_arrival()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._content, name)
@@ -74,6 +76,11 @@ class RestartableContent(BodyState):
         self._content.set_exception(*args)
         if self._replacement is not None:
             self._replacement.close()
+
+    def _await_arrival(self) -> None:
+        """Record the end of the body when all of it has arrived, be it read or not."""
+        if isinstance(self._call, Exchange) and self._call.pending:
+            self._content.on_eof(partial(_end, ref(self)))
 
     async def _read(self, how: str, *args: Any, **options: Any) -> Any:
         while True:
@@ -124,11 +131,24 @@ class RestartableContent(BodyState):
 
     def replace(self, replacement: Any) -> None:
         self._replacement, self._content = replacement, replacement.content
+        self._await_arrival()
         response: Any = self.response()
         if response is not None:  # pragma: no branch  the caller may have dropped it meanwhile
             response._headers, response._raw_headers = replacement._headers, replacement._raw_headers
             response._cache.clear()  # values derived from the previous headers
             response._released = False  # so that closing it calls set_exception, which closes the replacement
+
+
+def _end(body_ref: Callable[[], RestartableContent | None]) -> None:
+    """Record that a body is complete; the stream that calls this does not keep a dropped response alive."""
+    body = body_ref()
+    if body is not None:
+        body.end(None)
+
+
+def has_arrived(content: aiohttp.StreamReader) -> bool:
+    """Return True if the whole body has arrived, be it read or not: its connection is another's by now."""
+    return content.is_eof() and content.exception() is None
 
 
 def set_content(response: aiohttp.ClientResponse, body: bytes, error: Exception | None = None) -> None:

@@ -236,11 +236,11 @@ class Exchange(ClientCall):
 
     def is_unread(self, response: object, /) -> bool:
         """Return True if the body of a response is not there yet: its end will be recorded."""
-        return response is not None and response is self.unread
+        return response is not None and response is self.unread and not self.client._is_empty(self, response)
 
     def succeeded(self, credit: Callable[[], None], /) -> None:
         """Credit a budget when the body is there."""
-        if self.unread is None:
+        if not self.is_unread(self.unread):
             credit()
         else:
             self.credits = (*self.credits, credit)

@@ -30,6 +30,7 @@ from redouble.http._request_body import Rewind, nothing_to_rewind
 from redouble.http._request_options import NO_OPTIONS, RequestOptions
 
 REDIRECTS = (301, 302, 303, 307, 308)
+BODILESS = (204, 304)
 PREFETCH_LIMIT = 65_536  # bytes of a failed response that are read, to free its connection during the backoff
 # Makes a `SuccessRecord` without a Python frame.
 new_record: Callable[[type[SuccessRecord], tuple[Any, ...]], SuccessRecord] = cast("Any", tuple).__new__
@@ -150,6 +151,14 @@ class SenderState:
     def _prefetch_limit(self, exchange: Exchange) -> float:  # noqa: ARG002  not all of them need it
         """Return how many bytes of a failed response are read."""
         return PREFETCH_LIMIT
+
+    def _is_empty(self, exchange: Exchange, response: Any) -> bool:
+        """Return True if the head of a response tells that it has no body, so that its end is the end."""
+        return bool(
+            exchange.request.method == "HEAD"
+            or self._status_of(response) in BODILESS
+            or response.headers.get("content-length") == "0"
+        )
 
     def _is_in_memory(self, response: Any) -> bool:  # noqa: ARG002  most libraries read some bodies later
         """Return True if the body of a response is there: nothing of it has to be read."""

@@ -196,3 +196,62 @@ def test_a_broken_clock_does_not_affect_results(colour: str, make: Callable[[], 
         error = Boom() if number % 4 == 3 else None
         with pytest.raises(Boom) if error else nullcontext():
             in_colour(colour, lambda: policy(work)(error), lambda: policy(awork)(error))  # noqa: B023
+
+
+async def nothing() -> None:
+    """Do nothing."""
+
+
+def awaitable() -> object:
+    return nothing()
+
+
+MISUSED: list[Callable[[Retry], object]] = [
+    lambda policy: policy(awaitable)(),
+    lambda policy: policy.call(awaitable),
+    lambda policy: policy.run(awaitable),
+    lambda policy: policy(policy(awaitable))(),
+]
+
+
+@pytest.mark.parametrize("misuse", MISUSED)
+def test_a_refused_misuse_adds_no_credit(misuse: Callable[[Retry], object]) -> None:
+    """A plain function that returned something to await has not run."""
+    budget = RetryBudget(credit="request")
+    policy = Retry(budget=budget)
+    policy.call(int)
+    with pytest.raises(TypeError, match="returned something to await"):
+        misuse(policy)
+    assert budget.snapshot()["credits"] == 1
+
+
+def test_a_misuse_whose_credit_was_counted_already() -> None:
+    budget = RetryBudget(credit="request")
+
+    def looks() -> object:
+        assert budget.snapshot()["credits"] == 1
+        return nothing()
+
+    with pytest.raises(TypeError, match="returned something to await"):
+        Retry(budget=budget).call(looks)
+    assert budget.snapshot()["credits"] == 1
+
+
+def test_a_misuse_takes_no_other_credit() -> None:
+    """By success, none was added at the start; and a call that has failed before it was a call."""
+    by_success, by_request = RetryBudget(), RetryBudget(credit="request")
+    Retry(budget=by_success).call(int)
+    with pytest.raises(TypeError, match="returned something to await"):
+        Retry(budget=by_success).call(awaitable)
+    assert by_success.snapshot()["credits"] == 1
+
+    outcomes = iter([Boom(), None])
+
+    def fails_first() -> object:
+        if (error := next(outcomes)) is not None:
+            raise error
+        return nothing()
+
+    with pytest.raises(TypeError, match="returned something to await"):
+        Retry(on=Boom, backoff=[0, 0], budget=by_request).call(fails_first)
+    assert by_request.snapshot()["credits"] == 1

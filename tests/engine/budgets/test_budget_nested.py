@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from redouble import Kind, Pipeline, Retry, RetryBudget, TokenBucket, Worker
-from redouble._runtime.ambient import CREDITED_CALL
+from redouble._runtime.ambient import CREDITED_CALL, CreditedCall
 from redouble.httpx import AsyncTransport, Transport
 from tests.support.fakes import ASYNC, Boom, Ledger, in_colour, options
 
@@ -272,6 +272,17 @@ def test_a_coroutine_that_is_closed_in_another_context(outer: Waiting) -> None:
     assert load() == "done"
     assert credits_of(ledger) == ["start", "credit None"]
     assert CREDITED_CALL.get() is None
+
+
+def test_an_entry_of_another_call_stays() -> None:
+    """A call restores the context only where its own entry is in force."""
+    entry: CreditedCall = [Ledger(), None, None]
+
+    def main() -> None:
+        retrying(Ledger()).call(CREDITED_CALL.set, entry)
+        assert CREDITED_CALL.get() is entry
+
+    copy_context().run(main)
 
 
 @pytest.mark.parametrize("levels", [2, 3])

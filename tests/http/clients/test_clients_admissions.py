@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import importlib
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from anyio import move_on_after
+from anyio import fail_after, move_on_after
 
 from redouble import (
     AdaptiveConcurrency,
@@ -158,7 +159,7 @@ GATES: dict[str, Callable[[], Any]] = {
 @EVERY_CLIENT
 @pytest.mark.parametrize("kind", GATES)
 @pytest.mark.parametrize("keyed", [False, True], ids=["", "keyed"])
-@pytest.mark.parametrize("size", [9, 300_000])
+@pytest.mark.parametrize("size", [9, 1_000_000])
 @pytest.mark.parametrize("status", [200, 404])
 def test_a_slot_is_held_until_a_streamed_response_is_left(
     server: Server, name: str, kind: str, keyed: bool, size: int, status: int
@@ -173,10 +174,84 @@ def test_a_slot_is_held_until_a_streamed_response_is_left(
 
     for around in (policy, Retry(attempts=2) | policy, policy | Retry(attempts=2)):
         with client(name, around) as http:
-            assert open_streamed(http, server.url(f"{status}~size={size}"), in_use) == 1
+            held = open_streamed(http, server.url(f"{status}~size={size}"), in_use)
+            assert held == 1 or (name == "aiohttp" and size == 9)  # where a small body arrives with its head
             assert gate.snapshot()["in_use"] == 0
             assert http.get(server.url(f"{status}~size={size}")).content == pattern(size)
             assert gate.snapshot()["in_use"] == 0
+
+
+@EVERY_CLIENT
+@pytest.mark.parametrize(("method", "script"), [("HEAD", "200"), ("GET", "204"), ("GET", "200~body=")])
+def test_a_response_without_a_body_holds_nothing(server: Server, name: str, method: str, script: str) -> None:
+    bulkhead, inner, budget = Bulkhead(1, wait=0), Recording(), RetryBudget(ratio=1, per_second=0)
+    url = server.url(script)
+    with client(name, bulkhead | Retry(budget=budget) | inner) as http:
+
+        def blocking() -> None:
+            with http._open(method, url, True, {}), http._open(method, url, True, {}):
+                seen.append((bulkhead.snapshot()["in_use"], inner.open, budget.snapshot()["credits"]))
+
+        async def waiting() -> None:
+            async with await http._open(method, url, True, {}), await http._open(method, url, True, {}):
+                seen.append((bulkhead.snapshot()["in_use"], inner.open, budget.snapshot()["credits"]))
+
+        seen = list[Any]()
+        http.run(waiting if is_async(name) else blocking)
+    assert seen == [(0, 0, 2)]
+    assert inner.ends == ["ok", "ok"]
+
+
+@pytest.mark.parametrize("limit", [1, 5])
+@pytest.mark.parametrize("size", [2, 5000])
+@pytest.mark.parametrize("place", ["inside", "outside", "both"])
+@pytest.mark.parametrize("broken", [False, True], ids=["", "restarted"])
+def test_aiohttp_responses_that_have_arrived_hold_nothing(
+    server: Server, limit: int, size: int, place: str, broken: bool
+) -> None:
+    """Nobody has to read one response before the next request can begin."""
+    bulkhead = Bulkhead(limit, wait=None)
+    once = Retry(attempts=3, backoff=[0] * 3, budget=None)
+    policy = {"inside": once | bulkhead, "outside": bulkhead | once}.get(place)
+    inner = Recording()
+    policy = policy or bulkhead | once | inner
+    script = f"200~size={size}~cut=0,200~size={size}" if broken else f"200~size={size}"
+
+    async def main() -> list[bytes]:
+        with fail_after(20):
+            async with asyncio.TaskGroup() as group:
+                calls = [group.create_task(opened(server.url(script))) for _ in range(12)]
+            return [await each.result().read() for each in calls]
+
+    async def opened(url: str) -> Any:
+        response = await http.raw.get(url)
+        if broken:
+            assert await response.content.read(1) == pattern(1)
+        return response
+
+    with client("aiohttp", policy) as http:
+        expected = pattern(size)[1:] if broken else pattern(size)
+        assert http.run(main) == [expected] * 12
+        assert (bulkhead.snapshot()["in_use"], inner.open) == (0, 0)
+        assert "cancelled" not in inner.ends
+
+
+def test_an_aiohttp_response_is_held_until_its_body_has_arrived(server: Server) -> None:
+    gate = Recording()
+
+    async def main() -> None:
+        response = await http.raw.get(server.url("200~size=5~drip=0.02"))
+        before = gate.open
+        await response.content.wait_eof()
+        assert (before, gate.open, gate.ends) == (1, 0, ["ok"])
+        assert await response.read() == pattern(5)
+        response = await http.raw.get(server.url("200~size=1000000"))
+        assert gate.open == 1  # it does not fit into the buffers of the client
+        response.close()
+        assert (gate.open, gate.ends) == (0, ["ok", "ok"])
+
+    with client("aiohttp", gate) as http:
+        http.run(main)
 
 
 @EVERY_CLIENT

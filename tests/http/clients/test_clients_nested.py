@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
 import pytest
 
-from redouble import Retry, report
+from redouble import Bulkhead, Keyed, Layer, Retry, Timeout, report
+from redouble.http import host
 from redouble.httpx import AsyncTransport, Transport
 from tests.support.fakes import in_colour
+from tests.support.http.clients import CLIENTS, client, is_async
+from tests.support.servers import Server
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server() as running:
+        yield running
 
 
 def quick(_: Exception) -> bool:
@@ -65,3 +75,40 @@ def test_a_client_inside_a_policy_is_not_retried_again(
     reported = report(caught.value)
     assert reported is not None
     assert (reported.reason, len(calls)) == ("nested", 3)
+
+
+@pytest.mark.quiet
+@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize("nested", ["stop", "warn"])
+@pytest.mark.parametrize("script", ["stall", "200~stall=0"])
+@pytest.mark.parametrize("kind", ["Timeout", "gated", "keyed", "Retry"])
+def test_a_timeout_without_a_retry_is_retried_by_the_policy_around_the_client(
+    server: Server, name: str, nested: Any, script: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It made one attempt, as a function under a `Timeout` does; a policy with a `Retry` has given up."""
+    limit = Timeout(0.1)
+    policies: dict[str, Layer] = {
+        "Timeout": limit,
+        "gated": Bulkhead(9) | limit,
+        "keyed": Keyed(host, lambda: limit),
+        "Retry": Retry(timeout=0.1),
+    }
+    url = server.url(script)
+    outer = Retry(attempts=2, backoff=[0], budget=None, nested=nested)
+    with client(name, policies[kind]) as http, caplog.at_level(logging.WARNING, "redouble"):
+
+        def called() -> None:
+            error = http.get(url, timeout=9).error
+            assert error is not None
+            raise error
+
+        with pytest.raises(TimeoutError) as caught:
+            outer.call(called)
+    reported = report(caught.value)
+    assert reported is not None
+    # The path of the error, which tells, ends at the thread of an async client here.
+    has_retry = kind == "Retry" and not is_async(name)
+    stopped = has_retry and nested == "stop"
+    assert (reported.reason, reported.attempts) == (("nested", 1) if stopped else ("attempts", 2))
+    assert bool(caplog.messages) == (has_retry and nested == "warn")
+    assert len(server.ledger(url)) <= reported.attempts  # one may be cut before its request arrives
