@@ -6,6 +6,7 @@ import dis
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from ctypes import py_object, pythonapi
 from functools import cache
 from types import CodeType, FrameType, ModuleType
 from typing import Any, NoReturn
@@ -81,7 +82,7 @@ class SignalHandler:
 
     def interrupt(self, work: Callable[[], object], *expected: type[BaseException]) -> bool:
         """Run ``work`` with the handler, with these errors; return True if the n-th point was reached."""
-        before = sys.gettrace()
+        before, handled = sys.gettrace(), sys.exc_info()[1]
         sys._getframe().f_trace_opcodes = True  # without this Python 3.12 traces no opcodes
         sys.settrace(self._trace)
         try:
@@ -90,4 +91,9 @@ class SignalHandler:
             pass
         finally:
             sys.settrace(before)
+        if handled is None and sys.exc_info()[1] is not None:
+            # An error of a trace function, inside a `with suppress(...)` of an async generator, leaves the
+            # suppressed error as the one that is being handled: it would be the context of all later ones.
+            # A signal handler does not run there.
+            pythonapi.PyErr_SetHandledException(py_object(None))
         return self._left <= 0
