@@ -92,6 +92,7 @@ def below(frames: int, call: Callable[[], Any]) -> Any:
     return below(frames - 1, call) if frames else call()
 
 
+@pytest.mark.stress  # measuring makes each call use more of the stack
 @pytest.mark.parametrize("make", LAYERS)
 @pytest.mark.parametrize(("fn", "run"), KINDS)
 def test_the_most_layers_work(make: Callable[[], Layer], fn: Callable[[], Any], run: Any) -> None:
