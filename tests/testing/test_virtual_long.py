@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from redouble import SYSTEM, Backoff, Retry
 from redouble.testing import Script, ok, virtual_time
@@ -61,3 +66,27 @@ def test_an_exponential_backoff_without_a_maximum() -> None:
         assert bounded(main) == "done"
     assert clock.delays[:3] == [1, 10, 100]
     assert len(clock.delays) == 99
+
+
+@given(
+    base=st.floats(1, 1e7),
+    delays=st.lists(st.floats(1e-3, 1e4), min_size=1, max_size=20),
+)
+def test_no_timer_of_a_loop_fires_early(base: float, delays: list[float]) -> None:
+    """One that does starts itself again in AnyIO, and if the clock stands still, it does so for ever."""
+
+    async def main() -> None:
+        with virtual_time():
+            for delay in delays:
+                due = loop.time() + delay
+                fired = asyncio.Event()
+                loop.call_at(due, fired.set)
+                await fired.wait()
+                assert due <= loop.time() < due + 1e-6
+
+    loop: Any = asyncio.new_event_loop()
+    loop.time = lambda: base
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.close()
