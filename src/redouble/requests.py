@@ -165,14 +165,14 @@ class Adapter(Sender, BaseAdapter):
         return raw.stream(PREFETCH_LIMIT, decode_content=False) if known else iter(())
 
     def _release(self, response: requests.Response) -> None:
-        if isinstance(response.raw, urllib3.HTTPResponse):
+        if isinstance(response.raw, urllib3.HTTPResponse):  # pragma: no branch  a mock may have made it
             response.raw.release_conn()
 
     def _replace_body(
         self, exchange: Exchange, response: Any, received: list[bytes], rest: Any, error: Exception | None
     ) -> None:
         raw = response.raw
-        if isinstance(raw, urllib3.HTTPResponse):
+        if isinstance(raw, urllib3.HTTPResponse):  # pragma: no branch  a mock may have made it
             response.raw = urllib3.HTTPResponse(
                 PrefetchedFile(b"".join(received), rest, raw, error),
                 headers=raw.headers,

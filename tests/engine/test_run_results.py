@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import traceback
 import weakref
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 
-from redouble import Outcome, Retry, Verdict, errors, report
+from redouble import Outcome, Reason, Retry, RetryBudget, Verdict, errors, report
+from redouble._clients.client_call import PreviousHop
+from redouble._engine.report import STAMP, ResendGuard
 from redouble.types import Ended
 from tests.support.call_shapes import SHAPES
-from tests.support.fakes import Virtual, in_colour
+from tests.support.fakes import Operation, Virtual, fail, in_colour
 from tests.support.runs import run_of
 
 
@@ -275,3 +278,47 @@ def test_an_operation_that_goes_on_after_a_failure_has_no_result_that_was_refuse
     run.repeat()
     run.last = None
     assert isinstance(run.start(1.5), errors.DeadlineExceeded)
+
+
+def test_an_operation_that_goes_on_keeps_no_grant_that_was_credited() -> None:
+    run = run_of(budget=RetryBudget())
+    assert run.start(0.0) is None
+    assert run.failed(Plain("x"), 0.1) == 1
+    assert run.start(1.2) is None
+    assert run.returned("moved", 1.3) is None
+    run.repeat()
+    assert run.spent_grant is None
+
+
+class BrokenBackoff:
+    def __iter__(self) -> Iterator[float]:
+        raise KeyError("no delays")
+        yield 0.0
+
+
+def test_a_backoff_that_raises_means_stopped() -> None:
+    clock = Virtual()
+    ended = Retry(on=Exception, backoff=BrokenBackoff(), clock=clock).run(Operation([fail()], clock))
+    assert isinstance(ended.error, KeyError)
+    assert ended.report.reason == "stopped"
+
+
+class Closed(ResendGuard):
+    """The guard of a client that has been closed."""
+
+    def veto(self, verdict: Verdict, /) -> Reason | None:
+        return Reason.not_replayable
+
+
+def test_the_guard_of_a_client_decides_about_a_run_without_one() -> None:
+    """A `Retry` inside a layer of the user's, in the policy of a client, makes such runs."""
+    run, error = run_of(), Plain("x")
+    assert run.start(0.0) is None
+    vars(error)[STAMP] = Closed()
+    assert run.failed(error, 0.1) is None
+    assert run.reason == "not_replayable"
+
+
+def test_a_response_that_is_pickled_keeps_nothing_of_its_redirect() -> None:
+    hop = PreviousHop(None, lambda: 0.0, 0.0, None, lambda: None, lambda: None)
+    assert pickle.loads(pickle.dumps(hop)) is None

@@ -145,7 +145,7 @@ class GuardedRetry(Layer):
             run.reopen()
         elif previous is not None and previous.run is not None and previous.plan is client_call.plan:
             run = previous.run
-            if (response := previous.response()) is not None:
+            if (response := previous.response()) is not None:  # pragma: no branch  it may have been dropped
                 vars(response)[STAMP] = run.report()  # of its own request
             run.repeat()
         else:

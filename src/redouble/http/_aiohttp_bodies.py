@@ -142,7 +142,7 @@ class RestartableContent(BodyState):
 def _end(body_ref: Callable[[], RestartableContent | None]) -> None:
     """Record that a body is complete; the stream that calls this does not keep a dropped response alive."""
     body = body_ref()
-    if body is not None:
+    if body is not None:  # pragma: no branch  the caller may have dropped it meanwhile
         body.end(None)
 
 

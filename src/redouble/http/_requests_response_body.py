@@ -45,7 +45,7 @@ class RestartableResponse(requests.Response):
         try:
             super().close()
         finally:
-            if body is not None:
+            if body is not None:  # pragma: no branch  requests may close a response while it is made
                 body.closed = True
                 if body._call.pending:
                     body.end(None)

@@ -398,7 +398,7 @@ class AsyncSender(SenderState):
                 return response
             if exchange.is_of_library(error):
                 raise
-            raise exchange.library_copy(error) from error.__cause__
+            raise exchange.library_copy(error) from error.__cause__  # pragma: no cover  of requests only
         finally:
             await self._close_unread(exchange)
 

@@ -99,7 +99,7 @@ class RecordedBlock(Block[list[Event]]):
 
     def leave(self, error: BaseException | None) -> None:  # noqa: ARG002
         """Stop observing."""
-        if self._observation is not None:
+        if self._observation is not None:  # pragma: no branch  it may be interrupted
             self._observation.remove()
 
 

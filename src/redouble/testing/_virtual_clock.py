@@ -58,7 +58,7 @@ class VirtualClock(Clock):
 
     def _finish(self) -> None:
         """Stop the clock: its block is over, even if a task or context still refers to it."""
-        if self._end is None:
+        if self._end is None:  # pragma: no branch  it may be interrupted, and repeated
             self._end = self._elapsed(self._timeline.last_known())
         self._over = True
 

@@ -213,7 +213,7 @@ class CircuitBreaker(ReentrancySafe, Gate):
                 if type(admitted) is not Rejection:
                     return cast("Ticket", admitted)
             except BaseException:
-                if ticket.epoch is not None:  # a signal handler that raises has interrupted it
+                if ticket.epoch is not None:  # pragma: no cover  a signal handler has interrupted it
                     self._change(circuit.ended, ticket, None, now)
                 raise
         if isinstance(admitted, Rejection):
