@@ -218,7 +218,7 @@ class CircuitBreaker(ReentrancySafe, Gate):
                 raise
         if isinstance(admitted, Rejection):
             raise self._rejected(admitted)
-        return admitted
+        return admitted  # pragma: no cover  a finaliser that runs while the circuit is being closed
 
     def _rejected(self, rejection: Rejection) -> CircuitOpen:
         message: Any = rejection
