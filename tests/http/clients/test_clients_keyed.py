@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -156,10 +156,12 @@ def test_the_entry_of_a_key_is_used_until_the_call_ends(server: Server, name: st
 
 @EVERY_CLIENT
 @pytest.mark.parametrize(
-    "policy",
+    "make",
     [
-        presets.http(attempts=9, backoff=[0] * 9, budget=HostBudgets(ratio=0, per_second=0.2, window=10)),
-        Keyed(
+        lambda: presets.http(
+            attempts=9, backoff=[0] * 9, budget=HostBudgets(ratio=0, per_second=0.2, window=10)
+        ),
+        lambda: Keyed(
             host,
             lambda: Retry(
                 attempts=9, backoff=[0] * 9, budget=RetryBudget(ratio=0, per_second=0.2, window=10)
@@ -168,8 +170,8 @@ def test_the_entry_of_a_key_is_used_until_the_call_ends(server: Server, name: st
     ],
     ids=["HostBudgets", "Keyed"],
 )
-def test_each_host_has_a_budget_with_numbers_of_the_user(name: str, policy: Layer) -> None:
-    with Server() as one, Server() as other, client(name, policy) as http:
+def test_each_host_has_a_budget_with_numbers_of_the_user(name: str, make: Callable[[], Layer]) -> None:
+    with Server() as one, Server() as other, client(name, make()) as http:
         for server in (one, other):
             seen = http.get(server.url("503"))
             assert (seen.report().reason, seen.report().attempts) == ("budget", 3)
