@@ -11,6 +11,7 @@ from redouble._engine.options import Delays
 from redouble._failures.verdict import Answer, Ended, Judge, On, Rule, Until
 from redouble._internal.validation import Duration
 from redouble._layers.analysis import Traits, WorstCase
+from redouble._layers.gate import Admission
 from redouble._runtime.clock import Chance
 from redouble._telemetry.bound_fields import Binding
 from redouble._telemetry.events import Event, Observer, What
@@ -19,6 +20,7 @@ from redouble._telemetry.observers import Observation
 from redouble.errors import Limit
 
 __all__ = [
+    "Admission",
     "Answer",
     "Binding",
     "Budget",

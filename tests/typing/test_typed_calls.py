@@ -26,7 +26,7 @@ from redouble import (
     Verdict,
 )
 from redouble import errors as redouble_errors
-from redouble.types import Ended, Event
+from redouble.types import Admission, Ended, Event
 
 pytestmark = pytest.mark.one_python
 
@@ -195,7 +195,7 @@ def test_async_block() -> None:
 
 
 def returned_from_a_block() -> bytes:
-    """Return from inside a block; an attempt may swallow an error, so the code after it is reachable."""
+    """Return from admission a block; an attempt may swallow an error, so the code after it is reachable."""
     for attempt in POLICY:
         with attempt:
             return download("a")
@@ -301,8 +301,8 @@ def test_user_defined_budgets_gates_clocks_rules_and_observers() -> None:
     policy = Retry(on=Patient(), budget=Bucket(), clock=Still(), before_attempt=watch, on_success=watch)
     assert_type(policy.call(download, "a"), bytes)
     assert_type((Door() | policy).call(download, "a"), bytes)
-    with redouble.observe(watch), Door() as inside:
-        assert_type(inside, None)
+    with redouble.observe(watch), Door() as admission:
+        assert_type(admission, Admission)
     redouble.observe(watch).remove()
     with pytest.raises(TypeError):
         redouble.observe("watch")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

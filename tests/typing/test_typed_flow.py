@@ -27,6 +27,7 @@ from redouble import (
     transient,
 )
 from redouble.errors import RateLimited
+from redouble.types import Admission
 
 pytestmark = pytest.mark.one_python
 
@@ -167,11 +168,11 @@ def test_wrong_calls_of_decorated_functions_are_reported() -> None:
 
 def test_blocks() -> None:
     async def main() -> None:
-        async with RATE as nothing, CONCURRENCY, THROTTLE, ADAPTIVE:
-            assert_type(nothing, None)
+        async with RATE as admission, CONCURRENCY, THROTTLE, ADAPTIVE:
+            assert_type(admission, Admission)
 
-    with RATE as nothing, CONCURRENCY, THROTTLE, ADAPTIVE:
-        assert_type(nothing, None)
+    with RATE as admission, CONCURRENCY, THROTTLE, ADAPTIVE:
+        assert_type(admission, Admission)
     run(main())
     with pytest.raises((TypeError, AttributeError)), HEDGE:  # type: ignore[attr-defined]  # pyright: ignore[reportGeneralTypeIssues]
         pass

@@ -28,7 +28,7 @@ from redouble import (
     transient,
 )
 from redouble.errors import BulkheadFull, CircuitOpen, Rejected
-from redouble.types import Budget, Event
+from redouble.types import Admission, Budget, Event
 
 pytestmark = pytest.mark.one_python
 
@@ -126,14 +126,14 @@ def test_wrong_calls_of_decorated_functions_are_reported() -> None:
 
 def test_blocks() -> None:
     async def main() -> None:
-        async with BULKHEAD as nothing:
-            assert_type(nothing, None)
+        async with BULKHEAD as admission:
+            assert_type(admission, Admission)
         async with BREAKER:
             pass
 
-    with BULKHEAD as nothing, BREAKER as nothing_either:
-        assert_type(nothing, None)
-        assert_type(nothing_either, None)
+    with BULKHEAD as admission, BREAKER as other:
+        assert_type(admission, Admission)
+        assert_type(other, Admission)
     run(main())
 
 

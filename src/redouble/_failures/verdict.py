@@ -272,24 +272,44 @@ def _hint(after: object) -> float:
     return max(0.0, float(min(after, MAX_HINT)))
 
 
+class Refusal(NotAccepted):
+    """A result that counts as a failure, in ``last``: what gates are passed in place of an error.
+
+    It is never raised. A gate need not know it: it is an exception like any other.
+    """
+
+    def __init__(self, value: object = None) -> None:
+        super().__init__("the result counts as a failure", last=value)
+
+
 class FailureFilter:
-    """The option ``on`` of a layer: which errors count as failures."""
+    """The options ``on`` and ``until`` of a layer: which errors and which results count as failures."""
 
-    __slots__ = ("_rules", "_types", "on")
+    __slots__ = ("_rules", "_types", "on", "until")
 
-    def __init__(self, on: On, layer: str) -> None:
+    def __init__(self, on: On, layer: str, until: Until | None = None) -> None:
         if on in ((), []):
             raise ValueError(f"{layer} on={on!r} is empty, so nothing would count: name an exception type")
         if isinstance(cast("object", on), int | float):
             raise TypeError(
                 f"{layer} on={on!r}: write an exception type or a rule, or pass the number by keyword"
             )
+        if until is not None:
+            check_until(until)
         self._rules = as_rules(on)
         self._types = only_types(self._rules)
-        self.on = on
+        self.on, self.until = on, until
+
+    def refusal(self, value: object) -> Refusal | None:
+        """Return the failure that a result counts as, or None if ``until`` accepts it or there is none."""
+        if self.until is None or judge_result(self.until, Ended(1, None, value)).action == "accept":
+            return None
+        return Refusal(value)
 
     def matches(self, error: Exception) -> bool | None:
         """Return True if an error counts as a failure; None if no rule has an opinion."""
+        if type(error) is Refusal:
+            return True
         if self._types is not None and not issubclass(type(error), UsageError):
             wrapped = issubclass(type(error), self._types) or issubclass(type(unwrapped(error)), self._types)
             return True if wrapped else None

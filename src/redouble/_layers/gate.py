@@ -8,11 +8,12 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
 from functools import partial
-from typing import Any, ClassVar, ParamSpec, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, ParamSpec, TypeAlias, TypeVar
 
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
 from redouble._drivers.stream_function import wrap_stream
 from redouble._engine.nested import asks_gate
+from redouble._failures.verdict import Refusal
 from redouble._internal.callables import reject_awaitable
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.logger import call_hook, is_own, log_broken_hook
@@ -34,12 +35,14 @@ Wrapper: TypeAlias = tuple[Template, dict[str, Any]]  # a template, and names of
 
 
 @public("redouble")
-class Gate(AsyncSharedContextManager[None], Layer):
+class Gate(AsyncSharedContextManager["Admission"], Layer):
     """A layer that admits a call or raises `Rejected`, and records how the call ended.
 
     Write ``admit`` and ``ended``; both are quick, are passed the time, and never wait. The time is that of
     ``clock.now()`` in every colour: one gate may serve threads and event loops at once. A gate also works as
-    ``with gate:`` and ``async with gate:``. All hooks of `Layer` are optional.
+    ``with gate as admission:`` and ``async with gate as admission:``, where ``admission.failed(...)`` and
+    ``admission.succeeded()`` report how the block ended if no error says so. All hooks of `Layer` are
+    optional.
     """
 
     _kept_by_wrapper = True
@@ -60,9 +63,18 @@ class Gate(AsyncSharedContextManager[None], Layer):
     def ended(self, ticket: Any, error: BaseException | None, now: float, /) -> None:
         """Record how an admitted call ended: None is success; a cancellation is an error too.
 
+        A result with a `refusal`, and a block that was reported as failed, ends with that error.
+
         It only accounts, so what it raises is logged once and ignored: the caller gets the result, or the
         error, of the function.
         """
+
+    def refusal(self, result: Any, /) -> Exception | None:  # noqa: ARG002
+        """Return the error that ``ended`` is passed for a result that counts as a failure; None: a success.
+
+        The caller gets the result all the same. Our gates have an option for it, ``until``.
+        """
+        return None
 
     def _wrapper(self, *, is_async: bool) -> Wrapper | None:  # noqa: ARG002
         """Return the template of a wrapper that is faster than the general one, and its names; or None."""
@@ -80,15 +92,15 @@ class Gate(AsyncSharedContextManager[None], Layer):
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         def gated(*args: P.args, **kwargs: P.kwargs) -> T:
-            with Admission(self):
-                return reject_awaitable(fn, fn(*args, **kwargs))
+            with Admission(self) as admission:
+                return admission.judge(reject_awaitable(fn, fn(*args, **kwargs)))
 
         return self._compile(fn, is_async=False) or gated
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         async def gated(*args: P.args, **kwargs: P.kwargs) -> T:
-            with Admission(self):
-                return await fn(*args, **kwargs)
+            with Admission(self) as admission:
+                return admission.judge(await fn(*args, **kwargs))
 
         return self._compile(fn, is_async=True) or gated
 
@@ -150,29 +162,55 @@ class Gate(AsyncSharedContextManager[None], Layer):
         return Admission(self)
 
 
-class Admission(Block[None]):
-    """The admission of one call or generator; closing a generator early counts as success.
+@public("redouble.types")
+class Admission(Block["Admission"]):
+    """The admission of one call, of a ``with`` block or of a generator: what ``with gate as ...`` returns.
 
-    entered: True if the end of the call has to be recorded, also if entering is interrupted.
+    Without a report a block that ends without an error is a success, and one that raises a failure, if the
+    gate's ``on`` says so. Closing a generator early counts as success.
     """
 
-    __slots__ = ("entered", "gate", "stream", "ticket")
+    # entered: True if the end of the call has to be recorded, also if entering is interrupted.
+    __slots__ = ("_reported", "entered", "gate", "stream", "ticket")
 
     def __init__(self, gate: Gate, *, stream: bool = False) -> None:
         self.gate, self.stream = gate, stream
         self.ticket: Any = None
         self.entered = False
+        self._reported: Exception | Literal["success"] | None = None
 
-    def begin(self) -> None:
+    def failed(self, why: object = None, /) -> None:
+        """Report that the block failed, although it raises nothing; ``why``: its result, or an exception.
+
+        An exception counts as if it had been raised: ``on`` decides. Anything else is a failure.
+        """
+        self._reported = why if isinstance(why, Exception) else Refusal(why)
+
+    def succeeded(self) -> None:
+        """Report that the block is a success even if it raises an error afterwards."""
+        self._reported = "success"
+
+    def judge(self, result: T) -> T:
+        """Report a result that the gate refuses as a failure; return the result."""
+        refusal = self.gate.refusal(result)
+        if refusal is not None:
+            self._reported = refusal
+        return result
+
+    def begin(self) -> Admission:
         """Acquire admission, or raise `Rejected`."""
         self.gate._acquire_admission(self)
+        return self
 
-    async def abegin(self) -> None:
+    async def abegin(self) -> Admission:
         """Acquire admission, or raise `Rejected`."""
         await self.gate._aacquire_admission(self)
+        return self
 
     def leave(self, error: BaseException | None) -> None:
         """Record the end of the call if it was admitted."""
+        if self._reported is not None and (error is None or isinstance(error, Exception)):
+            error = None if self._reported == "success" else self._reported
         if self.stream and isinstance(error, GeneratorExit):
             error = None
         if self.entered:

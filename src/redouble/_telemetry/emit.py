@@ -72,6 +72,7 @@ def make_emitter(policy: Any) -> Callable[..., None] | None:
                 BOUND.get(),
                 CONTINUING.get(),
                 MappingProxyType({**run.usage}) if run.usage else NO_USAGE,
+                None,
             ),
         )
         publish(event, own)
@@ -99,7 +100,7 @@ class FastEmitter:
             if event is None or event.bound is not bound:
                 self._before = event = new(Event, (
                     "before_attempt", self._name, 1, 0.0, None, None, None, None, None, None, None, None,
-                    None, self._labels, None, None, None, bound, False, NO_USAGE,
+                    None, self._labels, None, None, None, bound, False, NO_USAGE, None,
                 ))
             try:
                 observer(event)
@@ -115,7 +116,7 @@ class FastEmitter:
                 began = started = now = 0.0  # the clock is broken: report zero durations
             event = new(Event, (
                 "success", self._name, 1, now - began, now - started, None, value, None, None, None, None,
-                None, None, self._labels, None, None, None, BOUND.get(), False, NO_USAGE,
+                None, None, self._labels, None, None, None, BOUND.get(), False, NO_USAGE, None,
             ))
             try:
                 observer(event)
@@ -139,6 +140,39 @@ def emit_timeout(error: AttemptTimeout, name: str) -> AttemptTimeout:
         took = error.seconds or 0.0
         publish(Event("timeout", name, 0, took, took, error, limit=error.limit, bound=BOUND.get()), None)
     return error
+
+
+def emit_layer(
+    what: What,
+    by: str,
+    name: str | None,
+    *,
+    attempt: int = 0,
+    elapsed: float = 0.0,
+    error: Exception | None = None,
+    value: object = None,
+    delay: float | None = None,
+    level: float | None = None,
+) -> None:
+    """Emit an event of a layer that is no policy; ``by`` is the type of the layer, as `layer_kind` says.
+
+    Not under a lock: it calls observers. A caller on a path that many calls take checks first whether
+    ``watch.by_event[what]`` is true.
+    """
+    if watch.by_event[what]:
+        event = Event(
+            what,
+            name or by,
+            attempt,
+            elapsed,
+            error=error,
+            value=value,
+            delay=delay,
+            by=by,
+            bound=BOUND.get(),
+            level=level,
+        )
+        publish(event, None)
 
 
 class ContinuingCall(Block[None]):

@@ -25,6 +25,12 @@ What: TypeAlias = Literal[
     "circuit_closed",
     "circuit_isolated",
     "circuit_rejected",
+    "waited",
+    "limit_changed",
+    "hedged",
+    "hedge_won",
+    "fallback",
+    "coalesced",
 ]
 EVENT_NAMES: tuple[What, ...] = get_args(What)
 NO_USAGE: Mapping[str, float] = MappingProxyType({})
@@ -44,6 +50,13 @@ class Event(NamedTuple):
 
     ``rejected`` comes from a gate that rejects a call: ``by`` is its type, ``name`` its name. ``timeout``
     comes from a `Timeout` that was reached. Neither is a step of a policy, so ``attempt`` is 0.
+
+    Events of other layers have ``by`` and ``name`` too, and an ``attempt`` only if they start one: ``waited``
+    (a gate has admitted a call that had to wait: ``delay`` is how long), ``limit_changed`` (an adaptive limit
+    has a new ``level``, in calls or in calls a second), ``hedged`` (an extra attempt starts: its number, and
+    ``elapsed`` since the call began), ``hedge_won`` (the number of the extra attempt whose outcome counts),
+    ``fallback`` (the ``error`` or the refused ``value`` that was replaced), ``coalesced`` (a call shares the
+    outcome of one in flight, after ``elapsed`` seconds).
 
     Events of a circuit breaker begin with ``circuit_``: ``elapsed`` is how long the previous state lasted
     (in ``circuit_rejected``: how long the current one has), ``hint`` the seconds until a call may be
@@ -70,6 +83,7 @@ class Event(NamedTuple):
     bound: Mapping[str, Value] = MappingProxyType({})
     again: bool = False
     usage: Mapping[str, float] = NO_USAGE
+    level: float | None = None
 
     def __repr__(self) -> str:
         # Without the value: it is the caller's data, and events end up in logs.

@@ -6,6 +6,8 @@ from contextlib import suppress
 from functools import partial
 
 from redouble import CircuitBreaker, Retry, Timeout, Worker, deadline, errors
+from redouble._telemetry.emit import emit_layer
+from redouble._telemetry.events import What
 from tests.support.fakes import Boom, Virtual
 
 
@@ -17,6 +19,10 @@ def fails() -> None:
 def zero() -> int:
     """Return 0."""
     return 0
+
+
+# Events of layers, each to be caused by its layer as soon as that emits it.
+OF_LAYERS: tuple[What, ...] = ("waited", "limit_changed", "hedged", "hedge_won", "fallback", "coalesced")
 
 
 def every_event() -> None:
@@ -35,3 +41,5 @@ def every_event() -> None:
         breaker.call(int)
     with deadline(0), suppress(errors.AttemptTimeout):
         Timeout(5, worker=Worker())(zero)()
+    for what in OF_LAYERS:
+        emit_layer(what, "layer", None)

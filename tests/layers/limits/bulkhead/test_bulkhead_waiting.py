@@ -158,7 +158,7 @@ def test_no_call_overtakes_a_waiter(colour: str) -> None:
             gate.ended(ticket, None, 0.0)
 
     async def waiting() -> None:
-        uses: list[Callable[[], Awaitable[None]]] = [lambda: gate.call(nothing), gate.__aenter__]
+        uses: list[Callable[[], Awaitable[object]]] = [lambda: gate.call(nothing), gate.__aenter__]
         for use in uses:
             ticket = waiter()
             with pytest.raises(errors.BulkheadFull):

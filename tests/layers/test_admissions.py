@@ -1,0 +1,76 @@
+"""Reports of how a `with` block ended, and results that count as failures, for gates of one's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redouble import Gate, errors
+from redouble.testing import ok
+from tests.support.fakes import Boom
+from tests.support.layers.fallbacks import called
+
+
+class Recorder(Gate):
+    """A gate that records how calls end, and takes negative results for failures."""
+
+    def __init__(self) -> None:
+        self.ends: list[BaseException | None] = []
+
+    def admit(self, now: float, /) -> None:
+        """Admit every call."""
+
+    def ended(self, ticket: Any, error: BaseException | None, now: float, /) -> None:
+        self.ends.append(error)
+
+    def refusal(self, result: Any, /) -> Exception | None:
+        return Boom(f"{result}") if isinstance(result, int) and result < 0 else None
+
+
+def test_a_block_that_is_reported_as_failed() -> None:
+    gate, boom = Recorder(), Boom("mine")
+    with gate as admission:
+        admission.failed(503)
+    with gate as admission:
+        admission.failed(boom)
+    with gate as admission:
+        admission.failed()
+    refused, raised, nothing = gate.ends
+    assert isinstance(refused, errors.NotAccepted)
+    assert refused.last == 503
+    assert raised is boom
+    assert isinstance(nothing, errors.NotAccepted)
+    assert nothing.last is None
+
+
+def test_a_block_that_is_reported_as_a_success_although_it_raises() -> None:
+    gate = Recorder()
+    with pytest.raises(Boom), gate as admission:
+        admission.succeeded()
+        raise Boom
+    assert gate.ends == [None]
+
+
+def test_the_last_report_counts() -> None:
+    gate = Recorder()
+    with gate as admission:
+        admission.failed("first")
+        admission.succeeded()
+    assert gate.ends == [None]
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_an_interruption_overrides_a_report(interruption: type[BaseException]) -> None:
+    gate = Recorder()
+    with pytest.raises(interruption), gate as admission:
+        admission.failed("before")
+        raise interruption
+    assert isinstance(gate.ends[0], interruption)
+
+
+@pytest.mark.parametrize("result", [-1, 1])
+def test_a_result_with_a_refusal(colour: str, result: int) -> None:
+    gate = Recorder()
+    assert called(colour, gate, ok(result)) == result
+    assert isinstance(gate.ends[0], Boom) == (result < 0)
