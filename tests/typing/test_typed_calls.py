@@ -195,7 +195,7 @@ def test_async_block() -> None:
 
 
 def returned_from_a_block() -> bytes:
-    """Return from admission a block; an attempt may swallow an error, so the code after it is reachable."""
+    """Return from inside a block; an attempt may swallow an error, so the code after it is reachable."""
     for attempt in POLICY:
         with attempt:
             return download("a")
