@@ -167,12 +167,12 @@ def _unsent(error: Exception, /) -> Verdict | None:
 class Requeue(Retry):
     """A `Retry` that lets each call make a fifth of the retries that its budget has left, rounded up."""
 
-    _limits_each_call = True
+    limits_each_call = True
 
-    def _attempts_of_call(self, now: float) -> float:
+    def attempts_of_call(self, now: float) -> float:
         # Finagle's budget that never refuses has this balance too.
         balance = self.budget.balance(now) if isinstance(self.budget, RetryBudget) else 100
-        return min(super()._attempts_of_call(now), 1 + ceil(balance / 5))
+        return min(super().attempts_of_call(now), 1 + ceil(balance / 5))
 
     def describe(self) -> str:
         return f"{super().describe()}, a fifth of what is left for each call"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redouble import Layer, Reason, RetryBudget, report
-from redouble.http import redact, replayable, rule
+from redouble.http import redact_url, replayable, rule
 from tests.conformance.http_calls import httpware, once, raised
 from tests.conformance.observables import asserts
 from tests.support.http.clients import CLIENTS, Client, HttpResult, client, is_async
@@ -245,4 +245,4 @@ def get(http: Client, url: str, limit: float | None) -> HttpResult:
 )
 def test_hw_red_01(url: str, shown: str) -> None:
     """HW-RED-01: the secrets in an address are redacted."""
-    assert redact(url) == shown
+    assert redact_url(url) == shown

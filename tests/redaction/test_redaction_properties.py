@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from redouble._redaction.rules import NAMES as NAMES_RULE
 from redouble._redaction.rules import RULES as ALL_RULES
 from redouble._redaction.text import _pass, redacted
-from redouble._redaction.url import redact
+from redouble._redaction.url import redact_url
 
 pytestmark = pytest.mark.one_python
 
@@ -148,8 +148,8 @@ def urls(draw: st.DrawFn) -> str:
 
 @given(urls())
 def test_no_secret_is_left_in_an_address(url: str) -> None:
-    assert SECRET not in redact(url)
-    assert redact(url).split("?")[0].split("://")[0] == url.split("://", maxsplit=1)[0]
+    assert SECRET not in redact_url(url)
+    assert redact_url(url).split("?")[0].split("://")[0] == url.split("://", maxsplit=1)[0]
 
 
 @given(urls(), st.sampled_from(["{}", "'{}'", '"{}",', "<{}>", "({}).", "url={}", "url='{}', x", "a {}\nb"]))
@@ -174,19 +174,19 @@ def test_no_value_of_a_secret_name_is_left(name: str, shape: str, rest: str) -> 
 @given(TEXTS)
 @settings(max_examples=1000)
 def test_redaction_is_idempotent(text: str) -> None:
-    assert redact(redact(text)) == redact(text)
+    assert redact_url(redact_url(text)) == redact_url(text)
     assert redacted(redacted(text)) == redacted(text)
 
 
 @given(st.text(st.characters(exclude_characters="?#@:"), max_size=50))
 def test_a_text_without_secrets_is_unchanged(text: str) -> None:
-    assert redact(text) == text
+    assert redact_url(text) == text
 
 
 @given(st.binary())
 @example(b"\xff://\xff@\xff")
 def test_any_bytes_are_accepted(raw: bytes) -> None:
-    assert isinstance(redact(raw), str)
+    assert isinstance(redact_url(raw), str)
 
 
 LONG = [*"?@#&;=/:'\" [a\\.)", "://", "?a", "a&", "@/", ":/", "//", "'a://", "'a://'", "?a/", "a?'", "://a:"]
@@ -335,14 +335,14 @@ def test_long_texts_are_redacted(sign: str) -> None:
         f"Bearer {long}",
         f"Authorization:{long}",
     ):
-        assert isinstance(redact(text), str)
+        assert isinstance(redact_url(text), str)
         assert isinstance(redacted(text), str)
 
 
 @pytest.mark.parametrize("sign", ["?", "@", "://", "&a"])
 def test_a_megabyte_is_redacted(sign: str) -> None:
     long = sign * (1_000_000 // len(sign))
-    assert redact(f"https://{SECRET}@h/?x={SECRET}{long}").startswith("https://h/?x=REDACTED")
+    assert redact_url(f"https://{SECRET}@h/?x={SECRET}{long}").startswith("https://h/?x=REDACTED")
     assert redacted(f"'https://{SECRET}@h/?x={SECRET}{long}").startswith("'https://h/?x=REDACTED")
 
 

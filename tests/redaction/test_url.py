@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redouble._redaction.text import redacted
-from redouble._redaction.url import redact
+from redouble._redaction.url import redact_url
 
 HOST = "https://example.test"
 
@@ -29,9 +29,9 @@ HOST = "https://example.test"
     ],
 )
 def test_an_address_is_redacted(url: str, expected: str) -> None:
-    assert redact(url) == expected
-    assert redact(url.encode()) == expected
-    assert redact(expected) == expected
+    assert redact_url(url) == expected
+    assert redact_url(url.encode()) == expected
+    assert redact_url(expected) == expected
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_an_address_is_redacted(url: str, expected: str) -> None:
     ],
 )
 def test_user_and_password_are_removed(url: str, expected: str) -> None:
-    assert redact(url) == expected
-    assert redact(expected) == expected
+    assert redact_url(url) == expected
+    assert redact_url(expected) == expected
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_user_and_password_are_removed(url: str, expected: str) -> None:
 )
 def test_invalid_addresses_are_redacted_too(url: str, expected: str) -> None:
     """With a slash in it, half a password looks like a port."""
-    assert redact(url) == expected
-    assert redact(expected) == expected
+    assert redact_url(url) == expected
+    assert redact_url(expected) == expected
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_invalid_addresses_are_redacted_too(url: str, expected: str) -> None:
     ],
 )
 def test_query_values_are_redacted_and_names_kept(query: str, expected: str) -> None:
-    assert redact(f"{HOST}/p{query}") == f"{HOST}/p{expected}"
-    assert redact(f"/p{query}") == f"/p{expected}"
-    assert redact(f"/p{expected}") == f"/p{expected}"
+    assert redact_url(f"{HOST}/p{query}") == f"{HOST}/p{expected}"
+    assert redact_url(f"/p{query}") == f"/p{expected}"
+    assert redact_url(f"/p{expected}") == f"/p{expected}"
 
 
 class Url:
@@ -142,7 +142,7 @@ class Broken:
     ids=lambda thing: type(thing).__name__,
 )
 def test_any_object_may_be_an_address(thing: object, expected: str) -> None:
-    assert redact(thing) == expected
+    assert redact_url(thing) == expected
 
 
 # ------------------------------------------------------------------------ inside a text

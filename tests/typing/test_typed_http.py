@@ -78,7 +78,7 @@ def test_hints_and_addresses() -> None:
     assert_type(http.retry_after({"Retry-After": "3"}), float | None)
     assert_type(http.retry_after(httpx.Headers(), datetime.now(UTC)), float | None)
     assert_type(http.retry_after([(b"retry-after", b"3")], now=1e9), float | None)
-    assert_type(http.redact(httpx.URL("http://host.test/")), str)
+    assert_type(http.redact_url(httpx.URL("http://host.test/")), str)
 
 
 def test_bodies() -> None:

@@ -52,7 +52,7 @@ class HoldingCall(Protocol):
 def held_gate(layer: Layer, *, per_attempt: bool) -> HeldGate | None:
     """Return the held gate of a layer, or None for a layer that acts on the head alone."""
     kind = type(layer)
-    if not isinstance(layer, Gate) or layer._ends_with_head:
+    if not isinstance(layer, Gate) or layer.ends_with_head:
         return None
     by_gate = kind.around is Gate.around and kind.around_async is Gate.around_async
     return HeldGate(layer, per_attempt=per_attempt) if by_gate else None

@@ -109,8 +109,8 @@ class Options:
     clock: Clock = SYSTEM
     random: Chance = chance
 
-    # True if a subclass overrides `_attempts_of_call`. Without an annotation, which would make it an option.
-    _limits_each_call = False
+    limits_each_call = False  # without an annotation, which would make it an option
+    """True if a subclass overrides `attempts_of_call`, which is called only then."""
 
     # Derived from the options once, for the engine and the drivers. These are attributes and not fields, so
     # that `dataclasses.fields` lists the options only.
@@ -230,7 +230,7 @@ class Options:
 
         return "started" if traits_of(self.budget).counts_starts else "credited"
 
-    def _attempts_of_call(self, now: float) -> float:  # noqa: ARG002  for subclasses
+    def attempts_of_call(self, now: float) -> float:  # noqa: ARG002  for subclasses
         """Return the most attempts of a call that has failed for the first time."""
         return self._max_attempts
 

@@ -135,8 +135,8 @@ class RunState:
             self.credits = self.credited_call is None
             if self.credits and not attempt:
                 call_hook(policy.budget, "start", self.budget_time())
-        if policy._limits_each_call:
-            self.max_attempts = policy._attempts_of_call(self.budget_time())
+        if policy.limits_each_call:
+            self.max_attempts = policy.attempts_of_call(self.budget_time())
 
     # ------------------------------------------------------------------------ the end
 

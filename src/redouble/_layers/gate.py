@@ -48,7 +48,9 @@ class Gate(AsyncSharedContextManager["Admission"], Layer):
     _kept_by_wrapper = True
 
     clock: Clock = SYSTEM
-    _ends_with_head: ClassVar[bool] = False  # True if the body of a response is nothing to it
+    ends_with_head: ClassVar[bool] = False
+    """True if the gate needs no body of a response: in a client its admission ends with the head."""
+
     _problem_outside_retry: ClassVar[str] = ""  # why `lint` advises against the gate around a retry; "": not
 
     def admit(self, now: float, /) -> Any:

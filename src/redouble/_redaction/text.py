@@ -11,7 +11,7 @@ import re
 
 from redouble._internal.public import public
 from redouble._redaction.rules import NAMES, RULES, STATEMENT, Rule, added
-from redouble._redaction.url import HIDDEN, TAIL, has_url, redact_urls
+from redouble._redaction.url import HIDDEN, TAIL, has_url, without_url_secrets
 
 MAX_PASSES = 8
 
@@ -56,7 +56,7 @@ def redact(text: object, /) -> str:
     >>> redact("cannot connect: host=db.example user=ann password=hunter2")
     'cannot connect: host=db.example user=ann password=REDACTED'
 
-    What `hide` has added is hidden too. `redouble.http.redact` is stricter, and for a URL alone.
+    What `hide` has added is hidden too. `redouble.http.redact_url` is stricter, and for a URL alone.
     """
     try:
         return redacted(str.__str__(text) if isinstance(text, str) else str(text))
@@ -91,7 +91,7 @@ def _pass(text: str) -> str:
         text = STATEMENT.sub(_without_literals, text)
     if "@" in text:
         text = _PIECE.sub(_without_user, text)
-    return redact_urls(text)
+    return without_url_secrets(text)
 
 
 def _contains(lower: str, signs: tuple[str, ...]) -> bool:

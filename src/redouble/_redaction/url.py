@@ -19,7 +19,7 @@ _PARAMETER = re.compile(r"[^&;?#]+")
 
 
 @public("redouble.http")
-def redact(url: object) -> str:
+def redact_url(url: object) -> str:
     """Return a URL without user and password, and with REDACTED for the values after ``?`` and ``#``."""
     try:
         text = url.decode("utf-8", "replace") if isinstance(url, bytes) else str(url)
@@ -81,8 +81,8 @@ def has_url(text: str) -> bool:
     return _START.search(text) is not None
 
 
-def redact_urls(text: str) -> str:
-    """Redact the URLs in a text."""
+def without_url_secrets(text: str) -> str:
+    """Return a text without the secrets of the URLs in it."""
     return _WORD.sub(_word, text) if has_url(text) else text
 
 

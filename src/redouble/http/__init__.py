@@ -9,7 +9,7 @@ from __future__ import annotations
 from redouble._clients.idempotency_key import Idempotency
 from redouble._engine.retry_budget import HostBudgets
 from redouble._failures.retry_after import retry_after
-from redouble._redaction.url import redact
+from redouble._redaction.url import redact_url
 from redouble.http._exchange import host
 from redouble.http._request_body import AsyncReplayable, Replayable, replayable
 from redouble.http._rule import IDEMPOTENT, HttpRule, rule, sent
@@ -22,7 +22,7 @@ __all__ = [
     "Idempotency",
     "Replayable",
     "host",
-    "redact",
+    "redact_url",
     "replayable",
     "retry_after",
     "rule",

@@ -121,6 +121,21 @@ def raised(error: Exception) -> Any:
     raise error
 
 
+class RecordingHeads(Recording):
+    """A gate of the user's that the bodies of responses do not concern."""
+
+    ends_with_head = True
+
+
+@EVERY_CLIENT
+def test_a_gate_that_ends_with_the_head_sees_no_broken_body(server: Server, name: str) -> None:
+    gate = RecordingHeads()
+    with client(name, gate) as http:
+        seen = reader(name, whole=False).read_with(http, server.url("200~size=5000~cut=4000"))
+    assert seen.error is not None
+    assert (gate.ends, gate.open) == (["ok"], 0)
+
+
 @EVERY_CLIENT
 @BOTH
 def test_a_bulkhead_around_a_retry_keeps_its_slot_during_a_restart(

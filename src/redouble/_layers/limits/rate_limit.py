@@ -122,7 +122,7 @@ class RateLimit(WaitingGate):
         self._wait_queue = WaitQueue(self._pacer, wait, self._rejection)
         self.register("limits")
 
-    _ends_with_head = True  # a permit is used up when a call begins
+    ends_with_head = True  # a permit is used up when a call begins
 
     @property
     def rate(self) -> float:
