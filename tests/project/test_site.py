@@ -178,7 +178,7 @@ def test_public_members_are_listed() -> None:
     assert members("redouble", "Outcome") == ["unwrap"]
     assert members("redouble", "Report") == ["late", "next_delay"]
     assert members("redouble", "Kind") == ["network", "timeout", "throttled", "server", "client", "unknown"]
-    assert members("redouble", "Gate") == ["clock", "admit", "ended", "refusal", "traits"]
+    assert members("redouble", "Gate") == ["clock", "ends_with_head", "admit", "ended", "refusal", "traits"]
     hooks = {"name", "describe", "traits", "worst_case", "lint", "snapshot", "register"}
     assert hooks | {"can_reconfigure", "reconfigure"} <= set(members("redouble", "Layer"))
     assert members("redouble.types", "WorstCase") == ["within", "after"]
