@@ -88,7 +88,7 @@ def message(**headers: str) -> Message:
         ((("Retry-After", "5"),), 5),
         (Failure(Answer({"Retry-After": "5"}, HTTPStatus.TOO_MANY_REQUESTS)), 5),
         (OwnFailure({"Retry-After": "5"}), 5),
-        # an error without a status counts as one of a request that was rejected for its rate, a result does not
+        # an error without a status counts as one with 429, a result does not
         (OwnFailure({"Retry-After": "5"}, None), 5),
         (Failure(SimpleNamespace(headers={"Retry-After": "5"})), 5),
         (SimpleNamespace(headers={"Retry-After": "5"}), 1),
