@@ -73,10 +73,14 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
     """Make attempts until one succeeds or the run gives up; ``delay`` is the wait before the first."""
     policy = run.policy
     clock, now = policy._time, run.read_clock
-    credited = None if policy.budget is None else run.begin_credited_call()
+    credited = in_flight = None
+    if policy.budget is not None:
+        credited, in_flight = run.begin_credited_call(), run.in_flight
     try:
         if credited is not None:
             CREDITED_CALL.set(credited)
+        if in_flight is not None:
+            in_flight.begin()
         while True:
             begins = run.now
             if delay:
@@ -108,6 +112,8 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
             if CREDITED_CALL.get() is credited:  # the garbage collector may close a coroutine in any context
                 CREDITED_CALL.set(credited[2])
         refusal = None  # break the cycle of the error and this frame
+        if in_flight is not None:
+            in_flight.end()
         if run.tracked:
             run.refund()
 
@@ -118,10 +124,14 @@ async def adrive(
     """Make attempts until one succeeds or the run gives up; ``delay`` is the wait before the first."""
     policy = run.policy
     clock, now = policy._time, run.read_clock
-    credited = None if policy.budget is None else run.begin_credited_call()
+    credited = in_flight = None
+    if policy.budget is not None:
+        credited, in_flight = run.begin_credited_call(), run.in_flight
     try:
         if credited is not None:
             CREDITED_CALL.set(credited)
+        if in_flight is not None:
+            in_flight.begin()
         while True:
             begins = run.now
             if delay is not None:
@@ -153,6 +163,8 @@ async def adrive(
             if CREDITED_CALL.get() is credited:  # the garbage collector may close a coroutine in any context
                 CREDITED_CALL.set(credited[2])
         refusal = None  # break the cycle of the error and this frame
+        if in_flight is not None:
+            in_flight.end()
         if run.tracked:
             run.refund()
 

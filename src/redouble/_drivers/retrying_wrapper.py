@@ -138,6 +138,41 @@ ATTEMPTS_STARTED = _credited(
     "attempts, started and credited", "            redouble_start(redouble_budget_now())\n"
 )
 
+# For a budget that limits the retries in flight. Under a view of it that never credits, only retries count.
+ATTEMPTS_COUNTED = ATTEMPTS_STARTED.derive(
+    "attempts, counted in flight",
+    (
+        "redouble_own = redouble_around is None or redouble_call_of(redouble_budget) is None\n",
+        """\
+redouble_own = redouble_credits and (
+        redouble_around is None or redouble_call_of(redouble_budget) is None
+    )
+    redouble_in_flight = redouble_counter.call(counted=redouble_own)
+""",
+    ),
+    (
+        "            redouble_credited_call.set(redouble_credited)\n",
+        """\
+            redouble_credited_call.set(redouble_credited)
+            redouble_in_flight.begin()
+""",
+    ),
+    (
+        "redouble_run.credits = redouble_own\n",
+        """\
+redouble_run.credits = redouble_own
+                    redouble_run.in_flight = redouble_in_flight
+""",
+    ),
+    (
+        "        if not redouble_aio or redouble_credited_call.get() is redouble_credited:\n",
+        """\
+        redouble_in_flight.end()
+        if not redouble_aio or redouble_credited_call.get() is redouble_credited:
+""",
+    ),
+)
+
 # The handler of a failure where the run exists already if the attempt has exceeded its limit.
 FAILED = """\
     except redouble_Exception as redouble_error:
@@ -240,6 +275,7 @@ TEMPLATES: dict[FirstAttempt, tuple[Template, Template]] = {
     "plain": (ATTEMPTS, ATTEMPTS),
     "credited": (ATTEMPTS_CREDITED, ATTEMPTS_CREDITED),
     "started": (ATTEMPTS_STARTED, ATTEMPTS_STARTED),
+    "counted": (ATTEMPTS_COUNTED, ATTEMPTS_COUNTED),
     "limited": (FIRST_WORKED, FIRST_LIMITED),
     "tracked": (EVERY_ATTEMPT, EVERY_ATTEMPT),
 }
@@ -262,6 +298,7 @@ def compile_retrying(policy: Options, fn: Callable[..., Any], *, aio: bool) -> C
             drivers["start"] = partial(call_hook, policy.budget, "start")
             drivers["credit"] = partial(call_hook, policy.budget, "credit")
         drivers |= {"budget": policy.budget, "credited_call": CREDITED_CALL, "call_of": credited_call}
+        drivers |= {"credits": policy._credits, "counter": policy._in_flight}
     return compile_wrapper(
         fn,
         TEMPLATES[policy._afirst if aio else policy._first][aio],
