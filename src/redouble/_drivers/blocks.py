@@ -95,7 +95,7 @@ class Attempt:
         name, started = self._policy.name or "block", self._started
         self._run = run = begin_run(Run, self._policy, name, aio=self._aio, attempt=attempt, started=started)
         if run.in_flight is not None:
-            run.in_flight.begin()
+            run.in_flight.begin_call()
         return run
 
     def _end_in_flight(self) -> None:
@@ -113,6 +113,7 @@ class Attempt:
         """Return the run if there is another attempt; raise if the last one was not entered."""
         if self._state == READY:
             self._state = OVER
+            self._end_in_flight()
             raise RuntimeError(
                 "the last attempt was never entered: write `with attempt:` around what may fail"
             )

@@ -80,7 +80,7 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
         if credited is not None:
             CREDITED_CALL.set(credited)
         if in_flight is not None:
-            in_flight.begin()
+            in_flight.begin_call()
         while True:
             begins = run.now
             if delay:
@@ -109,11 +109,12 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
     finally:
         if credited is not None:
             credited[0] = None  # first: a signal handler may raise after the next call
-            if CREDITED_CALL.get() is credited:  # the garbage collector may close a coroutine in any context
-                CREDITED_CALL.set(credited[2])
-        refusal = None  # break the cycle of the error and this frame
         if in_flight is not None:
             in_flight.end()
+        # The garbage collector may close a coroutine in any context.
+        if credited is not None and CREDITED_CALL.get() is credited:
+            CREDITED_CALL.set(credited[2])
+        refusal = None  # break the cycle of the error and this frame
         if run.tracked:
             run.refund()
 
@@ -131,7 +132,7 @@ async def adrive(
         if credited is not None:
             CREDITED_CALL.set(credited)
         if in_flight is not None:
-            in_flight.begin()
+            in_flight.begin_call()
         while True:
             begins = run.now
             if delay is not None:
@@ -160,11 +161,12 @@ async def adrive(
     finally:
         if credited is not None:
             credited[0] = None  # first: a signal handler may raise after the next call
-            if CREDITED_CALL.get() is credited:  # the garbage collector may close a coroutine in any context
-                CREDITED_CALL.set(credited[2])
-        refusal = None  # break the cycle of the error and this frame
         if in_flight is not None:
             in_flight.end()
+        # The garbage collector may close a coroutine in any context.
+        if credited is not None and CREDITED_CALL.get() is credited:
+            CREDITED_CALL.set(credited[2])
+        refusal = None  # break the cycle of the error and this frame
         if run.tracked:
             run.refund()
 

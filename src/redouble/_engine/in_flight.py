@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 from weakref import ref
 
 from redouble._internal.locks import ForkSafe
@@ -79,7 +78,7 @@ class InFlight(ForkSafe):
 
 
 class CallInFlight:
-    """One call: in flight from `begin` to `end`, with at most one retry at a time.
+    """One call: in flight from `begin_call` to `end`, with at most one retry at a time.
 
     counted: False if only its retries count, because a call around it counts for both.
     """
@@ -88,18 +87,24 @@ class CallInFlight:
 
     def __init__(self, counter: InFlight, *, counted: bool) -> None:
         self._counter = counter
-        self._call: Any = ref(self, counter.calls.discard) if counted else None
-        self._retry: Any = None
+        self._call = self._reference(counter.calls) if counted else None
+        self._retry: ref[CallInFlight] | None = None
 
-    def begin(self) -> None:
+    def begin_call(self) -> None:
         """Count the call as in flight."""
         if self._call is not None:
             self._counter.calls.add(self._call)
 
     def begin_retry(self) -> bool:
         """Count a retry of the call as in flight, or return False if enough are."""
-        self._retry = retry = self._retry or ref(self, self._counter.retries.discard)
+        self._retry = retry = self._retry or self._reference(self._counter.retries)
         return self._counter.admit(retry)
+
+    def _reference(self, counted: set[object]) -> ref[CallInFlight]:
+        """Return a weak reference that leaves a set when the call is deallocated."""
+        reference = ref(self, counted.discard)
+        hash(reference)  # which is impossible afterwards
+        return reference
 
     def end_retry(self) -> None:
         """Record that the attempt has ended; the first one of the call is no retry."""

@@ -69,10 +69,12 @@ Delays: TypeAlias = Backoff | Iterable[Duration]
 # plain: the function is called, and a success needs nothing more;
 # credited: the same, and a success credits the budget;
 # started: the same, and the budget counts the start of the call too;
-# counted: the same, and the budget counts the call as in flight;
+# counted, started and counted: the same as these two, and the budget counts the call as in flight;
 # limited: the function is called within the limit that interrupts it, and a success needs nothing more;
 # tracked: by a run, like every later attempt.
-FirstAttempt: TypeAlias = Literal["plain", "credited", "started", "counted", "limited", "tracked"]
+FirstAttempt: TypeAlias = Literal[
+    "plain", "credited", "started", "counted", "started and counted", "limited", "tracked"
+]
 
 DEFAULT_BACKOFF = Backoff.exponential(0.2).maximum(2).full_jitter()
 DEFAULT_HINTS = Hints()
@@ -236,9 +238,10 @@ class Options:
             return "plain"
         from redouble._engine.budget_protocol import traits_of  # noqa: PLC0415  imported only if used
 
+        starts = traits_of(self.budget).counts_starts
         if self._in_flight is not None:
-            return "counted"
-        if traits_of(self.budget).counts_starts:
+            return "started and counted" if starts else "counted"
+        if starts:
             return "started"
         return "credited" if self._credits else "plain"
 

@@ -116,7 +116,7 @@ def describe(policy: Options) -> str:
     total = "" if policy._limit == inf else f", within {format_seconds(policy._limit)}"
     budget = "" if policy.budget is None else ", limited by a budget"
     if (in_flight := policy._in_flight) is not None:
-        budget += f" (retries in flight: {in_flight.share:g} of the calls in flight, or {in_flight.minimum})"
+        budget += f" (in flight: {in_flight.share:g} of the calls, or {in_flight.minimum})"
     return attempts + each + waits + total + budget
 
 
@@ -168,14 +168,10 @@ def lint(policy: Options, outer: Layers, inner: Layers, worst: WorstCase) -> Ite
         )
     in_flight = policy._in_flight
     if in_flight is not None and not in_flight.minimum and in_flight.share < 1:
-        few = (
-            f"while fewer than {ceil(1 / in_flight.share)} calls are in flight"
-            if in_flight.share
-            else "at all"
-        )
+        few = f"while fewer than {ceil(1 / in_flight.share)} calls are in flight " if in_flight.share else ""
         yield (
-            f"a budget with max_in_flight={in_flight.share:g} and minimum=0 grants no retry {few}; "
-            "set minimum=1 or more"
+            f"RetryBudget(max_in_flight={in_flight.share:g}, minimum=0): {few}it grants no retry; write "
+            "minimum=1 or more"
         )
     if combined_traits(inner).retries:
         yield "Retry inside Retry: their attempts multiply; retry in one place"
