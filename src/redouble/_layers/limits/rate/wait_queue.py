@@ -23,7 +23,7 @@ from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.validation import format_seconds
 from redouble._layers.analysis import WorstCase
 from redouble._layers.gate import Admission, Gate
-from redouble._layers.limits.pacing import CLOCK_TOLERANCE, Pacer
+from redouble._layers.limits.rate.pacing import CLOCK_TOLERANCE, Pacer
 from redouble._runtime.backend import backend, cancel_after, in_event_loop
 from redouble._runtime.clock import SYSTEM, virtual
 from redouble._runtime.deadline import wait_limit

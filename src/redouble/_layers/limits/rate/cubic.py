@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from math import cbrt, floor
 
-from redouble._layers.limits.pacing import CLOCK_JUMP, CLOCK_TOLERANCE
+from redouble._layers.limits.rate.pacing import CLOCK_JUMP, CLOCK_TOLERANCE
 from redouble._layers.limits.sampled_counter import SampledCounter
 
 BETA = 0.7  # the share of the rate that is left after throttling

@@ -13,9 +13,9 @@ from redouble._internal.validation import Duration, format_seconds, number
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits
 from redouble._layers.gate import Wrapper
-from redouble._layers.limits.cubic import AdaptiveTokenBucket
+from redouble._layers.limits.rate.cubic import AdaptiveTokenBucket
+from redouble._layers.limits.rate.wait_queue import WaitingGate, WaitQueue
 from redouble._layers.limits.sampled_counter import COUNTING_WRAPPER
-from redouble._layers.limits.wait_queue import WaitingGate, WaitQueue
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.emit import emit_rejected
 from redouble.errors import RateLimited
