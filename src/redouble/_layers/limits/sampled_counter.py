@@ -78,8 +78,10 @@ JUDGING_WRAPPER = {
         ("redouble_good = False\n", "redouble_good, redouble_refused = False, None\n"),
         (
             "        redouble_good = True\n",
-            "        redouble_refused = redouble_refusal(redouble_result)\n"
-            "        redouble_good = redouble_refused is None\n",
+            """\
+        redouble_refused = redouble_refusal(redouble_result)
+        redouble_good = redouble_refused is None
+""",
         ),
         (
             "None if redouble_good else redouble_exception()",

@@ -113,7 +113,7 @@ class AdaptiveRate(WaitingGate):
         }
 
     def can_reconfigure(self, other: Self, /) -> bool:
-        """Return True unless only one has ``until``: functions that are decorated already cannot change it."""
+        """Return True unless only one has ``until``: decorated functions cannot change that."""
         return (self.settings.until is None) == (other.settings.until is None)
 
     def reconfigure(self, other: Self, /) -> None:

@@ -52,7 +52,7 @@ class WaitQueue(ReentrancySafe):
         rejection: Callable[[str, float], Exception],
         admitted_late: Callable[[float], object] | None = None,
     ) -> None:
-        """Create an empty queue; ``admitted_late`` is called with the seconds that an admitted call waited."""
+        """Create an empty queue; ``admitted_late`` is called with the seconds that a call waited."""
         super().__init__()
         self._pacer, self._rejection, self._admitted_late = pacer, rejection, admitted_late
         self.wait = wait
