@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, ClassVar, Literal, ParamSpec, TypeAlias, TypeVar
 
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
+from redouble._drivers.per_call import PerCall
 from redouble._drivers.stream_function import wrap_stream
 from redouble._engine.nested import asks_gate
 from redouble._failures.verdict import Refusal
@@ -22,7 +23,6 @@ from redouble._internal.shared_context_manager import AsyncSharedContextManager,
 from redouble._internal.validation import format_seconds
 from redouble._layers.analysis import Traits, WorstCase, combined_traits
 from redouble._layers.layer import Layer, Layers
-from redouble._layers.per_call import PerCall
 from redouble._runtime.backend import cancelling
 from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK, Clock
 from redouble._telemetry.emit import EMITTED, emit_rejected, layer_kind

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable,
 from math import inf
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
+from redouble._drivers.per_call import check_arguments
 from redouble._drivers.stream_function import StreamFunction
 from redouble._internal.callables import display_name, lazy_kind
 from redouble._internal.codegen import Template, compile_wrapper
@@ -19,7 +20,6 @@ from redouble._internal.validation import Duration, integer, seconds, signature_
 from redouble._layers.analysis import Traits
 from redouble._layers.keyed_table import KeyedEntry, KeyedTable, open_keyed_stream
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, LayerProxy, Layers, flattened
-from redouble._layers.per_call import check_arguments
 from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK
 from redouble._telemetry.registry import unregister
 

@@ -73,8 +73,12 @@ def test_the_class_of_the_context() -> None:
         assert (plain.current(), defaulting.current()) == ("interactive", "interactive")
 
 
+def class_of_call(name: Any, *, size: int = 1) -> Any:
+    return name
+
+
 def test_the_class_of_a_function() -> None:
-    shares = Shares(TWO, lambda name, *, size=1: name, "Bulkhead")
+    shares = Shares(TWO, class_of_call, "Bulkhead")
     assert shares.per_call is not None
     class_of = shares.per_call.evaluate
     assert class_of("batch", size=3) == "batch"
@@ -86,7 +90,7 @@ def test_the_class_of_a_function() -> None:
 
 
 def test_functions_that_differ() -> None:
-    none, one, other = None, Shares(TWO, work, "Bulkhead"), Shares(TWO, lambda x: None, "Bulkhead")
+    none, one, other = None, Shares(TWO, work, "Bulkhead"), Shares(TWO, class_of_call, "Bulkhead")
     named, unnamed = Shares(TWO, "batch", "Bulkhead"), Shares({"a": 1}, None, "Bulkhead")
     assert same_functions(none, none)
     assert same_functions(one, Shares({"a": 1}, work, "Bulkhead"))

@@ -12,9 +12,9 @@ from math import fsum
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
+from redouble._drivers.per_call import PerCall, argument_function
 from redouble._internal.callables import UsageError, display_name
 from redouble._internal.validation import number
-from redouble._layers.per_call import PerCall, argument_function
 from redouble._runtime.priority import PRIORITY
 
 PriorityOption: TypeAlias = "str | Callable[..., str | None] | None"

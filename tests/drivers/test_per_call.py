@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any
 
 import httpx
@@ -12,8 +12,8 @@ import pytest
 
 from redouble import Gate, Keyed, RateLimit, Retry
 from redouble._clients.held_gate import request_gate
+from redouble._drivers.per_call import PerCall, argument_function
 from redouble._layers.gate import Admission
-from redouble._layers.per_call import PerCall, argument_function
 from redouble.httpx import AsyncTransport, Transport
 from tests.support.fakes import Boom, in_colour
 
@@ -47,6 +47,33 @@ def both(one: int, *, two: int = 2) -> Any:
     return Boom() if one < 0 else (one, two)
 
 
+def both_of(one: int, two: int | None = None) -> Any:
+    """Return the arguments."""
+    return one, two
+
+
+def class_header(request: httpx.Request) -> str:
+    """Return a header."""
+    return request.headers["x-class"]
+
+
+def key_of(one: int, *, two: int = 2) -> int:
+    """Return the first argument."""
+    return one
+
+
+def without(**options: Any) -> None:
+    """Accept no arguments by position."""
+
+
+def with_another(one: int, two: int = 1, *, three: int) -> None:
+    """Require one more."""
+
+
+def with_any(*args: Any, **kwargs: Any) -> None:
+    """Accept everything."""
+
+
 def add(one: int, *, two: int = 2) -> int:
     return one + two
 
@@ -55,12 +82,12 @@ async def aadd(one: int, *, two: int = 2) -> int:
     return one + two
 
 
-def count(one: int, *, two: int = 2) -> Iterator[int]:
+def count(one: int, *, two: int = 2) -> Generator[int]:
     yield one
     yield two
 
 
-async def acount(one: int, *, two: int = 2) -> AsyncIterator[int]:
+async def acount(one: int, *, two: int = 2) -> AsyncGenerator[int]:
     yield one
     yield two
 
@@ -77,17 +104,21 @@ def test_functions(colour: str) -> None:
 
 def test_a_partial_in_a_pipeline(colour: str) -> None:
     """The function sees the arguments that the call passes, without those that a partial adds."""
-    gate = Seeing(lambda one, two=None: (one, two))
+    gate = Seeing(both_of)
     pipeline = Retry() | gate | Retry()
     blocking, waiting = functools.partial(add, two=7), functools.partial(aadd, two=7)
     assert in_colour(colour, lambda: pipeline.call(blocking, 1), lambda: pipeline.call(waiting, 1)) == 8
     assert gate.seen == [(1, None)]
 
 
+def of_client(client: object, url: str) -> Any:
+    return type(client), url
+
+
 class Client:
     """A client with methods."""
 
-    gate = Seeing(lambda client, url: (type(client), url))
+    gate = Seeing(of_client)
 
     @gate
     def get(self, url: str) -> str:
@@ -124,7 +155,7 @@ def test_a_stream_that_is_not_read_evaluates_nothing(colour: str) -> None:
     async def waiting() -> None:
         await acount_gated(1).aclose()
 
-    in_colour(colour, lambda: count_gated(1).close(), waiting)  # type: ignore[attr-defined]
+    in_colour(colour, lambda: count_gated(1).close(), waiting)
     assert gate.seen == []
 
 
@@ -158,7 +189,7 @@ def test_a_block_has_no_arguments(colour: str) -> None:
 
 def test_inside_a_keyed_layer(colour: str) -> None:
     gate = Seeing(both)
-    keyed = Keyed(lambda one, *, two=2: one, lambda: gate)
+    keyed = Keyed(key_of, lambda: gate)
     assert in_colour(colour, lambda: keyed.call(add, 1), lambda: keyed.call(aadd, 1)) == 3
     assert gate.seen == [(1, 2)]
 
@@ -179,7 +210,7 @@ class Counting(Seeing):
 @pytest.mark.parametrize("kind", [Seeing, Counting])
 @pytest.mark.parametrize("colour", ["sync", "asyncio", "trio"])
 def test_in_an_http_client_they_get_the_request(colour: str, kind: type[Seeing]) -> None:
-    gate = kind(lambda request: request.headers["x-class"])
+    gate = kind(class_header)
     inner = httpx.MockTransport(ok)
 
     def blocking() -> str:
@@ -204,24 +235,16 @@ def test_a_gate_without_such_options_is_the_same_in_a_client() -> None:
 # ------------------------------------------------------------------------ wrong functions
 
 
-@pytest.mark.parametrize(
-    ("function", "wanted"),
-    [
-        (lambda: None, "(one, *, two)"),
-        (lambda one, two=1, *, three: None, "(one, *, two)"),
-    ],
-)
+@pytest.mark.parametrize("function", [without, with_another])
 @pytest.mark.parametrize("fn", [add, aadd, count, acount])
-def test_a_function_that_does_not_accept_the_arguments(
-    fn: Any, function: Callable[..., object], wanted: str
-) -> None:
-    text = f"does not accept the arguments of {fn.__qualname__}: write a function of {wanted}"
+def test_a_function_that_does_not_accept_the_arguments(fn: Any, function: Callable[..., object]) -> None:
+    text = f"does not accept the arguments of {fn.__qualname__}: write a function of (one, *, two)"
     with pytest.raises(TypeError, match=re.escape(text)):
         Seeing(function)(fn)
 
 
 @pytest.mark.parametrize("fn", [add, aadd, count, acount])
-@pytest.mark.parametrize("function", [lambda *args, **kwargs: None, lambda one, two=2: None])
+@pytest.mark.parametrize("function", [with_any, both_of])
 def test_a_function_that_accepts_them(fn: Any, function: Callable[..., object]) -> None:
     Seeing(function)(fn)
 
