@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from redouble._layers.keyed import Keyed
     from redouble._layers.layer import Layer, Pipeline, policy_of
     from redouble._layers.limits.adaptive_concurrency import AdaptiveConcurrency
-    from redouble._layers.limits.adaptive_rate import AdaptiveRate
     from redouble._layers.limits.bulkhead import Bulkhead
-    from redouble._layers.limits.rate_limit import RateLimit
+    from redouble._layers.limits.rate.adaptive_rate import AdaptiveRate
+    from redouble._layers.limits.rate.rate_limit import RateLimit
     from redouble._layers.limits.throttle import Throttle
     from redouble._layers.retry.decorator import retry, variant
     from redouble._layers.retry.retry import Retry
@@ -113,9 +113,9 @@ _LAZY = {
         "_layers.keyed": "Keyed",
         "_layers.layer": "Layer Pipeline policy_of",
         "_layers.limits.adaptive_concurrency": "AdaptiveConcurrency",
-        "_layers.limits.adaptive_rate": "AdaptiveRate",
+        "_layers.limits.rate.adaptive_rate": "AdaptiveRate",
         "_layers.limits.bulkhead": "Bulkhead",
-        "_layers.limits.rate_limit": "RateLimit",
+        "_layers.limits.rate.rate_limit": "RateLimit",
         "_layers.limits.throttle": "Throttle",
         "_layers.retry.decorator": "retry variant",
         "_layers.retry.retry": "Retry",

@@ -42,6 +42,7 @@ def test_the_options_that_only_code_can_set() -> None:
     others = {name: set(table.in_code) for name, table in TABLES.items() if name != "retry"}
     assert {name: keys for name, keys in others.items() if keys} == {
         "adaptive_concurrency": {"random"},
+        "adaptive_rate": {"until"},
         "circuit_breaker": {"until", "on_change", "clock", "random"},
         "hedge": {"until", "different"},
         "throttle": {"random"},

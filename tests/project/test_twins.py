@@ -41,7 +41,7 @@ TWINS = [
     ("_drivers/opened_stream", "open_first", "aopen_first"),
     ("_drivers/streams", "Opener.open", "Opener.aopen"),
     ("_layers/limits/throttle", "Throttle._enter", "Throttle._aenter"),
-    ("_layers/limits/wait_queue", "WaitingGate._acquire_admission", "WaitingGate._aacquire_admission"),
+    ("_layers/limits/rate/wait_queue", "WaitingGate._acquire_admission", "WaitingGate._aacquire_admission"),
     ("_drivers/calls", "drive_after_failure", "adrive_after_failure"),
     ("_clients/plan", "call_within", "acall_within"),
     ("_clients/plan", "attempt_within", "aattempt_within"),
@@ -317,7 +317,7 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             "_drivers/calls.acall_blocking",
         ),
         *("_layers/hedge/race.close_all",),
-        "_layers/limits/wait_queue.WaitQueue.aenter",
+        "_layers/limits/rate/wait_queue.WaitQueue.aenter",
         *(
             f"llm/_stream.AsyncStream.{name}"
             for name in ("__anext__", "_open_and_read", "aclose", "asend", "athrow")

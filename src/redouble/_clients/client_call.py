@@ -94,6 +94,10 @@ class ClientCall(ResendGuard):
         """Return True if the body of a response is not there yet: its end will be recorded."""
         return False
 
+    def failed_response(self, error: object, /) -> object:  # noqa: ARG002  not all clients have responses
+        """Return the response that the error of the last attempt stands for, or None."""
+        return None
+
     def record_failure(self, error: Exception) -> Exception:
         """Record the error of an attempt and stamp it, for rules that read its report."""
         self.error = error

@@ -2,12 +2,16 @@
 
 A body may break after its head was returned, and it uses the service until it is complete. So a gate that
 recorded a success with the head would miss the failure, and one that limits concurrency would admit too many.
+
+A gate judges the response of an attempt by its ``until`` as soon as the head is there. A response that is a
+failure of the server by its status reaches it as the library's own error, so ``on`` judges it too.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from redouble._layers.gate import Admission, Gate, task_error
@@ -46,6 +50,10 @@ class HoldingCall(Protocol):
 
     def is_unread(self, response: object, /) -> bool:
         """Return True if the body of a response is not there yet: its end will be recorded."""
+        ...
+
+    def failed_response(self, error: object, /) -> object:
+        """Return the response that the error of the last attempt stands for, or None."""
         ...
 
 
@@ -87,10 +95,11 @@ class HeldGate(Layer):
             returned = False
             try:
                 response = fn(client_call)
+                self._judge(admissions, response)
                 returned = True
             finally:
                 if not returned:
-                    admissions.end_one(self, exception())
+                    admissions.end_one(self, self._failure(client_call, exception()))
             if not client_call.is_unread(response):
                 admissions.end_one(self, None)
             return response
@@ -116,15 +125,30 @@ class HeldGate(Layer):
             returned = False
             try:
                 response = await fn(client_call)
+                self._judge(admissions, response)
                 returned = True
             finally:
                 if not returned:
-                    admissions.end_one(self, exception())
+                    admissions.end_one(self, self._failure(client_call, exception()))
             if not client_call.is_unread(response):
                 admissions.end_one(self, None)
             return response
 
         return gated
+
+    def _judge(self, admissions: HeldAdmissions, response: object) -> None:
+        """Report a response that the gate refuses as a failure."""
+        admission = admissions.get(self)
+        if admission is not None:  # pragma: no branch  a body that ended early has ended it
+            admission.judge(response)
+
+    def _failure(self, client_call: HoldingCall, error: BaseException | None) -> BaseException | None:
+        """Return the failure of a call: a refusal if the gate refuses the response of the error."""
+        response = client_call.failed_response(error)
+        if response is not None:
+            with suppress(Exception):  # a rule that reads the body, which may not be there
+                return self._gate.refusal(response) or error
+        return error
 
     def _continues(self, admissions: HeldAdmissions) -> bool:
         """Return True if the call restarts inside this gate; end an admission of an earlier attempt."""

@@ -50,7 +50,7 @@ class Plan:
         self.total = min(retries[0]._total if retries else inf, self.outer_limit)
         self.labels: Mapping[str, str] = retries[0].labels if retries else {}
         self.name = (retries[0].name if retries else "") or name
-        self.reads_bodies = any(layer.until is not None for layer in retries)  # a rule for results reads them
+        self.reads_bodies = any(map(self._reads_body, map(until_of, layers)))
         self.outermost = retries[0] if retries else None
         self._name, self._send, self._aio = name, send, aio
         self._by_host = any(isinstance(layer.budget, HostBudgets) for layer in retries)
@@ -70,6 +70,10 @@ class Plan:
         layers = [self._client_layer(layer, host) for layer in self.layers]
         return Pipeline(*layers)(self._send) if layers else self._send
 
+    def _reads_body(self, until: object) -> bool:
+        """Return True if a rule for results needs the body of a response."""
+        return until is not None
+
     def _rules_of(self, layer: Retry) -> On:
         """Return the option ``on`` of a `Retry` in this client."""
         return layer.on
@@ -85,6 +89,11 @@ class Plan:
         if host is not None and isinstance(layer.budget, HostBudgets):
             retry = replace(retry, budget=layer.budget.of(host))
         return GuardedRetry(retry, outermost=layer is self.outermost)
+
+
+def until_of(layer: Layer) -> object:
+    """Return the option ``until`` of a layer, or None if it has no such option."""
+    return getattr(getattr(layer, "settings", layer), "until", None)
 
 
 def _is_transparent(layer: Layer) -> bool:

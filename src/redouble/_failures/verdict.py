@@ -127,6 +127,8 @@ MAX_HINT = 1e300  # replaces an infinite hint; longer than any limit
 RETRY = Verdict("retry")
 STOP = Verdict("stop")
 ACCEPT = Verdict("accept")
+# A failure, of a request that must not be sent again: layers that count failures count it.
+NOT_IDEMPOTENT = Verdict("stop", reason="not_idempotent")
 CANCELLED_BY_LIMIT = Verdict("stop", Kind.timeout, reason="timeout")  # that of the whole call
 
 
@@ -336,7 +338,7 @@ class FailureFilter:
             wrapped = issubclass(type(error), self._types) or issubclass(type(unwrapped(error)), self._types)
             return True if wrapped else None
         verdict = self.verdict(error)
-        return None if verdict is None else verdict.action == "retry"
+        return None if verdict is None else verdict.action == "retry" or verdict == NOT_IDEMPOTENT
 
     def verdict(self, error: Exception) -> Verdict | None:
         """Return the verdict of the rules on an error; the action "retry" means that it counts."""
