@@ -43,7 +43,7 @@ def test_the_options_that_only_code_can_set() -> None:
     assert {name: keys for name, keys in others.items() if keys} == {
         "adaptive_concurrency": {"random"},
         "adaptive_rate": {"until"},
-        "circuit_breaker": {"on_change", "clock", "random"},
+        "circuit_breaker": {"until", "on_change", "clock", "random"},
         "hedge": {"until", "different"},
         "throttle": {"random"},
     }
