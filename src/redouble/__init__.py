@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from redouble._redaction.text import redact
     from redouble._runtime.clock import SYSTEM, Clock
     from redouble._runtime.deadline import cancelled, deadline, remaining
+    from redouble._runtime.priority import priority
     from redouble._telemetry.bound_fields import bind
     from redouble._telemetry.hide import hide
     from redouble._telemetry.observers import observe
@@ -82,6 +83,7 @@ __all__ = [
     "observe",
     "policies",
     "policy_of",
+    "priority",
     "redact",
     "remaining",
     "report",
@@ -123,6 +125,7 @@ _LAZY = {
         "_redaction.text": "redact",
         "_runtime.clock": "SYSTEM Clock",
         "_runtime.deadline": "cancelled deadline remaining",
+        "_runtime.priority": "priority",
         "_telemetry.bound_fields": "bind",
         "_telemetry.hide": "hide",
         "_telemetry.observers": "observe",

@@ -33,7 +33,7 @@ TWINS = [
     ("_layers/limits/bulkhead", "Bulkhead._acquire_admission", "Bulkhead._aacquire_admission"),
     ("_layers/chaos", "Chaos.around.faulty", "Chaos.around_async.faulty"),
     ("_layers/gate", "Admission.begin", "Admission.abegin"),
-    ("_layers/gate", "Gate.around.gated", "Gate.around_async.gated"),
+    ("_layers/gate", "Gate._gated.gated", "Gate._gated_async.gated"),
     ("_drivers/streams", "Stream.__enter__", "Stream.__aenter__"),
     ("_drivers/streams", "Stream.__exit__", "Stream.__aexit__"),
     ("_drivers/streams", "Stream.__next__", "Stream.__anext__"),
@@ -80,7 +80,7 @@ TWINS = [
 INSIDE = {
     "GuardedRetry.around_async.retrying",
     "DeadlineLayer.around_async.limited",
-    "Gate.around_async.gated",
+    "Gate._gated_async.gated",
     "HeldGate.around_async.gated",
     "Chaos.around_async.faulty",
     "Model.around_async",

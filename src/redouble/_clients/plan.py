@@ -14,6 +14,7 @@ from math import inf
 from typing import Any, TypeAlias, TypeVar, cast
 
 from redouble._clients.client_call import ClientCall, TimeLimit, TimeoutOfCall
+from redouble._clients.held_gate import request_gate
 from redouble._clients.policy_binding import is_named
 from redouble._drivers.attempt_timeout import run_limited
 from redouble._drivers.calls import adrive, adrive_after_failure, begin_run, drive, drive_after_failure
@@ -84,7 +85,7 @@ class Plan:
                 cast("float", layer.seconds), self.name, whole=any(layer is each for each in self._around)
             )
         if not isinstance(layer, Retry):
-            return layer
+            return request_gate(layer)
         retry = replace(layer, name=layer.name or self._name, on=self._rules_of(layer))
         if host is not None and isinstance(layer.budget, HostBudgets):
             retry = replace(retry, budget=layer.budget.of(host))

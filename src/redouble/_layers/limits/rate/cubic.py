@@ -95,6 +95,11 @@ class AdaptiveTokenBucket:
         self.capacity = max(self.rate, LEAST_CAPACITY)
         self._tokens, self._updated_at = min(tokens, self.capacity), now
 
+    def reconfigure(self, least: float, now: float) -> None:
+        """Change the lowest rate; the current one is raised to it."""
+        self._least = least
+        self.set_rate(self.rate, now)
+
     def due(self, now: float, ahead: int = 0) -> float:
         """Return the seconds until a token is available, after ``ahead`` other calls."""
         if not self.meter.limiting:

@@ -121,7 +121,7 @@ class RateLimit(WaitingGate):
         )
         self.name = name
         self._pacer = GcraPacer(per / rate, burst)
-        self._wait_queue = WaitQueue(self._pacer, wait, self._rejection)
+        self._wait_queue = WaitQueue(self._pacer, wait, self._rejection, self._admitted_late)
         self.register("limits")
 
     ends_with_head = True  # a permit is used up when a call begins
