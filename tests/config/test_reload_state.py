@@ -155,13 +155,16 @@ def test_a_view_of_a_budget_stays_as_long_as_its_budget() -> None:
     def with_view(**shared: Any) -> dict[str, Any]:
         return {"budgets": {"b": shared}, "policies": {"a": {"budget": {"without_credit": "b"}}}}
 
+    def view(config: Any) -> object:
+        return config.budgets["b"].without_credit()
+
     old = load(with_view(ratio=0.1))
-    assert old.policies["a"].budget == old.budgets["b"].without_credit()
+    assert old.policies["a"].budget == view(old)
     kept = reloaded(with_view(ratio=0.2))
     assert kept.policies["a"] is old.policies["a"]
     assert kept.budgets["b"].snapshot() == old.budgets["b"].snapshot()
     other = reloaded(with_view(credit="request"))
-    assert other.policies["a"].budget == other.budgets["b"].without_credit() != old.policies["a"].budget
+    assert other.policies["a"].budget == view(other) != old.policies["a"].budget
 
 
 def test_a_gate_with_another_name_is_a_new_one() -> None:

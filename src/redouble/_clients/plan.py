@@ -18,8 +18,8 @@ from redouble._clients.held_gate import request_gate
 from redouble._clients.policy_binding import is_named
 from redouble._drivers.attempt_timeout import run_limited
 from redouble._drivers.calls import adrive, adrive_after_failure, begin_run, drive, drive_after_failure
+from redouble._engine.budgets.retry_budget import MAX_HOSTS, is_by_host
 from redouble._engine.report import STAMP
-from redouble._engine.retry_budget import MAX_HOSTS, is_by_host
 from redouble._engine.run import Run
 from redouble._failures.verdict import On
 from redouble._internal.bounded_cache import BoundedCache

@@ -27,8 +27,8 @@ from redouble._telemetry.registry import Counts, counts_of, register
 if TYPE_CHECKING:
     from dataclasses import field
 
-    from redouble._engine.budget_protocol import Budget
-    from redouble._engine.in_flight import InFlight
+    from redouble._engine.budgets.budget_protocol import Budget
+    from redouble._engine.budgets.retries_in_flight import RetriesInFlight
     from redouble._engine.worker import Worker
 
 
@@ -135,7 +135,7 @@ class Options:
         _afirst: FirstAttempt = field(init=False)
         _counts: Counts | None = field(init=False)
         _credits: bool = field(init=False)
-        _in_flight: InFlight | None = field(init=False)
+        _in_flight: RetriesInFlight | None = field(init=False)
         _max_attempts: float = field(init=False)
         _tracked: bool = field(init=False)
         _make_delays: Callable[[], Iterator[float]] | None = field(init=False)
@@ -175,7 +175,7 @@ class Options:
         self._set("_in_flight", None)
         if self.budget is not None:
             methods(self.budget, "budget", ("start", "failed", "spend", "credit", "refund"))
-            from redouble._engine.budget_protocol import BudgetTraits, traits_of  # noqa: PLC0415  only if used
+            from redouble._engine.budgets.budget_protocol import BudgetTraits, traits_of  # noqa: PLC0415  only if used
 
             traits = "BudgetTraits(...), or leave it out"
             instance(traits_of(self.budget), "budget.traits", BudgetTraits, traits)
@@ -236,7 +236,7 @@ class Options:
             return "limited" if inline and self.budget is None else "tracked"
         if self.budget is None:
             return "plain"
-        from redouble._engine.budget_protocol import traits_of  # noqa: PLC0415  imported only if used
+        from redouble._engine.budgets.budget_protocol import traits_of  # noqa: PLC0415  imported only if used
 
         starts = traits_of(self.budget).counts_starts
         if self._in_flight is not None:

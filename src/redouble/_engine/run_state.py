@@ -28,8 +28,8 @@ from redouble._telemetry.events import NO_USAGE, What
 from redouble.errors import AttemptTimeout, Limit, Reason
 
 if TYPE_CHECKING:
-    from redouble._engine.budget_protocol import Grant
-    from redouble._engine.in_flight import CallInFlight
+    from redouble._engine.budgets.budget_protocol import Grant
+    from redouble._engine.budgets.retries_in_flight import CallInFlight
 
 STOPPED, WORKER_STILL_RUNNING = Reason.stopped, Reason.worker_still_running
 INFINITY = float("inf")

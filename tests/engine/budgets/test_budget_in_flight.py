@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redouble import Pipeline, Reason, Retry, RetryBudget, TokenBucket, Worker, report
-from redouble._engine.in_flight import InFlight
+from redouble._engine.budgets.retries_in_flight import RetriesInFlight
 from redouble.http import HostBudgets
 from redouble.httpx import AsyncTransport, Transport
 from redouble.types import BudgetTraits
@@ -141,7 +141,9 @@ def test_a_cancelled_call_counts_no_longer(colour: str, shape: str, attempts: in
         if len(seen) < attempts:
             raise Boom
         if colour == "asyncio":
-            asyncio.current_task().cancel()  # type: ignore[union-attr]
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
             await asyncio.sleep(0)
         else:
             import trio
@@ -285,7 +287,7 @@ def test_an_async_loop_that_is_dropped() -> None:
 
 def test_a_call_without_an_end_leaves_with_its_last_reference() -> None:
     """As one that a signal handler has interrupted before its driver could end it."""
-    counter = InFlight(0.5, 1)
+    counter = RetriesInFlight(0.5, 1)
     call = counter.call(counted=True)
     call.begin_call()
     assert call.begin_retry()
@@ -381,7 +383,6 @@ def test_a_client(colour: str, hosts: bool) -> None:
     budget = HostBudgets(None, **given) if hosts else RetryBudget(None, **given)
     seen = list[tuple[int, int]]()
     policy = Retry(budget=budget, backoff=[0, 0, 0])
-    origin = ("http", "there.test", 80)
 
     def counting() -> RetryBudget:
         if not isinstance(budget, HostBudgets):
@@ -394,7 +395,6 @@ def test_a_client(colour: str, hosts: bool) -> None:
         return httpx.Response(503 if len(seen) == 1 else 200)
 
     network, request = httpx.MockTransport(answer), httpx.Request("GET", "http://there.test/")
-    assert origin
     in_colour(
         colour,
         lambda: Transport(policy, wrapped=network).handle_request(request),
@@ -414,8 +414,9 @@ def test_ctrl_c_at_any_point_leaves_nothing_in_flight(
     shape: str, ends: tuple[BaseException | None, ...]
 ) -> None:
     from redouble._drivers import blocks, calls, opened_stream, streams
-    from redouble._engine import in_flight as module
-    from redouble._engine import retry_budget, run, run_state
+    from redouble._engine import run, run_state
+    from redouble._engine.budgets import retries_in_flight as module
+    from redouble._engine.budgets import retry_budget
     from redouble._internal import locks, reentrancy
 
     modules = (blocks, calls, streams, opened_stream, module, retry_budget, run, run_state, locks, reentrancy)
@@ -437,7 +438,7 @@ def test_ctrl_c_at_any_point_leaves_nothing_in_flight(
 
 
 def test_a_re_entrant_retry_is_refused() -> None:
-    counter = InFlight(0, 3)
+    counter = RetriesInFlight(0, 3)
     with counter._lock:
         assert not counter.call(counted=False).begin_retry()
     assert counter.call(counted=False).begin_retry()
@@ -445,7 +446,7 @@ def test_a_re_entrant_retry_is_refused() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_nothing_of_the_parent_is_in_flight_after_a_fork() -> None:
-    counter = InFlight(0.5, 1)
+    counter = RetriesInFlight(0.5, 1)
     call = counter.call(counted=True)
     call.begin_call()
     call.begin_retry()
@@ -512,7 +513,7 @@ def test_limits_change_in_place_while_calls_run() -> None:
 
 def test_a_budget_of_your_own_may_have_a_cap() -> None:
     class Own(Ledger):
-        traits = BudgetTraits(in_flight=InFlight(0, 0))
+        traits = BudgetTraits(in_flight=RetriesInFlight(0, 0))
 
     with pytest.raises(Boom):
         retrying(Own()).call(Work(capped(), Boom()))
@@ -530,7 +531,7 @@ def test_a_budget_of_your_own_may_have_a_cap() -> None:
 def test_a_retry_is_granted_exactly_if_there_is_room(
     share: float, minimum: int, steps: list[str], chance: Any
 ) -> None:
-    counter = InFlight(share, minimum)
+    counter = RetriesInFlight(share, minimum)
     calls, retries = list[Any](), set[int]()
     for step in steps:
         if step == "begin":
@@ -557,7 +558,7 @@ def test_a_retry_is_granted_exactly_if_there_is_room(
 
 @pytest.mark.parametrize(("share", "needed"), [(0.2, 5), (0.07, 15), (1, 1), (0.3, 4)])
 def test_a_share_gives_whole_retries(share: float, needed: int) -> None:
-    counter, calls = InFlight(share, 0), list[Any]()
+    counter, calls = RetriesInFlight(share, 0), list[Any]()
     while counter.most == 0:
         calls.append(counter.call(counted=True))
         calls[-1].begin_call()

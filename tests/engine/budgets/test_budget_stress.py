@@ -19,7 +19,7 @@ import trio
 import trio.lowlevel
 
 from redouble import SYSTEM, Grant, Kind, Retry, RetryBudget, TokenBucket, types
-from redouble._engine.retry_budget import MAX_PENDING
+from redouble._engine.budgets.retry_budget import MAX_PENDING
 from redouble.testing import VirtualClock
 from tests.support.budgets import ANY, InterruptingTime, bucket_of
 from tests.support.fakes import Boom

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from redouble import Kind, Pipeline, Retry, RetryBudget, TokenBucket
-from redouble._engine.budget_protocol import shared_budget
+from redouble import Kind, Pipeline, Retry, RetryBudget, TokenBucket, presets
+from redouble._engine.budgets.budget_protocol import shared_budget
 from redouble.http import HostBudgets
 from redouble.httpx import Transport
 from redouble.types import Budget, BudgetTraits
@@ -75,7 +75,7 @@ def test_inside_a_call_that_credits_it_spends() -> None:
 
 def test_a_refused_grant_is_refunded() -> None:
     budget = RetryBudget(0, per_second=1)
-    policy = retrying(budget.without_credit(), backoff=[1], give_up_after=2, on_retry=lambda _: 1 / 0)
+    policy = retrying(budget.without_credit())
     with pytest.raises(Boom):
         retrying(budget.without_credit(), backoff=[50], give_up_after=2).call(Failing(1))
     assert budget.snapshot()["granted"] == 0
@@ -95,7 +95,7 @@ def test_what_a_view_says(budget: Any) -> None:
     assert hash(view) == hash(budget.without_credit())
     assert view != budget
     assert view != RetryBudget().without_credit()
-    assert shared_budget(view) is budget is shared_budget(budget)
+    assert (shared_budget(view), shared_budget(budget)) == (budget, budget)
     assert view.name == "one"
     assert view.snapshot() == budget.snapshot()
     assert repr(view) == f"{budget!r}.without_credit()"
@@ -131,3 +131,9 @@ def test_a_view_of_budgets_by_host() -> None:
     seen = one.snapshot()
     assert (seen["granted"], seen["credits"]) == (1, 0)
     assert budgets.snapshot()["granted"] == 0
+
+
+def test_the_balance_of_a_view_is_that_of_its_budget() -> None:
+    """Which limits the retries of a call in Finagle's preset."""
+    budget = RetryBudget(0, per_second=1, window=10)
+    assert presets.finagle(budget=budget.without_credit()).attempts_of_call(0.0) == 3

@@ -12,7 +12,7 @@ from math import ceil, inf
 from typing import cast
 
 from redouble._engine.backoff import Backoff
-from redouble._engine.budget_protocol import traits_of
+from redouble._engine.budgets.budget_protocol import traits_of
 from redouble._engine.options import Options
 from redouble._internal.validation import format_seconds
 from redouble._layers.analysis import (

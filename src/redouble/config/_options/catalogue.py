@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from redouble._engine.budget_protocol import Budget, SharedBudget, SpendOnly
+from redouble._engine.budgets.budget_protocol import Budget, SharedBudget, SpendOnly
+from redouble._engine.budgets.retry_budget import RetryBudget
+from redouble._engine.budgets.token_bucket import TokenBucket
 from redouble._engine.options import Hints
-from redouble._engine.retry_budget import RetryBudget
-from redouble._engine.token_bucket import TokenBucket
 from redouble._engine.worker import Worker
 from redouble._layers.breaker.circuit_breaker import CircuitBreaker
 from redouble._layers.hedge.hedge import Hedge

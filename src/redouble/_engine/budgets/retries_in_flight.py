@@ -21,7 +21,7 @@ from redouble._internal.validation import integer, number
 
 
 @public("redouble.types")
-class InFlight(ForkSafe):
+class RetriesInFlight(ForkSafe):
     """The counters of a budget that limits the retries in flight: for its `BudgetTraits`.
 
     share: the retries that may be in flight, as a share of the calls in flight, such as 0.2.
@@ -58,7 +58,7 @@ class InFlight(ForkSafe):
             self.retries.add(retry)
         return True
 
-    def adopt(self, other: InFlight) -> None:
+    def adopt(self, other: RetriesInFlight) -> None:
         """Copy the limits of another one; what is in flight stays."""
         with self._lock:
             self.share, self.minimum, self._exact_share = other.share, other.minimum, other._exact_share
@@ -85,10 +85,10 @@ class CallInFlight:
 
     __slots__ = ("__weakref__", "_call", "_counter", "_retry")
 
-    def __init__(self, counter: InFlight, *, counted: bool) -> None:
+    def __init__(self, counter: RetriesInFlight, *, counted: bool) -> None:
         self._counter = counter
         self._call = self._reference(counter.calls) if counted else None
-        self._retry: ref[CallInFlight] | None = None
+        self._retry: object = None
 
     def begin_call(self) -> None:
         """Count the call as in flight."""
@@ -100,7 +100,7 @@ class CallInFlight:
         self._retry = retry = self._retry or self._reference(self._counter.retries)
         return self._counter.admit(retry)
 
-    def _reference(self, counted: set[object]) -> ref[CallInFlight]:
+    def _reference(self, counted: set[object]) -> object:
         """Return a weak reference that leaves a set when the call is deallocated."""
         reference = ref(self, counted.discard)
         hash(reference)  # which is impossible afterwards

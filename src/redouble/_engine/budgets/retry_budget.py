@@ -2,7 +2,7 @@
 
 An outage makes every call fail, and then every call retries: a service that could have recovered is
 kept down by the retries alone. A budget grants a few retries at any time, and more only as calls succeed. It
-can limit the retries in flight too (`InFlight`): slow failures keep many of them open at once.
+can limit the retries in flight too (`RetriesInFlight`): slow failures keep many of them open at once.
 
 `HostBudgets` has one budget for each host: the outage of one must not use up the retries of the others.
 """
@@ -17,8 +17,15 @@ from functools import partial
 from math import floor, isfinite
 from typing import Any, Literal, TypeGuard, cast
 
-from redouble._engine.budget_protocol import Budget, BudgetTraits, Grant, SharedBudget, SpendOnly, amount
-from redouble._engine.in_flight import InFlight
+from redouble._engine.budgets.budget_protocol import (
+    Budget,
+    BudgetTraits,
+    Grant,
+    SharedBudget,
+    SpendOnly,
+    amount,
+)
+from redouble._engine.budgets.retries_in_flight import RetriesInFlight
 from redouble._failures.verdict import Kind
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._internal.public import public
@@ -93,7 +100,7 @@ class RetryBudget(SharedBudget, ReentrancySafe):
                 "RetryBudget ratio=None: write a finite number, 0 or more, such as 0.2; None limits nothing, "
                 "unless max_in_flight is set"
             )
-        in_flight = InFlight(0 if max_in_flight is None else max_in_flight, minimum)
+        in_flight = RetriesInFlight(0 if max_in_flight is None else max_in_flight, minimum)
         self.settings = RetryBudgetSettings(
             ratio=None if ratio is None else amount(ratio, "RetryBudget ratio", 1e9, "0.2"),
             per_second=amount(per_second, "RetryBudget per_second", 1e9, "10"),

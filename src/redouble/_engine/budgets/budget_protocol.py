@@ -10,7 +10,7 @@ for each class and method. A ``spend`` that raises is refused; what another meth
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, cast
 
-from redouble._engine.in_flight import InFlight
+from redouble._engine.budgets.retries_in_flight import RetriesInFlight
 from redouble._failures.verdict import Kind
 from redouble._internal.locks import ForkSafe, SharedByIdentity
 from redouble._internal.public import public
@@ -34,15 +34,15 @@ class BudgetTraits(NamedTuple):
     counts_stops: False if ``failed`` is only for failures that a rule would retry, and that no gate caused.
     may_wait: False if no grant has a ``wait``. ``explain()`` then knows the longest delay.
     credits: False if ``credit`` does nothing. A call around it or inside it then credits the budget.
-    in_flight: an `InFlight` if the budget limits the retries in flight. Calls then report to it when they
-        begin and end, and ask it before they spend.
+    in_flight: a `RetriesInFlight` if the budget limits the retries in flight. Calls then report to it when
+        they begin and end, and ask it before they spend.
     """
 
     counts_starts: bool = True
     counts_stops: bool = True
     may_wait: bool = True
     credits: bool = True
-    in_flight: InFlight | None = None
+    in_flight: RetriesInFlight | None = None
 
 
 @public("redouble.types")
