@@ -193,7 +193,7 @@ def test_a_configuration_is_written_with_references_to_its_own_objects() -> None
 @pytest.mark.parametrize(
     ("thing", "path", "message"),
     [
-        (Retry(until=bool), "until", "cannot be written to a document: set until in code"),
+        (Retry(until=bool), "until", "has no name in documents: give it one with redouble.config.register"),
         (Retry(on_retry=print), "on_retry", "set on_retry in code"),
         (Retry(clock=Virtual()), "clock", "set clock in code"),
         (Retry(random=Random(1)), "random", "set random in code"),
@@ -211,9 +211,9 @@ def test_a_configuration_is_written_with_references_to_its_own_objects() -> None
         (CircuitBreaker(clock=Virtual()), "clock", "set clock in code"),
         (Throttle(random=Random(1)), "random", "set random in code"),
         (AdaptiveConcurrency(random=Random(1)), "random", "set random in code"),
-        (Hedge(until=bool), "until", "set until in code"),
+        (Hedge(until=transient), "until", "has no name in documents"),
         (Retry() | Fallback(value=1), "layers.1", "cannot be written to a document"),
-        (Pipeline(Retry(until=bool)), "layers.0.until", "set until in code"),
+        (Pipeline(Retry(until=bool)), "layers.0.until", "bool has no name in documents"),
         (type("Own", (Bulkhead,), {})(1), "", "cannot be written to a document"),
         (type("Own", (Retry,), {})(), "", "cannot be written to a document"),
         (5, "", "cannot be written to a document"),

@@ -25,7 +25,7 @@ from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
 from redouble.config._document_path import DocPath, short_repr
 from redouble.config._options.backoff import KINDS, SPAN, BackoffValue
-from redouble.config._options.error_names import ErrorNames
+from redouble.config._options.error_names import ErrorNames, ResultRuleName
 from redouble.config._options.option_table import Blueprint, Option, Reference, Table, Tagged, refer
 from redouble.config._options.values import (
     Choice,
@@ -43,6 +43,9 @@ from redouble.config._options.values import (
 WAIT, LIMIT = Unlimited(SPAN), Unlimited(DurationValue(zero=False))
 SHARE, TOKENS, RATE, LOAD = Number(high=1), Number(high=1e15), Number(1e-9, 1e9), Unlimited(Number(1e-6))
 ERRORS = ErrorNames()
+RESULTS = Option(
+    ResultRuleName(), "The rule for results: http, or a registered name; what it refuses failed."
+)
 COSTS = TableOf(TOKENS, "a table such as { throttled = 10, others = 5 }", KINDS)
 LABELS = TableOf(Text(), 'a table of texts, such as { team = "payments" }')
 
@@ -138,6 +141,7 @@ RETRY = Table(
     "A retry policy.",
     "defaults",
     on=Option(ERRORS, "What is retried: names of exceptions and rules; the first with an opinion decides."),
+    until=RESULTS,
     attempts=Option(ATTEMPTS, "How many attempts in total, the first included."),
     backoff=Option(BackoffValue(), "How long to wait before each retry."),
     give_up_after=Option(LIMIT, "Begin no attempt and no delay that could not start within this time."),
@@ -168,6 +172,7 @@ GATES = Tagged(
         CircuitBreaker,
         "Reject calls to a service that fails, until it has recovered.",
         on=Option(ERRORS, "What counts as a failure."),
+        until=RESULTS,
         failures=Option(Whole(1), "Open after this many failures in a row."),
         ratio=Option(Unlimited(SHARE), "Open when this share of the calls in the window failed."),
         window=Option(SPAN, "How long a call counts."),
@@ -192,6 +197,7 @@ GATES = Tagged(
         AdaptiveRate,
         "A rate limit that adapts when the server throttles.",
         on=Option(ERRORS, "What counts as throttling."),
+        until=RESULTS,
         wait=Option(WAIT, "How long calls wait for a permit; 0: not at all."),
         least=Option(RATE, "The lowest rate, in calls a second."),
     ),
@@ -235,6 +241,7 @@ LAYERS = Tagged(
         max_extra_load=Option(LOAD, "How many extra calls there may be, as a share of all."),
         hedges=Option(Whole(1), "How many extra calls one call may lead to."),
         on=Option(ERRORS, "Errors that do not end the race."),
+        until=RESULTS,
         budget=Option(Unlimited(BudgetValue()), "The budget from which each extra call takes."),
     ),
     retry=RETRY,
