@@ -73,6 +73,10 @@ def twice(kind: str) -> str:
     return rf"the same {kind} is in the pipeline twice: every call counts twice, and may wait for itself"
 
 
+def nested_budget(kind: str) -> str:
+    return rf"the same {kind} in nested policies: it counts the call of the outer one only, .* of its own.*"
+
+
 PROBLEMS: list[tuple[Layer, list[str]]] = [
     # the attempt's timeout is not below the total
     (Retry(attempt_timeout=5, timeout=5), [ATTEMPT, TOO_LONG]),
@@ -112,11 +116,11 @@ PROBLEMS: list[tuple[Layer, list[str]]] = [
     (BREAKER | BREAKER, [twice("CircuitBreaker")]),
     (BREAKER | Own() | BREAKER | BREAKER, [twice("CircuitBreaker")] * 2),
     (BULKHEAD | Retry() | BREAKER | BREAKER, [twice("CircuitBreaker")]),
-    (Retry(budget=BUDGET) | quick(budget=BUDGET), [RETRY_INSIDE, twice("RetryBudget")]),
-    (Retry(budget=BUCKET) | quick(attempts=2, budget=BUCKET), [RETRY_INSIDE, twice("TokenBucket")]),
+    (Retry(budget=BUDGET) | quick(budget=BUDGET), [RETRY_INSIDE, nested_budget("RetryBudget")]),
+    (Retry(budget=BUCKET) | quick(attempts=2, budget=BUCKET), [RETRY_INSIDE, nested_budget("TokenBucket")]),
     (
         Retry(budget=LEDGER) | Retry(attempts=2, give_up_after=5, budget=LEDGER),
-        [RETRY_INSIDE, twice("Ledger")],
+        [RETRY_INSIDE, nested_budget("Ledger")],
     ),
     (
         Retry(budget=Ledger()) | Retry(attempts=2, give_up_after=5, budget=Ledger()),
