@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from redouble._failures.verdict import Kind, Verdict
     from redouble._layers.breaker.circuit_breaker import CircuitBreaker
     from redouble._layers.chaos import Chaos
-    from redouble._layers.fallback import Fallback
     from redouble._layers.gate import Gate
     from redouble._layers.hedge.hedge import Hedge
     from redouble._layers.keyed import Keyed
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from redouble._layers.limits.bulkhead import Bulkhead
     from redouble._layers.limits.rate_limit import RateLimit
     from redouble._layers.limits.throttle import Throttle
+    from redouble._layers.results.fallback import Fallback
     from redouble._layers.retry.decorator import retry, variant
     from redouble._layers.retry.retry import Retry
     from redouble._layers.timeout import Timeout
@@ -107,7 +107,7 @@ _LAZY = {
         "_failures.verdict": "Kind Verdict",
         "_layers.breaker.circuit_breaker": "CircuitBreaker",
         "_layers.chaos": "Chaos",
-        "_layers.fallback": "Fallback",
+        "_layers.results.fallback": "Fallback",
         "_layers.gate": "Gate",
         "_layers.hedge.hedge": "Hedge",
         "_layers.keyed": "Keyed",

@@ -156,3 +156,64 @@ def signature_mismatch(fn: Callable[..., object], count: int) -> str | None:
     except TypeError:
         return str(signature)
     return None
+
+
+def takes_more_than_one(fn: Callable[..., Any]) -> bool | None:
+    """Return True if ``fn`` takes a first argument and others behind it; None if it does not take a first.
+
+    A function that can be called with one argument takes others only if it declares ``*args`` behind a first
+    parameter of its own.
+    """
+    import inspect  # noqa: PLC0415  takes long to import
+
+    try:
+        parameters = [*inspect.signature(fn).parameters.values()]
+    except (TypeError, ValueError):  # a built-in without a signature
+        return False
+    kinds = inspect.Parameter
+    first = next(iter(parameters), None)
+    if first is None or first.kind not in (
+        kinds.POSITIONAL_ONLY,
+        kinds.POSITIONAL_OR_KEYWORD,
+        kinds.VAR_POSITIONAL,
+    ):
+        return None
+    if first.kind is kinds.VAR_POSITIONAL:
+        needed = [one for one in parameters if one.kind is kinds.KEYWORD_ONLY and one.default is kinds.empty]
+        return bool(needed)
+    variadic = (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD)
+    return any(
+        one.kind is kinds.VAR_POSITIONAL or (one.kind not in variadic and one.default is kinds.empty)
+        for one in parameters[1:]
+    )
+
+
+def refused_parameters(taker: Callable[..., Any], fn: Callable[..., Any], *before: str) -> str | None:
+    """Return the parameters that ``taker`` should have and has not; None if it accepts the calls of ``fn``.
+
+    It is called with the arguments named in ``before``, and with all arguments of ``fn`` behind them.
+    """
+    import inspect  # noqa: PLC0415  takes long to import
+
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    try:
+        signature, parameters = inspect.signature(taker), inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):  # a built-in without a signature
+        return None
+    if any(p.kind in variadic for p in parameters):  # `*args` and `**kwargs` may be anything
+        return None
+    positional = [*before, *(p.name for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY)]
+    named = {p.name: p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+    try:
+        signature.bind(*positional, **named)
+    except TypeError:
+        return ", ".join([*positional, *(["*", *named] if named else [])])
+    return None
+
+
+def check_accepts(taker: Callable[..., Any], fn: Callable[..., Any], option: str) -> None:
+    """Raise TypeError if the function given as ``option`` does not accept the arguments of ``fn``."""
+    wanted = refused_parameters(taker, fn)
+    if wanted is not None:
+        text = f"{option}={display_name(taker)} does not accept the arguments of {display_name(fn)}"
+        raise TypeError(f"{text}: write a function of ({wanted})")

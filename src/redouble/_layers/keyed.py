@@ -6,7 +6,6 @@ contains them.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Mapping
 from math import inf
 from typing import Any, Generic, ParamSpec, TypeVar, cast
@@ -16,7 +15,7 @@ from redouble._internal.callables import display_name, lazy_kind
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.locks import SharedByIdentity, gil
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, integer, seconds, signature_mismatch
+from redouble._internal.validation import Duration, check_accepts, integer, seconds, signature_mismatch
 from redouble._layers.analysis import Traits
 from redouble._layers.keyed_table import KeyedEntry, KeyedTable, open_keyed_stream
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, LayerProxy, Layers, flattened
@@ -27,9 +26,6 @@ L = TypeVar("L", bound=Layer)
 P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
-
-KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
-NOT_VARIADIC = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, KEYWORD_ONLY)
 
 CALL = """\
     try:
@@ -133,7 +129,7 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
         self, fn: Callable[..., Any], wrap: Callable[[Layer], Callable[P, T]]
     ) -> Callable[P, tuple[KeyedEntry, Callable[P, T]]]:
         """Return a function that finds the entry of a call of ``fn``, and what ``wrap`` made of its layer."""
-        check_key(self._key, fn)
+        check_accepts(self._key, fn, "Keyed key")
         if not self._make_takes_key:
             wrap(self._example_layer())  # a layer that cannot be wrapped raises now, not at the first call
         cache = self._table.new_cache(wrap)
@@ -144,7 +140,7 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
         return resolve
 
     def _compile(self, fn: Callable[..., Any], template: Template, around: str) -> Callable[..., Any]:
-        check_key(self._key, fn)
+        check_accepts(self._key, fn, "Keyed key")
 
         def wrap(layer: Layer) -> Callable[..., Any]:
             wrapper: Callable[..., Any] = getattr(layer, around)(fn)
@@ -204,21 +200,3 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
     def __repr__(self) -> str:
         functions = display_name(self._key), display_name(self._make)
         return self._repr(*functions, f"most={self._table.max_keys}")
-
-
-def check_key(key: Callable[..., Any], fn: Callable[..., Any]) -> None:
-    """Raise TypeError if ``key`` cannot be called with the arguments of ``fn``: it receives all of them."""
-    try:
-        signature, parameters = inspect.signature(key), inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):  # a built-in without a signature
-        return
-    if any(p.kind not in NOT_VARIADIC for p in parameters):  # `*args` and `**kwargs` may be anything
-        return
-    positional = [p.name for p in parameters if p.kind is not KEYWORD_ONLY]
-    named = {p.name: p for p in parameters if p.kind is KEYWORD_ONLY}
-    try:
-        signature.bind(*positional, **named)
-    except TypeError:
-        wanted = ", ".join([*positional, *(["*", *named] if named else [])])
-        text = f"Keyed key={display_name(key)} does not accept the arguments of {display_name(fn)}"
-        raise TypeError(f"{text}: write a function of ({wanted})") from None
