@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from redouble._layers.keyed import Keyed
     from redouble._layers.layer import Layer, Pipeline, policy_of
     from redouble._layers.limits.adaptive_concurrency import AdaptiveConcurrency
-    from redouble._layers.limits.adaptive_rate import AdaptiveRate
     from redouble._layers.limits.bulkhead import Bulkhead
-    from redouble._layers.limits.rate_limit import RateLimit
+    from redouble._layers.limits.rate.adaptive_rate import AdaptiveRate
+    from redouble._layers.limits.rate.rate_limit import RateLimit
     from redouble._layers.limits.throttle import Throttle
     from redouble._layers.results.fallback import Fallback
     from redouble._layers.retry.decorator import retry, variant
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from redouble._redaction.text import redact
     from redouble._runtime.clock import SYSTEM, Clock
     from redouble._runtime.deadline import cancelled, deadline, remaining
+    from redouble._runtime.priority import priority
     from redouble._telemetry.bound_fields import bind
     from redouble._telemetry.hide import hide
     from redouble._telemetry.observers import observe
@@ -82,6 +83,7 @@ __all__ = [
     "observe",
     "policies",
     "policy_of",
+    "priority",
     "redact",
     "remaining",
     "report",
@@ -113,9 +115,9 @@ _LAZY = {
         "_layers.keyed": "Keyed",
         "_layers.layer": "Layer Pipeline policy_of",
         "_layers.limits.adaptive_concurrency": "AdaptiveConcurrency",
-        "_layers.limits.adaptive_rate": "AdaptiveRate",
+        "_layers.limits.rate.adaptive_rate": "AdaptiveRate",
         "_layers.limits.bulkhead": "Bulkhead",
-        "_layers.limits.rate_limit": "RateLimit",
+        "_layers.limits.rate.rate_limit": "RateLimit",
         "_layers.limits.throttle": "Throttle",
         "_layers.retry.decorator": "retry variant",
         "_layers.retry.retry": "Retry",
@@ -123,6 +125,7 @@ _LAZY = {
         "_redaction.text": "redact",
         "_runtime.clock": "SYSTEM Clock",
         "_runtime.deadline": "cancelled deadline remaining",
+        "_runtime.priority": "priority",
         "_telemetry.bound_fields": "bind",
         "_telemetry.hide": "hide",
         "_telemetry.observers": "observe",

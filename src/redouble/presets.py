@@ -22,7 +22,7 @@ from redouble._engine.token_bucket import TokenBucket
 from redouble._failures.transient import transient
 from redouble._failures.verdict import Kind, Verdict, changed
 from redouble._layers.layer import Layer, Pipeline
-from redouble._layers.limits.adaptive_rate import AdaptiveRate
+from redouble._layers.limits.rate.adaptive_rate import AdaptiveRate
 from redouble._layers.retry.retry import Retry
 
 __all__ = [

@@ -42,7 +42,8 @@ def test_the_options_that_only_code_can_set() -> None:
     others = {name: set(table.in_code) for name, table in TABLES.items() if name != "retry"}
     assert {name: keys for name, keys in others.items() if keys} == {
         "adaptive_concurrency": {"random"},
-        "circuit_breaker": {"on_change", "clock", "random"},
+        "adaptive_rate": {"until"},
+        "circuit_breaker": {"until", "on_change", "clock", "random"},
         "hedge": {"until", "different"},
         "throttle": {"random"},
     }

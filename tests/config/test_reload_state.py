@@ -125,7 +125,7 @@ def test_permits_taken_before_a_reload_stay_taken() -> None:
         ("gates", {"type": "throttle"}, {"type": "throttle", "k": 2}, True),  # the default
         ("gates", {"type": "throttle"}, {"type": "throttle", "k": 3}, False),
         ("gates", {"type": "bulkhead", "limit": 3}, {"type": "bulkhead", "limit": 3, "name": "x"}, False),
-        ("gates", {"type": "adaptive_rate"}, {"type": "adaptive_rate", "least": 3}, False),
+        ("gates", {"type": "adaptive_rate"}, {"type": "adaptive_rate", "least": 3}, True),
         ("gates", {"type": "throttle"}, {"type": "bulkhead", "limit": 3}, False),
         ("gates", {"type": "rate_limit", "rate": 1}, {"type": "rate_limit", "rate": 2}, True),
         # A decorated function reads ``following`` once, so another value makes another gate.

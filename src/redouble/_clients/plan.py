@@ -14,6 +14,7 @@ from math import inf
 from typing import Any, TypeAlias, TypeVar, cast
 
 from redouble._clients.client_call import ClientCall, TimeLimit, TimeoutOfCall
+from redouble._clients.held_gate import request_gate
 from redouble._clients.policy_binding import is_named
 from redouble._drivers.attempt_timeout import run_limited
 from redouble._drivers.calls import adrive, adrive_after_failure, begin_run, drive, drive_after_failure
@@ -50,7 +51,7 @@ class Plan:
         self.total = min(retries[0]._total if retries else inf, self.outer_limit)
         self.labels: Mapping[str, str] = retries[0].labels if retries else {}
         self.name = (retries[0].name if retries else "") or name
-        self.reads_bodies = any(layer.until is not None for layer in retries)  # a rule for results reads them
+        self.reads_bodies = any(map(self._reads_body, map(until_of, layers)))
         self.outermost = retries[0] if retries else None
         self._name, self._send, self._aio = name, send, aio
         self._by_host = any(isinstance(layer.budget, HostBudgets) for layer in retries)
@@ -70,6 +71,10 @@ class Plan:
         layers = [self._client_layer(layer, host) for layer in self.layers]
         return Pipeline(*layers)(self._send) if layers else self._send
 
+    def _reads_body(self, until: object) -> bool:
+        """Return True if a rule for results needs the body of a response."""
+        return until is not None
+
     def _rules_of(self, layer: Retry) -> On:
         """Return the option ``on`` of a `Retry` in this client."""
         return layer.on
@@ -80,11 +85,16 @@ class Plan:
                 cast("float", layer.seconds), self.name, whole=any(layer is each for each in self._around)
             )
         if not isinstance(layer, Retry):
-            return layer
+            return request_gate(layer)
         retry = replace(layer, name=layer.name or self._name, on=self._rules_of(layer))
         if host is not None and isinstance(layer.budget, HostBudgets):
             retry = replace(retry, budget=layer.budget.of(host))
         return GuardedRetry(retry, outermost=layer is self.outermost)
+
+
+def until_of(layer: Layer) -> object:
+    """Return the option ``until`` of a layer, or None if it has no such option."""
+    return getattr(getattr(layer, "settings", layer), "until", None)
 
 
 def _is_transparent(layer: Layer) -> bool:

@@ -186,34 +186,3 @@ def takes_more_than_one(fn: Callable[..., Any]) -> bool | None:
         one.kind is kinds.VAR_POSITIONAL or (one.kind not in variadic and one.default is kinds.empty)
         for one in parameters[1:]
     )
-
-
-def refused_parameters(taker: Callable[..., Any], fn: Callable[..., Any], *before: str) -> str | None:
-    """Return the parameters that ``taker`` should have and has not; None if it accepts the calls of ``fn``.
-
-    It is called with the arguments named in ``before``, and with all arguments of ``fn`` behind them.
-    """
-    import inspect  # noqa: PLC0415  takes long to import
-
-    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    try:
-        signature, parameters = inspect.signature(taker), inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):  # a built-in without a signature
-        return None
-    if any(p.kind in variadic for p in parameters):  # `*args` and `**kwargs` may be anything
-        return None
-    positional = [*before, *(p.name for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY)]
-    named = {p.name: p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
-    try:
-        signature.bind(*positional, **named)
-    except TypeError:
-        return ", ".join([*positional, *(["*", *named] if named else [])])
-    return None
-
-
-def check_accepts(taker: Callable[..., Any], fn: Callable[..., Any], option: str) -> None:
-    """Raise TypeError if the function given as ``option`` does not accept the arguments of ``fn``."""
-    wanted = refused_parameters(taker, fn)
-    if wanted is not None:
-        text = f"{option}={display_name(taker)} does not accept the arguments of {display_name(fn)}"
-        raise TypeError(f"{text}: write a function of ({wanted})")

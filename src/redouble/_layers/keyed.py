@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable,
 from math import inf
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
+from redouble._drivers.per_call import check_arguments
 from redouble._drivers.stream_function import StreamFunction
 from redouble._internal.callables import display_name, lazy_kind
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.locks import SharedByIdentity, gil
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, check_accepts, integer, seconds, signature_mismatch
+from redouble._internal.validation import Duration, integer, seconds, signature_mismatch
 from redouble._layers.analysis import Traits
 from redouble._layers.keyed_table import KeyedEntry, KeyedTable, open_keyed_stream
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, LayerProxy, Layers, flattened
@@ -129,7 +130,7 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
         self, fn: Callable[..., Any], wrap: Callable[[Layer], Callable[P, T]]
     ) -> Callable[P, tuple[KeyedEntry, Callable[P, T]]]:
         """Return a function that finds the entry of a call of ``fn``, and what ``wrap`` made of its layer."""
-        check_accepts(self._key, fn, "Keyed key")
+        check_arguments("Keyed key", self._key, fn)
         if not self._make_takes_key:
             wrap(self._example_layer())  # a layer that cannot be wrapped raises now, not at the first call
         cache = self._table.new_cache(wrap)
@@ -140,7 +141,7 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
         return resolve
 
     def _compile(self, fn: Callable[..., Any], template: Template, around: str) -> Callable[..., Any]:
-        check_accepts(self._key, fn, "Keyed key")
+        check_arguments("Keyed key", self._key, fn)
 
         def wrap(layer: Layer) -> Callable[..., Any]:
             wrapper: Callable[..., Any] = getattr(layer, around)(fn)

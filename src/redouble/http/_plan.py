@@ -85,6 +85,9 @@ class HttpPlan(Plan):
         ]  # all: each keeps its own
         return any(answers)
 
+    def _reads_body(self, until: object) -> bool:
+        return until is not None and not isinstance(until, HttpRule)
+
     def _rules_of(self, layer: Retry) -> On:
         return next((rule for each, rule in self._status_rules if each is layer), layer.on)
 

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from types import FunctionType, MethodType
 from typing import Any
 
-from redouble._internal.callables import UsageError, display_name, lazy_kind
+from redouble._internal.callables import UsageError, display_name
 from redouble._internal.codegen import Template, is_compiled
 
 KEY = "redouble_key_of({arguments})"  # stands in a template where the key is computed
 ARGUMENTS = "redouble_key_of(({positional}), {keyword_dict})"
+KEY_EXAMPLE = "a function of the arguments of a call, such as lambda user: user.id"
 KEYWORDS = object()  # so that a key with keyword arguments equals none without
 
 
@@ -28,16 +29,6 @@ def key_templates(title: str, source: str) -> dict[bool, Template]:
 def key_of_arguments(positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the arguments of a call as a key."""
     return (KEYWORDS, positional, *sorted(keywords.items())) if keywords else positional
-
-
-def check_key_option(key: object, option: str) -> None:
-    """Validate the option ``key``."""
-    if key is None:
-        return
-    if not callable(key):
-        raise TypeError(f"{option}={key!r}: write a function of the arguments, such as lambda user: user.id")
-    if (kind := lazy_kind(key)) is not None:
-        raise TypeError(f"{option}={display_name(key)} is {kind}: write a plain function")
 
 
 def unhashable(layer: str, key: object, fn: object, error: TypeError) -> UsageError:

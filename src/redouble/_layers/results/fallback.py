@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, cast
 
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
+from redouble._drivers.per_call import argument_function, check_arguments
 from redouble._drivers.stream_function import wrap_stream
 from redouble._failures.verdict import FailureFilter, On, Refusal, Until
 from redouble._internal.callables import display_name, lazy_kind, reject_awaitable
@@ -25,14 +26,13 @@ from redouble._internal.public import public
 from redouble._internal.validation import (
     UNSET,
     Duration,
-    check_accepts,
     format_seconds,
     integer,
     positive_seconds,
 )
 from redouble._layers.analysis import Traits
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers
-from redouble._layers.results.call_key import check_key_option, function_of, key_of_arguments, unhashable
+from redouble._layers.results.call_key import KEY_EXAMPLE, function_of, key_of_arguments, unhashable
 from redouble._layers.results.result_memory import REMEMBERED, GoodResult, ResultMemory
 from redouble._layers.results.substitutes import OfCall, OfError, PrimedGenerator, Substitutes
 from redouble._runtime.backend import cancelling
@@ -302,7 +302,8 @@ class StaleFallback(Fallback):
         if callable(max_age):
             raise TypeError("write @Fallback.stale(60), with the seconds: it is no decorator without them")
         age = positive_seconds(max_age, "Fallback.stale max_age", "max_age=60")
-        check_key_option(key, "Fallback.stale key")
+        if key is not None:
+            argument_function(key, "Fallback.stale key", KEY_EXAMPLE)
         integer(most, "Fallback.stale most", 1, "how many results to keep, 1 or more")
         if mark is not None and not (callable(cast("object", mark)) and lazy_kind(mark) is None):
             raise TypeError(f"Fallback.stale mark={mark!r}: write a plain function of the result and its age")
@@ -335,7 +336,7 @@ class StaleFallback(Fallback):
     def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
         key = self.settings.key
         if key is not None:
-            check_accepts(key, fn, "Fallback.stale key")
+            check_arguments("Fallback.stale key", key, fn)
 
         def checked(function: Hashable, key_of_call: object) -> Hashable:
             whole = function, key_of_call

@@ -8,8 +8,9 @@ from itertools import chain
 from typing import Any, Concatenate, NoReturn, TypeAlias, TypeVar, cast
 
 from redouble._drivers.opened_stream import aopen_first
+from redouble._drivers.per_call import missing_parameters
 from redouble._internal.callables import UsageError, callable_kind, close_unawaited, display_name
-from redouble._internal.validation import UNSET, refused_parameters, takes_more_than_one
+from redouble._internal.validation import UNSET, takes_more_than_one
 from redouble._runtime.backend import cancelling
 
 S = TypeVar("S")
@@ -38,7 +39,7 @@ class Substitute:
         """Raise TypeError if the function cannot be called with the arguments of ``fn``."""
         if self._fn is None or not self._takes_arguments:
             return
-        wanted = refused_parameters(self._fn, fn, "error")
+        wanted = missing_parameters(self._fn, fn, "error")
         if wanted is not None:
             raise TypeError(
                 f"Fallback({display_name(self._fn)}) does not accept the arguments of {display_name(fn)} "

@@ -16,9 +16,9 @@ from redouble._layers.breaker.circuit_breaker import CircuitBreaker
 from redouble._layers.hedge.hedge import Hedge
 from redouble._layers.layer import Layer, Pipeline
 from redouble._layers.limits.adaptive_concurrency import AdaptiveConcurrency
-from redouble._layers.limits.adaptive_rate import AdaptiveRate
 from redouble._layers.limits.bulkhead import Bulkhead
-from redouble._layers.limits.rate_limit import RateLimit
+from redouble._layers.limits.rate.adaptive_rate import AdaptiveRate
+from redouble._layers.limits.rate.rate_limit import RateLimit
 from redouble._layers.limits.throttle import Throttle
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
