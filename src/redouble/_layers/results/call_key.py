@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from types import FunctionType, MethodType
 from typing import Any
 
-from redouble._internal.callables import UsageError, display_name
+from redouble._internal.callables import UsageError, display_name, lazy_kind
 from redouble._internal.codegen import Template, is_compiled
 
 KEY = "redouble_key_of({arguments})"  # stands in a template where the key is computed
 ARGUMENTS = "redouble_key_of(({positional}), {keyword_dict})"
-KEY_EXAMPLE = "a function of the arguments of a call, such as lambda user: user.id"
 KEYWORDS = object()  # so that a key with keyword arguments equals none without
 
 
@@ -31,10 +30,20 @@ def key_of_arguments(positional: tuple[Any, ...], keywords: Mapping[str, Any]) -
     return (KEYWORDS, positional, *sorted(keywords.items())) if keywords else positional
 
 
+def check_key(key: object, option: str) -> None:
+    """Validate the option ``key``; None stands for the arguments."""
+    if key is None:
+        return
+    if not callable(key):
+        raise TypeError(f"{option}={key!r}: write a function of the arguments, such as lambda user: user.id")
+    if (kind := lazy_kind(key)) is not None:
+        raise TypeError(f"{option}={display_name(key)} is {kind}: write a plain function")
+
+
 def unhashable(layer: str, key: object, fn: object, error: TypeError) -> UsageError:
     """Return the error for a call whose key is not hashable; it does not show the key."""
     if key is not None:
-        return UsageError(f"{layer} key={display_name(key)} returned no key: {error}")
+        return UsageError(f"{layer} key={display_name(key)} returned no hashable key: {error}")
     return UsageError(
         f"{layer} cannot compare the arguments of {display_name(fn)}: {error}; write key=, a function of the "
         "arguments that returns something hashable"

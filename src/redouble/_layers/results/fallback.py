@@ -12,12 +12,13 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, cast
 
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
-from redouble._drivers.per_call import argument_function, check_arguments
+from redouble._drivers.per_call import check_arguments
 from redouble._drivers.stream_function import wrap_stream
 from redouble._failures.verdict import FailureFilter, On, Refusal, Until
 from redouble._internal.callables import display_name, lazy_kind, reject_awaitable
@@ -32,12 +33,12 @@ from redouble._internal.validation import (
 )
 from redouble._layers.analysis import Traits
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers
-from redouble._layers.results.call_key import KEY_EXAMPLE, function_of, key_of_arguments, unhashable
+from redouble._layers.results.call_key import check_key, function_of, key_of_arguments, unhashable
 from redouble._layers.results.result_memory import REMEMBERED, GoodResult, ResultMemory
 from redouble._layers.results.substitutes import OfCall, OfError, PrimedGenerator, Substitutes
 from redouble._runtime.backend import cancelling
 from redouble._runtime.clock import SYSTEM
-from redouble._telemetry.emit import emit_layer
+from redouble._telemetry.emit import emit_layer, layer_kind
 from redouble._telemetry.observers import watch
 
 if TYPE_CHECKING:
@@ -91,10 +92,10 @@ class Fallback(Layer):
     ) -> None:
         if None in fns or not (fns or value is not UNSET):
             raise TypeError("write Fallback(fn), with a function of the exception, or Fallback(value=...)")
-        self._substitutes = Substitutes(self, fns, value)
-        self._failures = FailureFilter(on, "Fallback", until)
         self.settings = FallbackSettings(fns, value, on, until, name)
         self.name = name
+        self._substitutes = Substitutes(repr(self), fns, value)
+        self._failures = FailureFilter(on, "Fallback", until)
         self.register("layers")
 
     @staticmethod
@@ -251,12 +252,20 @@ class Fallback(Layer):
         self._substitutes, self._failures = other._substitutes, other._failures
         self.settings = replace(other.settings, name=self.name)
 
+    def of_request(self) -> Fallback:
+        """Return the same for the policy of a client: functions that take the arguments get the request."""
+        if not self._substitutes.takes_arguments:
+            return self
+        made = copy(self)
+        made._substitutes = self._substitutes.of_request()
+        return made
+
     def _emit(self, error: Exception, substitute: Any = None, age: float | None = None) -> Any:
         """Emit the failure that was replaced, and return the substitute; ``age``: that of a stale result."""
         if watch.by_event["fallback"]:
             failed = None if isinstance(error, Refusal) else error
             value = error.last if isinstance(error, Refusal) else None
-            emit_layer("fallback", "fallback", self.name, error=failed, value=value, level=age)
+            emit_layer("fallback", layer_kind(self), self.name, error=failed, value=value, level=age)
         return substitute
 
     def _refuse_until(self, fn: object) -> None:
@@ -302,8 +311,7 @@ class StaleFallback(Fallback):
         if callable(max_age):
             raise TypeError("write @Fallback.stale(60), with the seconds: it is no decorator without them")
         age = positive_seconds(max_age, "Fallback.stale max_age", "max_age=60")
-        if key is not None:
-            argument_function(key, "Fallback.stale key", KEY_EXAMPLE)
+        check_key(key, "Fallback.stale key")
         integer(most, "Fallback.stale most", 1, "how many results to keep, 1 or more")
         if mark is not None and not (callable(cast("object", mark)) and lazy_kind(mark) is None):
             raise TypeError(f"Fallback.stale mark={mark!r}: write a plain function of the result and its age")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+from copy import copy
+from functools import partial
 from inspect import isawaitable
 from itertools import chain
 from typing import Any, Concatenate, NoReturn, TypeAlias, TypeVar, cast
@@ -10,7 +12,7 @@ from typing import Any, Concatenate, NoReturn, TypeAlias, TypeVar, cast
 from redouble._drivers.opened_stream import aopen_first
 from redouble._drivers.per_call import missing_parameters
 from redouble._internal.callables import UsageError, callable_kind, close_unawaited, display_name
-from redouble._internal.validation import UNSET, takes_more_than_one
+from redouble._internal.validation import UNSET, signature_mismatch, takes_more_than_one
 from redouble._runtime.backend import cancelling
 
 S = TypeVar("S")
@@ -23,21 +25,21 @@ OfCall: TypeAlias = Callable[Concatenate[Exception, ...], Any]
 class Substitute:
     """One answer of a fallback: a value, or a function of the error and, if it needs them, the arguments."""
 
-    __slots__ = ("_fn", "_takes_arguments", "_value")
+    __slots__ = ("_fn", "_value", "takes_arguments")
 
     def __init__(self, fn: Callable[..., Any] | None, value: object = None) -> None:
         self._fn, self._value = fn, value
-        self._takes_arguments = fn is not None and _takes_arguments(fn)
+        self.takes_arguments = fn is not None and _takes_arguments(fn)
 
     def of(self, error: Exception, args: Any, kwargs: Any) -> Any:
         """Return what replaces an error of a call with these arguments."""
         if self._fn is None:
             return self._value
-        return self._fn(error, *args, **kwargs) if self._takes_arguments else self._fn(error)
+        return self._fn(error, *args, **kwargs) if self.takes_arguments else self._fn(error)
 
     def check(self, fn: Callable[..., Any]) -> None:
         """Raise TypeError if the function cannot be called with the arguments of ``fn``."""
-        if self._fn is None or not self._takes_arguments:
+        if self._fn is None or not self.takes_arguments:
             return
         wanted = missing_parameters(self._fn, fn, "error")
         if wanted is not None:
@@ -46,6 +48,21 @@ class Substitute:
                 f"after the exception: write a function of ({wanted}), or of the exception alone"
             )
 
+    def of_request(self) -> Substitute:
+        """Return the same for a client, where the argument of a call is the request."""
+        if not self.takes_arguments or self._fn is None:
+            return self
+        if signature_mismatch(self._fn, 2) is not None:
+            name = display_name(self._fn)
+            raise TypeError(
+                f"Fallback({name}) in the policy of a client: write a function of (error, request)"
+            )
+        return Substitute(partial(_of_request, self._fn))
+
+
+def _of_request(fn: Callable[..., Any], error: Exception, *call: Any) -> Any:
+    return fn(error, call[0].request)
+
 
 class Substitutes:
     """The answers of one fallback, tried in order: if one fails, the next one is asked.
@@ -53,10 +70,10 @@ class Substitutes:
     An error of the last one comes out; its context are those of the others, and that of the call.
     """
 
-    __slots__ = ("_all", "_owner", "is_async")
+    __slots__ = ("_all", "_title", "is_async")
 
-    def __init__(self, owner: object, fns: tuple[Callable[..., Any], ...], value: object) -> None:
-        self._owner = owner  # for messages
+    def __init__(self, title: str, fns: tuple[Callable[..., Any], ...], value: object) -> None:
+        self._title = title  # of the fallback, for messages
         self._all = [Substitute(fn) for fn in fns]
         if value is not UNSET:
             self._all.append(Substitute(None, value))
@@ -64,6 +81,17 @@ class Substitutes:
 
     def __len__(self) -> int:
         return len(self._all)
+
+    @property
+    def takes_arguments(self) -> bool:
+        """True if a function takes the arguments of the call."""
+        return any(substitute.takes_arguments for substitute in self._all)
+
+    def of_request(self) -> Substitutes:
+        """Return the same for a client, where the argument of a call is the request."""
+        made = copy(self)
+        made._all = [substitute.of_request() for substitute in self._all]
+        return made
 
     def check(self, fn: Callable[..., Any], *, blocking: bool = False) -> None:
         """Raise TypeError if they cannot replace the calls of ``fn``."""
@@ -136,12 +164,12 @@ class Substitutes:
     def _refuse_items(self, substitute: object, error: Exception) -> NoReturn:
         kind = type(substitute).__name__
         raise UsageError(
-            f"{self._owner!r} returned {kind!r}, which cannot be iterated over, for a generator"
+            f"{self._title} returned {kind!r}, which cannot be iterated over, for a generator"
         ) from error
 
     def _async_error(self, fn: object) -> UsageError:
         return UsageError(
-            f"{self._owner!r} has to be awaited, and {display_name(fn)} blocks: write a plain function, or "
+            f"{self._title} has to be awaited, and {display_name(fn)} blocks: write a plain function, or "
             "make both coroutine functions"
         )
 
