@@ -54,9 +54,7 @@ class Substitute:
             return self
         if signature_mismatch(self._fn, 2) is not None:
             name = display_name(self._fn)
-            raise TypeError(
-                f"Fallback({name}) in the policy of a client: write a function of (error, request)"
-            )
+            raise TypeError(f"Fallback({name}) of a client: write a function of (error, request)")
         return Substitute(partial(_of_request, self._fn))
 
 
