@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from redouble import errors
     from redouble._drivers.blocks import Attempt
     from redouble._engine.backoff import Backoff
-    from redouble._engine.budget_protocol import Grant
+    from redouble._engine.budgets.budget_protocol import Grant
+    from redouble._engine.budgets.retry_budget import RetryBudget
+    from redouble._engine.budgets.token_bucket import TokenBucket
     from redouble._engine.options import Hints
     from redouble._engine.report import AttemptRecord, Outcome, Report, report
-    from redouble._engine.retry_budget import RetryBudget
-    from redouble._engine.token_bucket import TokenBucket
     from redouble._engine.worker import Worker
     from redouble._failures.transient import transient
     from redouble._failures.verdict import Kind, Verdict
@@ -99,11 +99,11 @@ _LAZY = {
     for module, names in {
         "_drivers.blocks": "Attempt",
         "_engine.backoff": "Backoff",
-        "_engine.budget_protocol": "Grant",
+        "_engine.budgets.budget_protocol": "Grant",
         "_engine.options": "Hints",
         "_engine.report": "AttemptRecord Outcome Report report",
-        "_engine.retry_budget": "RetryBudget",
-        "_engine.token_bucket": "TokenBucket",
+        "_engine.budgets.retry_budget": "RetryBudget",
+        "_engine.budgets.token_bucket": "TokenBucket",
         "_engine.worker": "Worker",
         "_failures.transient": "transient",
         "_failures.verdict": "Kind Verdict",

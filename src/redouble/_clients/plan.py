@@ -18,8 +18,8 @@ from redouble._clients.held_gate import request_gate
 from redouble._clients.policy_binding import is_named
 from redouble._drivers.attempt_timeout import run_limited
 from redouble._drivers.calls import adrive, adrive_after_failure, begin_run, drive, drive_after_failure
+from redouble._engine.budgets.retry_budget import MAX_HOSTS, is_by_host
 from redouble._engine.report import STAMP
-from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets
 from redouble._engine.run import Run
 from redouble._failures.verdict import On
 from redouble._internal.bounded_cache import BoundedCache
@@ -55,7 +55,7 @@ class Plan:
         self.reads_bodies = any(map(self._reads_body, map(until_of, layers)))
         self.outermost = retries[0] if retries else None
         self._name, self._send, self._aio = name, send, aio
-        self._by_host = any(isinstance(layer.budget, HostBudgets) for layer in retries)
+        self._by_host = any(is_by_host(layer.budget) for layer in retries)
         self._calls = BoundedCache[Send](MAX_HOSTS)
         # True if a first attempt may be made without the policy: nothing in it acts before an attempt ends.
         self.fast_path = len(layers) == 1 and _is_transparent(layers[0])
@@ -90,7 +90,7 @@ class Plan:
         if not isinstance(layer, Retry):
             return request_gate(layer)
         retry = replace(layer, name=layer.name or self._name, on=self._rules_of(layer))
-        if host is not None and isinstance(layer.budget, HostBudgets):
+        if host is not None and is_by_host(layer.budget):
             retry = replace(retry, budget=layer.budget.of(host))
         return GuardedRetry(retry, outermost=layer is self.outermost)
 
