@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from redouble._engine.budgets.budget_protocol import Budget, SharedBudget, SpendOnly
+from redouble._engine.budgets.retry_budget import RetryBudget
+from redouble._engine.budgets.token_bucket import TokenBucket
 from redouble._engine.options import Hints
-from redouble._engine.retry_budget import RetryBudget
-from redouble._engine.token_bucket import TokenBucket
 from redouble._engine.worker import Worker
 from redouble._layers.breaker.circuit_breaker import CircuitBreaker
 from redouble._layers.hedge.hedge import Hedge
@@ -55,10 +56,15 @@ BUDGETS = Tagged(
     retry_budget=Table(
         RetryBudget,
         "A budget that grants retries as a share of recent successes or requests.",
-        ratio=Option(Number(high=1e9), "How many retries each credit adds."),
+        ratio=Option(
+            Unlimited(Number(high=1e9)),
+            "How many retries each credit adds; unlimited: only max_in_flight limits them.",
+        ),
         per_second=Option(Number(high=1e9), "How many retries per second are granted in any case."),
         window=Option(SPAN, "How long credits and grants count."),
         credit=Option(Choice("success", "request"), "What adds a credit: each success, or each request."),
+        max_in_flight=Option(Unlimited(SHARE), "The retries in flight, as a share of the calls in flight."),
+        minimum=Option(Whole(), "How many retries may be in flight in any case."),
     ),
     token_bucket=Table(
         TokenBucket,
@@ -72,17 +78,40 @@ BUDGETS = Tagged(
 )
 
 
+def _view(without_credit: SharedBudget) -> Budget:
+    return without_credit.without_credit()
+
+
+class BudgetName(Text):
+    """The name of a shared budget in the document."""
+
+    def parse(self, value: object, place: DocPath) -> Any:
+        return refer(super().parse(value, place), "budgets", place)
+
+
+VIEW = Table(
+    _view,
+    "A view of a shared budget for outer policies: their retries spend, their successes add nothing.",
+    without_credit=Option(BudgetName(), "A name in [budgets]."),
+)
+
+
 class BudgetValue(Value):
-    """A budget: the name of a shared budget in the document, or the table of a budget used only here."""
+    """A budget: the name of a shared one, a view of it, or the table of a budget used only here."""
 
     def parse(self, value: object, place: DocPath) -> object:
-        return refer(value, "budgets", place) if isinstance(value, str) else BUDGETS.blueprint(value, place)
+        if isinstance(value, str):
+            return refer(value, "budgets", place)
+        table = VIEW if "without_credit" in place.table(value) else BUDGETS
+        return table.blueprint(value, place)
 
     def write(self, value: object, place: DocPath) -> object:
+        if isinstance(value, SpendOnly) and id(value.budget) in place.names:
+            return {"without_credit": place.names[id(value.budget)]}
         return place.names.get(id(value)) or BUDGETS.write(value, place)
 
     def schema(self) -> dict[str, object]:
-        return {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/budget"}]}
+        return {"anyOf": [{"type": "string"}, VIEW.schema(), {"$ref": "#/$defs/budget"}]}
 
 
 # ------------------------------------------------------------------------ policies
