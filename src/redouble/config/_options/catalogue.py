@@ -42,6 +42,17 @@ from redouble.config._options.values import (
 WAIT, LIMIT = Unlimited(SPAN), Unlimited(DurationValue(zero=False))
 SHARE, TOKENS, RATE, LOAD = Number(high=1), Number(high=1e15), Number(1e-9, 1e9), Unlimited(Number(1e-6))
 ERRORS = ErrorNames()
+
+
+class CostValue(Number):
+    """What a call costs: a number, or in code a function."""
+
+    def write(self, value: Any, place: DocPath) -> object:
+        if callable(value):
+            raise place.error(f"{short_repr(value)} is a function: set it in code, or write a number")
+        return super().write(value, place)
+
+
 COSTS = TableOf(TOKENS, "a table such as { throttled = 10, others = 5 }", KINDS)
 LABELS = TableOf(Text(), 'a table of texts, such as { team = "payments" }')
 
@@ -157,6 +168,8 @@ GATES = Tagged(
         per=Option(SPAN, "The period of the rate."),
         burst=Option(Whole(1), "How many calls may begin at once after a pause."),
         wait=Option(WAIT, "How long other calls wait for a permit; 0: not at all."),
+        window=Option(Choice("sliding", "fixed"), "Count the calls of a window instead of spacing them."),
+        cost=Option(CostValue(), "How many of these calls one call counts as; 0: it is free."),
         following=Option(Flag(), "Apply the server's own limits, as responses and errors state them."),
     ),
     adaptive_rate=Table(

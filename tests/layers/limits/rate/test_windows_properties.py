@@ -24,11 +24,23 @@ START = st.sampled_from([0.0, 1e5]) | st.floats(0, 1e6)
 SHARES = st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0]) | st.floats(0, 1)
 CALLS = st.lists(st.tuples(SHARES | st.floats(0, 3), SHARES, st.booleans()), max_size=40)
 INTEGERS = st.booleans()
+
+
+def burst(limit: int, per: float) -> GcraPacer:
+    """Return a pacer that admits all of them at once after a pause."""
+    return GcraPacer(per / limit, limit, fast=False)
+
+
+def half(limit: int, per: float) -> GcraPacer:
+    """Return a pacer that admits half of them at once after a pause."""
+    return GcraPacer(per / limit, max(1, limit // 2), fast=False)
+
+
 KINDS: dict[str, Any] = {
     "sliding": SlidingWindowPacer,
     "fixed": FixedWindowPacer,
-    "burst": lambda limit, per: GcraPacer(per / limit, limit, fast=False),
-    "half": lambda limit, per: GcraPacer(per / limit, max(1, limit // 2), fast=False),
+    "burst": burst,
+    "half": half,
 }
 
 
@@ -52,7 +64,7 @@ def simulated(
     found = Passed(start)
     for gap, share, waits in calls:
         found.now += gap * per
-        cost = share * pacer.most
+        cost: float = share * pacer.most
         cost = float(floor(cost)) if whole else cost
         if not cost:
             continue

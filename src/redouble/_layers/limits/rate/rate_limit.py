@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -230,15 +230,12 @@ class RateLimit(WaitingGate):
         return self.settings.burst
 
     def acquire(self, cost: float = 1, /) -> None:
-        """Wait for permits, as many as the cost, and take them, without a call; or raise `RateLimited`.
-
-        It blocks, so in async code use `aacquire`.
-        """
+        """Take permits, as many as the cost, for something that is no call: wait, or raise `RateLimited`."""
         self._wait_queue.enter(checked_cost(cost, "RateLimit acquire"))
 
     async def aacquire(self, cost: float = 1, /) -> None:
-        """Wait for permits, as many as the cost, and take them, without a call; or raise `RateLimited`."""
-        await self._wait_queue.aenter(checked_cost(cost, "RateLimit aacquire"))
+        """Take permits, as many as the cost, for something that is no call: wait, or raise `RateLimited`."""
+        await self._wait_queue.aenter(checked_cost(cost, "RateLimit acquire"))
 
     def _demand(self, per_call: Demand | None) -> Demand:
         """Return the cost of a call; a block has no arguments, so a function cannot compute one."""
@@ -308,8 +305,9 @@ class RateLimit(WaitingGate):
         }
 
     def _wrapper(self, *, is_async: bool) -> Wrapper:
-        settings, wait = self.settings, self._wait_queue.aenter if is_async else self._wait_queue.enter
-        names = {"pacer": self._pacer, "wait": wait, "follow": self._follow}
+        settings = self.settings
+        wait: Callable[..., Any] = self._wait_queue.aenter if is_async else self._wait_queue.enter
+        names: dict[str, Any] = {"pacer": self._pacer, "wait": wait, "follow": self._follow}
         if settings.cost != 1 and not callable(settings.cost):
             names["wait"] = partial(wait, settings.cost)
         return TEMPLATES[settings.following, callable(settings.cost)], names
