@@ -50,6 +50,7 @@ class RpcResendGuard(ClientCall):
         super().__init__(plan, context_clock())
         self.requests = requests
         self.continuation, self.call_details = continuation, call_details
+        self.request = call_details
         timeout = getattr(call_details, "timeout", None)
         ambient_limit = uninterrupted_time_left()
         self.deadline = self.started + min(inf if timeout is None else timeout, ambient_limit)

@@ -1,4 +1,4 @@
-"""The latency histogram and the quota of extra calls, without any clock."""
+"""The latency histogram, without any clock."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble._layers.hedge.latency import (
-    MAX_SAVED_CALLS,
+    FINEST,
     MAX_UPDATE_INTERVAL,
     MIN_CALLS,
     MIN_UPDATE_INTERVAL,
     SAMPLING_INTERVAL,
     SAMPLING_THRESHOLD,
-    SHORTEST_DELAY,
+    SHORTEST,
     WINDOW,
-    HedgeQuota,
     LatencyHistogram,
 )
 
-FINEST = 1 + 1 / 16  # an estimate is at most this factor too high
 HOUR = 4096.0
 
 
@@ -38,7 +36,7 @@ def threshold_after(share: float, times: list[float]) -> float | None:
 
 @settings(max_examples=50)
 @given(
-    times=st.lists(st.floats(SHORTEST_DELAY, HOUR * 0.99), min_size=32, max_size=150),
+    times=st.lists(st.floats(SHORTEST, HOUR * 0.99), min_size=32, max_size=150),
     share=st.sampled_from([0.05, 0.1, 0.2, 0.5, 0.99]),
 )
 def test_the_threshold_is_a_percentile_rounded_up(times: list[float], share: float) -> None:
@@ -52,7 +50,7 @@ def test_the_threshold_is_a_percentile_rounded_up(times: list[float], share: flo
 
 
 @settings(max_examples=50)
-@given(share=st.floats(1e-3, 1.0), takes=st.floats(SHORTEST_DELAY, HOUR * 0.99))
+@given(share=st.floats(1e-3, 1.0), takes=st.floats(SHORTEST, HOUR * 0.99))
 def test_there_is_no_threshold_before_there_are_enough_calls(share: float, takes: float) -> None:
     """The share must be at least one call, and a few calls are not enough."""
     latencies, enough = LatencyHistogram(share, 0.0), max(MIN_CALLS, 1 / share)
@@ -73,11 +71,11 @@ def test_without_a_share_there_is_no_threshold() -> None:
 @pytest.mark.parametrize(
     ("takes", "expected"),
     [
-        (0.0, SHORTEST_DELAY),
-        (-1.0, SHORTEST_DELAY),  # a clock that went back
-        (1e-12, SHORTEST_DELAY),
-        (1e-7, SHORTEST_DELAY),
-        (0.0005, SHORTEST_DELAY),
+        (0.0, SHORTEST),
+        (-1.0, SHORTEST),  # a clock that went back
+        (1e-12, SHORTEST),
+        (1e-7, SHORTEST),
+        (0.0005, SHORTEST),
         (0.1, 0.1015625),
         (1.0, 1.0625),
         (1.05, 1.0625),
@@ -99,7 +97,7 @@ def test_at_most_the_share_of_calls_exceeds_the_threshold(slow: int, expected: f
 
 
 def test_with_a_share_of_one_the_threshold_is_the_shortest_delay() -> None:
-    assert threshold_after(1.0, [5.0] * 32) == SHORTEST_DELAY
+    assert threshold_after(1.0, [5.0] * 32) == SHORTEST
 
 
 def record_many(
@@ -161,62 +159,58 @@ def test_with_many_calls_only_some_are_sampled() -> None:
     assert latencies.skip == SAMPLING_INTERVAL
 
 
-# --------------------------------------------------------------------------- extra calls
+# ------------------------------------------------------------------------ minimum, bounds, factor
 
 
-@settings(max_examples=50)
-@given(
-    share=st.floats(1e-6, 3.0),
-    calls=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5), st.booleans()), max_size=60),
+@pytest.mark.parametrize("minimum", [1, 5, 16, 20, 40, 2000])
+def test_a_minimum_of_calls(minimum: int) -> None:
+    """There is a threshold from exactly that many calls on."""
+    latencies = LatencyHistogram(0.02, 0.0, minimum=minimum)
+    assert record_many(latencies, 1.0, 1.0, minimum - 1) is None
+    assert record_many(latencies, 1.0, 1.0, 1) == 1.0625
+
+
+@pytest.mark.parametrize(
+    ("takes", "factor", "expected"),
+    [(0.001, 1, 0.1), (1.0, 1, 1.0625), (1.0, 1.5, 1.59375), (1.0, 3, 2.0), (9.0, 1, 2.0), (0.001, 40, 0.1)],
 )
-def test_extra_calls_never_exceed_the_share_of_all_calls_and_one(
-    share: float, calls: list[tuple[int, int, bool]]
-) -> None:
-    """Repeatedly some calls, then some extra calls, of which one may be refunded."""
-    extra, spent = HedgeQuota(share), 0
-    for made, late, returns in calls:
-        extra.calls += made
-        for _ in range(late):
-            spent += extra.spend()
-            assert spent <= share * extra.calls + 1 + 1e-6
-        if returns and spent:
-            extra.refund()
-            spent -= 1
+def test_the_threshold_has_bounds_and_a_factor(takes: float, factor: float, expected: float) -> None:
+    latencies = LatencyHistogram(0.05, 0.0, shortest=0.1, longest=2.0, factor=factor)
+    assert record_many(latencies, takes, 1.0, 32) == expected
 
 
-@settings(max_examples=50)
-@given(share=st.floats(0.001, 1.0))
-def test_spending_at_every_call_uses_the_whole_share(share: float) -> None:
-    extra, spent = HedgeQuota(share), 0
-    for calls in range(1, 200):
-        extra.calls += 1
-        while extra.spend():
-            spent += 1
-        assert spent == floor(share * calls + 1 + 1e-9)
+# --------------------------------------------------------------------------- calls that were cut off
 
 
-@pytest.mark.parametrize("share", [0.01, 0.1, 2.0])
-def test_the_saved_quota_is_bounded(share: float) -> None:
-    """After many calls without an extra one, as many extra calls as possible."""
-    extra = HedgeQuota(share)
-    extra.calls = 1_000_000
-    spent = 0
-    while extra.spend():
-        spent += 1
-    assert spent == floor(MAX_SAVED_CALLS * share + 1 + 1e-9)
-    extra.calls += 100
-    while extra.spend():
-        spent += 1
-    assert spent == floor((MAX_SAVED_CALLS + 100) * share + 1 + 1e-9)
+def test_a_cut_call_counts_as_long_as_it_took() -> None:
+    """A service that has become slow is noticed, although none of its calls ends in time."""
+    latencies = LatencyHistogram(0.05, 0.0)
+    record_many(latencies, 1.0, 1.0, 32)
+    for _ in range(16):
+        latencies.record_cut(2.0, 1.0)
+    assert latencies.threshold == 2.125
 
 
-def test_without_a_share_there_is_no_limit() -> None:
-    extra = HedgeQuota(None)
-    assert all(extra.spend() for _ in range(1000))
+def test_a_call_that_was_cut_early_says_nothing() -> None:
+    """Whether it was among the slow ones is unknown: counted as fast it would lower the threshold."""
+    latencies = LatencyHistogram(0.05, 0.0)
+    record_many(latencies, 1.0, 1.0, 32)
+    for _ in range(1000):
+        latencies.record_cut(0.01, 1.0)
+    assert record_many(latencies, 1.0, 1.0, 16) == 1.0625
 
 
-def test_a_refund_may_be_spent_again() -> None:
-    extra = HedgeQuota(0.01)
-    assert [extra.spend(), extra.spend()] == [True, False]
-    extra.refund()
-    assert [extra.spend(), extra.spend()] == [True, False]
+def test_before_there_is_a_threshold_every_cut_call_counts() -> None:
+    latencies = LatencyHistogram(0.05, 0.0)
+    for _ in range(2 * MIN_UPDATE_INTERVAL):
+        latencies.record_cut(2.0, 1.0)
+    assert latencies.threshold == 2.125
+
+
+@given(limit=st.floats(SHORTEST, HOUR * 0.99), share=st.sampled_from([0.05, 0.5]))
+def test_calls_cut_by_one_limit_are_never_ignored(limit: float, share: float) -> None:
+    latencies = LatencyHistogram(share, 0.0)
+    for _ in range(10 * MIN_CALLS):
+        latencies.skip = -1
+        latencies.record_cut(limit, 1.0)
+        assert latencies.skip > 0

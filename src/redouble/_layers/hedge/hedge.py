@@ -12,7 +12,7 @@ from inspect import isawaitable
 from sys import modules
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-from redouble._engine.budget_protocol import Budget
+from redouble._engine.budgets.budget_protocol import Budget
 from redouble._failures.verdict import FailureFilter, Kind, On, Until, check_until
 from redouble._internal.callables import UsageError, callable_kind, display_name
 from redouble._internal.codegen import compile_wrapper, gil_variants
@@ -21,7 +21,8 @@ from redouble._internal.logger import call_hook
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, integer, methods, number, seconds
 from redouble._layers.analysis import BlockingWorstCase, NoBlockingCode, Traits, WorstCase, combined_traits
-from redouble._layers.hedge.latency import HedgeQuota, LatencyHistogram
+from redouble._layers.hedge.latency import LatencyHistogram
+from redouble._layers.hedge.quota import HedgeQuota
 from redouble._layers.hedge.race import FIRST, HedgedCall, Operation, Race
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers
 from redouble._runtime.backend import under_trio

@@ -1,36 +1,53 @@
-"""The latency histogram and the quota of extra calls of a hedge. Pure: the caller passes the time.
+"""The latency histogram, from which a hedge learns its delay. Pure: the caller passes the time.
 
-Rule 1: there is no threshold before there were enough calls; then it is an upper bound, too late rather than
-        too early.
-Rule 2: extra calls never exceed the share of all calls plus one, counted from the first call.
+Rule 1: there is no threshold before there were enough calls; then it is an upper bound, too high rather than
+        too low.
+Rule 2: a call that was cut off counts as one that took as long as it ran: it would have taken at least that
+        long. It says nothing if it was cut off before it was among the slow calls.
 """
 
 from __future__ import annotations
 
 from math import ceil, floor, frexp, inf, ldexp
 
-PER_DOUBLING = 16  # steps from a latency to twice that: an estimate is less than 1/16 too high
+PER_DOUBLING = 16  # steps from a latency to twice that
+FINEST = 1 + 1 / PER_DOUBLING  # an estimate is at most this factor too high
 LOWEST_POWER, HIGHEST_POWER = -20, 12  # of two: from a microsecond to an hour
 STEPS = (HIGHEST_POWER - LOWEST_POWER + 1) * PER_DOUBLING
-MIN_CALLS = 20  # before there is a threshold
-SHORTEST_DELAY = 0.001  # second: hedging faster calls gains nothing
+MIN_CALLS = 20  # before there is a threshold, unless a minimum is given
+SHORTEST = 0.001  # second: to act on faster calls gains nothing
 WINDOW = 30.0  # seconds: the histogram covers one to two windows
 MIN_UPDATE_INTERVAL, MAX_UPDATE_INTERVAL = 16, 1024  # timed calls between updates
 SAMPLING_THRESHOLD, SAMPLING_INTERVAL = 2000, 8  # from this many calls, time one in 8
-MAX_SAVED_CALLS = 1000  # calls whose share of extra calls may be saved up
 
 
 class LatencyHistogram:
-    """A histogram of recent latencies, and the threshold that all but a ``share`` of the calls stay under."""
+    """A histogram of recent latencies, and the threshold that all but a ``share`` of the calls stay under.
 
-    def __init__(self, share: float, now: float) -> None:
-        self._share = share
-        self._minimum = max(MIN_CALLS, ceil(1 / share)) if share else inf
+    minimum: from how many calls on there is a threshold; None: so many that the share is a whole call.
+    shortest, longest: the bounds of the threshold, in seconds.
+    factor: the threshold is that many times the latency that all but the share of the calls stay under.
+    """
+
+    def __init__(
+        self,
+        share: float,
+        now: float,
+        *,
+        minimum: int | None = None,
+        shortest: float = SHORTEST,
+        longest: float = inf,
+        factor: float = 1.0,
+    ) -> None:
+        self._share, self._factor = share, factor
+        self._shortest, self._longest = shortest, longest
+        self._minimum = minimum or (max(MIN_CALLS, ceil(1 / share)) if share else inf)
         self._current, self._previous = [0] * STEPS, [0] * STEPS
         self._current_total = self._previous_total = 0
-        self._until_update = MIN_UPDATE_INTERVAL  # timed calls until the next update
+        self._until_update = minimum or MIN_UPDATE_INTERVAL  # timed calls until the next update
         self._sample_every = 1  # calls for each timed one
         self._since = now
+        self._slow = 0.0  # seconds: all but the share of the calls are faster; 0 before there were enough
         self.skip = 0  # calls before the next timed one
         self.threshold: float | None = None  # seconds; None before there were enough calls
 
@@ -45,10 +62,16 @@ class LatencyHistogram:
         if self._until_update <= 0:
             self._update(now)
 
+    def record_cut(self, seconds: float, now: float) -> None:
+        """Record a call that was cut off after this time, by a time limit or a cancellation."""
+        if seconds * FINEST >= self._slow:
+            self.record(seconds, now)
+
     def _update(self, now: float) -> None:
         total = self._current_total + self._previous_total
         if total >= self._minimum:
-            self.threshold = max(SHORTEST_DELAY, self._upper_bound(floor(total * self._share)))
+            self._slow = self._upper_bound(floor(total * self._share))
+            self.threshold = max(self._shortest, min(self._longest, self._slow * self._factor))
             if self._current_total >= self._minimum and not 0 <= now - self._since < WINDOW:
                 self._previous, self._current, self._since = self._current, [0] * STEPS, now
                 self._current_total, self._previous_total = 0, self._current_total
@@ -63,27 +86,3 @@ class LatencyHistogram:
             place -= 1
         power, step = divmod(place, PER_DOUBLING)
         return ldexp((PER_DOUBLING + step + 1) / (2 * PER_DOUBLING), power + LOWEST_POWER)
-
-
-class HedgeQuota:
-    """The quota of extra calls: a share of all calls, and one more. ``calls``: how many calls there were."""
-
-    def __init__(self, share: float | None) -> None:
-        self._share = share
-        self.calls = 0
-        self._spent = 0.0  # extra calls, and the part of the quota that expired unused
-
-    def spend(self) -> bool:
-        """Return True and count an extra call if the quota allows it."""
-        if self._share is None:
-            return True
-        earned = 1 + self.calls * self._share
-        self._spent = max(self._spent, earned - 1 - MAX_SAVED_CALLS * self._share)
-        if earned - self._spent < 1 - 1e-9:
-            return False
-        self._spent += 1
-        return True
-
-    def refund(self) -> None:
-        """Return the quota of an extra call that never started."""
-        self._spent -= 1

@@ -16,10 +16,10 @@ from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import WorstCase, combined_traits
 from redouble._layers.gate import Admission, Gate, Wrapper, describe_others
 from redouble._layers.layer import Layers
-from redouble._layers.limits.slots import Lease, Slots, Wake
 from redouble._runtime.backend import backend, cancel_after, in_event_loop
 from redouble._runtime.clock import virtual
 from redouble._runtime.deadline import wait_limit
+from redouble._runtime.slots import Lease, Slots, Wake
 from redouble._runtime.thread_waker import ThreadWaker
 from redouble._telemetry.emit import emit_rejected
 from redouble.errors import BulkheadFull

@@ -14,7 +14,7 @@ from redouble import Bulkhead, errors
 from redouble._internal import reentrancy, shared_context_manager
 from redouble._layers import gate as _gate
 from redouble._layers.limits import bulkhead as _bulkhead
-from redouble._layers.limits import slots
+from redouble._runtime import slots
 from redouble.testing import virtual_time
 from tests.support.bulkhead_callers import callers, until
 from tests.support.interruption import SignalHandler, ctrl_c

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redouble import SYSTEM, Bulkhead, errors
-from redouble._layers.limits.slots import Lease, Slots
+from redouble._runtime.slots import Lease, Slots
 from tests.support.fakes import ASYNC, COLOURS, in_colour
 from tests.support.runtime.tasks import gathered
 from tests.support.thread_switching import switching

@@ -8,7 +8,7 @@ from threading import TIMEOUT_MAX, Thread
 import pytest
 
 from redouble import SYSTEM, Bulkhead, Retry, deadline, errors
-from redouble._layers.limits.slots import Lease
+from redouble._runtime.slots import Lease
 from redouble.testing import VirtualClock
 from tests.support.bulkhead_callers import callers, until
 from tests.support.fakes import in_colour, nothing

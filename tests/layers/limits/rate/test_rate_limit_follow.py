@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from email.message import Message
+from http import HTTPStatus
+from types import SimpleNamespace
 
 import pytest
 
@@ -78,14 +80,30 @@ def message(**headers: str) -> Message:
 @pytest.mark.parametrize(
     ("answer", "passes"),
     [
-        (Response({"Retry-After": "5"}), 5),
-        (Answer([("retry-after", "5")]), 5),
-        (Answer(message(Retry_After="5")), 5),
+        (Response({"Retry-After": "5"}, 429), 5),
+        (Answer([("retry-after", "5")], 503), 5),
+        (Answer(message(Retry_After="5"), 403), 5),
         (message(Retry_After="5"), 5),
         ([(b"Retry-After", b"5")], 5),
         ((("Retry-After", "5"),), 5),
-        (Failure(Answer({"Retry-After": "5"})), 5),
+        (Failure(Answer({"Retry-After": "5"}, HTTPStatus.TOO_MANY_REQUESTS)), 5),
         (OwnFailure({"Retry-After": "5"}), 5),
+        # an error without a status counts as one with 429, a result does not
+        (OwnFailure({"Retry-After": "5"}, None), 5),
+        (Failure(SimpleNamespace(headers={"Retry-After": "5"})), 5),
+        (SimpleNamespace(headers={"Retry-After": "5"}), 1),
+        (Response({"Retry-After": "5"}, None), 1),
+        (Response({"Retry-After": "5"}, "429"), 1),
+        # `Retry-After` with another status is not about the rate
+        *[
+            (Response({"Retry-After": "5", "retry-after-ms": "5000"}, status), 1)
+            for status in (200, 201, 202, 301, 302, 303, 307, 404, 409, 425, 500, 502, 504)
+        ],
+        (Failure(Response({"Retry-After": "5"}, 202)), 1),
+        # a quota counts with any status
+        (Response({"RateLimit-Remaining": "0", "RateLimit-Reset": "5"}, 200), 5),
+        (Response({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "5"}, 304), 5),
+        (Response({"RateLimit": '"default";r=0;t=5', "Retry-After": "9"}, 202), 5),
         # a quota without the number left applies only if the request was rejected with 429 or 403
         (Response({"x-ratelimit-reset": "5"}, 429), 5),
         (Answer({"x-ratelimit-reset": "5"}, 403), 5),

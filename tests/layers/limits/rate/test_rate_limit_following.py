@@ -34,13 +34,16 @@ PAUSE = {"Retry-After": "5"}
 @pytest.mark.parametrize(
     ("shape", "answer", "down", "passes"),
     [
-        ("call", Response(PAUSE), None, 5),
-        ("method", Answer(PAUSE), None, 5),
+        ("call", Response(PAUSE, 429), None, 5),
+        ("method", Answer(PAUSE, 503), None, 5),
+        ("call", Response(PAUSE, 202), None, 1),  # it says when to ask for the result of this request
+        ("decorator", None, Failure(Response(PAUSE, 503)), 5),
+        ("decorator", None, Failure(Response(PAUSE, 200)), 1),
         ("call", PAUSE, None, 1),  # a plain dict is a result, not headers
-        ("decorator", None, Failure(Response(PAUSE)), 5),
+        ("decorator", None, Failure(Response(PAUSE, 429)), 5),
         ("block", None, OwnFailure(PAUSE), 5),
         ("block", Response(PAUSE), None, 1),  # a block has no result that could be read
-        ("stream", None, Failure(Response(PAUSE)), 5),
+        ("stream", None, Failure(Response(PAUSE, 429)), 5),
         ("call", None, Boom(), 1),
     ],
 )

@@ -19,7 +19,7 @@ from types import CodeType, GeneratorType, MethodType, ModuleType, NoneType
 from typing import Any, Protocol, TypeAlias, cast
 
 from redouble._internal import reentrancy
-from redouble._layers.limits import slots as slots_module
+from redouble._runtime import slots as slots_module
 
 __all__ = ["NamedLease", "Program", "Steps", "Wait", "World", "explore"]
 

@@ -11,7 +11,7 @@ class Response:
     """A response with the attributes of httpx and requests."""
 
     headers: Any
-    status_code: int = 200
+    status_code: object = 200
 
 
 @dataclass
@@ -19,7 +19,7 @@ class Answer:
     """A response with the attributes of aiohttp and urllib."""
 
     headers: Any
-    status: int = 200
+    status: object = 200
 
 
 @dataclass(eq=False)
@@ -34,4 +34,4 @@ class OwnFailure(Exception):
     """An error with the attributes of a response."""
 
     headers: Any = field(default_factory=dict[str, str])
-    status: int = 429
+    status: object = 429

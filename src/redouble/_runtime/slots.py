@@ -1,4 +1,4 @@
-"""The slots of a bulkhead and the FIFO queue of calls that wait for one.
+"""A fixed number of slots, and the FIFO queue of calls that wait for one: of a bulkhead, or of workers.
 
 Rule 1: every admitted call has a `Lease` in ``leases``. The lease is created before it is added; `release()`
         first marks it as ``released``, then discards it. So nothing that happens in between (a cancellation,

@@ -13,14 +13,16 @@ from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, instance, integer, number
 from redouble._internal.validation import seconds as checked
 from redouble._layers.gate import Wrapper, describe_others
-from redouble._layers.limits.pacing import GcraPacer
-from redouble._layers.limits.wait_queue import WaitingGate, WaitQueue
+from redouble._layers.limits.rate.pacing import GcraPacer
+from redouble._layers.limits.rate.wait_queue import WaitingGate, WaitQueue
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.emit import emit_rejected
 from redouble.errors import RateLimited
 
 MAX_PAUSE = 3600.0  # seconds: a server that asks for more is mistaken, or hostile
 MAX_CALLS = 10**9  # the largest rate, and the largest burst
+TOO_MANY_REQUESTS = 429
+SLOWING = (403, TOO_MANY_REQUESTS, 503)  # the statuses of answers whose `Retry-After` means all calls
 
 # Between reading and writing `fast_arrival_time` there is no call: see rule 2 of the pacing module.
 PACED = Template(
@@ -119,7 +121,7 @@ class RateLimit(WaitingGate):
         )
         self.name = name
         self._pacer = GcraPacer(per / rate, burst)
-        self._wait_queue = WaitQueue(self._pacer, wait, self._rejection)
+        self._wait_queue = WaitQueue(self._pacer, wait, self._rejection, self._admitted_late)
         self.register("limits")
 
     ends_with_head = True  # a permit is used up when a call begins
@@ -142,13 +144,15 @@ class RateLimit(WaitingGate):
     def follow(self, answer: object, /) -> None:
         """Apply the server's own limits, as stated by a response, an error, or headers.
 
-        No call passes during a ``Retry-After``, nor while a quota is used up. The rest of a quota
-        (``RateLimit``, ``RateLimit-Remaining`` with ``RateLimit-Reset``, ``x-ratelimit-*``) is spread over
-        the time until its reset. These headers can only slow calls down, and for an hour at most.
+        No call passes during the ``Retry-After`` of a 429, 503 or 403, nor while a quota is used up. The rest
+        of a quota (``RateLimit``, ``RateLimit-Remaining`` with ``RateLimit-Reset``, ``x-ratelimit-*``) is
+        spread over the time until its reset, whatever the status. These headers can only slow calls down, and
+        for an hour at most. A ``Retry-After`` with another status does not concern the rate: in a 202 it says
+        when to ask for the result. Headers, and an error, without a status count as those of a 429.
         """
         headers, status = _headers_and_status(answer)
         if headers is None and (hasattr(answer, "items") or type(answer) in (list, tuple)):
-            headers, status = answer, 429
+            headers, status = answer, TOO_MANY_REQUESTS
         self._apply_headers(headers, status)
 
     def _follow(self, answer: object) -> None:
@@ -165,7 +169,8 @@ class RateLimit(WaitingGate):
             self._wait_queue.update_pacer(
                 self._pacer.spread, max(1, int(calls * share)), seconds * share, now
             )
-        pause = max(response_hint(headers, status) or 0.0, seconds if calls == 0 else 0.0)
+        asked = response_hint(headers, status) if isinstance(status, int) and status in SLOWING else None
+        pause = max(asked or 0.0, seconds if calls == 0 else 0.0)
         if pause:
             self._wait_queue.update_pacer(self._pacer.pause, min(pause, MAX_PAUSE), now)
 
@@ -217,9 +222,11 @@ class RateLimit(WaitingGate):
 
 def _headers_and_status(answer: Any) -> tuple[object, object]:
     """Return the headers and the status of a response, or of an error that carries one."""
+    unknown = TOO_MANY_REQUESTS if isinstance(answer, Exception) else None
     with suppress(Exception):  # the answer may be any object, with attributes that raise
         for source in (answer, getattr(answer, "response", None)):
             headers = getattr(source, "headers", None)
             if headers is not None:
-                return headers, getattr(source, "status_code", getattr(source, "status", None))
+                status = getattr(source, "status_code", getattr(source, "status", None))
+                return headers, unknown if status is None else status
     return None, None

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from redouble._layers.limits.slots import Lease, Slots, Wake
+from redouble._runtime.slots import Lease, Slots, Wake
 from tests.support.layers.limits.interleavings import NamedLease, Program, Steps, Wait, World, explore
 
 # ----------------------------------------------------------------------------- programs

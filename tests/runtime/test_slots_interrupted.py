@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from redouble._layers.limits.slots import Lease, Slots
+from redouble._runtime.slots import Lease, Slots
 
 
 class Interrupting(set[Lease]):
