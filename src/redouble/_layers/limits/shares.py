@@ -85,12 +85,10 @@ def class_function(function: Callable[..., Any], option: str) -> Callable[..., s
     return class_of
 
 
-def same_functions(one: Shares | None, other: Shares | None) -> bool:
-    """Return True if decorated functions need not change: both have shares or none, and one function."""
-    if one is None or other is None:
-        return one is other
-    per_call = (one.per_call and one.priority, other.per_call and other.priority)
-    return per_call[0] is per_call[1]
+def same_function(one: Shares | None, other: Shares | None) -> bool:
+    """Return True if both have the same function as ``priority``, or none: then wrappers need not change."""
+    functions = [None if each is None or each.per_call is None else each.priority for each in (one, other)]
+    return functions[0] is functions[1]
 
 
 def describe_shares(shares: Shares) -> str:
@@ -110,7 +108,7 @@ def _checked(shares: object, option: str) -> dict[str, float]:
         checked[name] = number(share, f"{option}[{name!r}]", 0, 1, "a share from 0 to 1, such as 0.1")
     total = fsum(checked.values())
     if total > 1 + TOLERANCE:
-        raise ValueError(f"{option}={checked} are {total:g} together: guarantee 1.0 or less")
+        raise ValueError(f"{option} add up to {total:g}: guarantee 1.0 or less")
     return checked
 
 
