@@ -31,7 +31,7 @@ from redouble import (
     TokenBucket,
     stats,
 )
-from redouble._engine.retry_budget import HostBudgets
+from redouble._engine.budgets.retry_budget import HostBudgets
 from redouble.errors import Rejected
 from redouble.http._plan import http_plan
 from redouble.instruments._metric_definitions import BREAKER_STATE, BULKHEAD_IN_USE, BULKHEAD_QUEUED

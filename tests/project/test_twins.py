@@ -354,8 +354,11 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         *(f"_internal/shared_context_manager.Block.{name}" for name in ("abegin", "aleave")),
         *(
             "_layers/limits/bulkhead.Bulkhead._aenter",
-            "_layers/fallback.Fallback._open_stream",
-            "_layers/fallback._as_async_items",
+            "_layers/results/fallback.Fallback._open_stream",
+            "_layers/results/substitutes._as_async_items",
+            "_layers/results/substitutes.Substitutes._waiting",
+            "_layers/results/substitutes.Substitutes.afirst",
+            "_layers/results/substitutes.Substitutes.open_first",
         ),
         *(
             "_layers/gate.StreamAdmission.aopen",
