@@ -189,7 +189,10 @@ class Bulkhead(SharedByIdentity, SlotGate):
         names: dict[str, Any] = {"wait": self._aenter if is_async else self._enter}
         if isinstance(self._slots, RankedSlots):
             by_argument = self._per_call is not None
-            return RANKED_WRAPPER[gil.enabled, by_argument], {**names, **ranked_names(self._slots)}
+            return RANKED_WRAPPER[gil.enabled, by_argument], {
+                **names,
+                **ranked_names(self._slots, self._shares),
+            }
         return SLOT_WRAPPER, {"Lease": Lease, **names, **slot_names(self._slots)}
 
     def _acquire_admission(self, admission: Admission) -> None:

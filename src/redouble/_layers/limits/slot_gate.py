@@ -42,8 +42,17 @@ RANKED_RELEASE = """\
                 if redouble_queue or redouble_to_wake:
                     redouble_admit_waiters()
 """
-RANKED_LEASE = """\
+RANKED_GROUP = """\
     redouble_group = redouble_groups.get(redouble_class(), redouble_common)
+"""
+RANKED_GROUP_PER_CALL = """\
+    redouble_name = redouble_per_call({arguments}) or redouble_class()
+    if redouble_name.__class__ is not redouble_str and redouble_name is not None:
+        redouble_name = redouble_checked(redouble_name)
+    redouble_group = redouble_groups.get(redouble_name, redouble_common)
+"""
+RANKED_LEASE = f"""\
+{RANKED_GROUP}\
     redouble_lease = redouble_Lease()
     redouble_lease.group, redouble_held = redouble_group, redouble_group.leases
 """
@@ -64,13 +73,15 @@ def ranked_templates(title: str, source: str) -> dict[tuple[bool, bool], Templat
         ),
     }
     by_context = {(enabled, False): each for enabled, each in templates.items()}
-    per_call = ("redouble_class()", "redouble_per_call({arguments})")
+    per_call = (RANKED_GROUP, RANKED_GROUP_PER_CALL)
     return by_context | {(enabled, True): each.derive(title, per_call) for enabled, each in templates.items()}
 
 
-def ranked_names(slots: RankedSlots) -> Mapping[str, Any]:
+def ranked_names(slots: RankedSlots, shares: Shares | None) -> Mapping[str, Any]:
     """Return the names of a ranked template."""
     return {
+        "checked": None if shares is None else shares.checked,
+        "str": str,
         "class": PRIORITY.get,
         "groups": slots.groups,
         "common": slots.common,

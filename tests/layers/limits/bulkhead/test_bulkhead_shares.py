@@ -302,8 +302,8 @@ def test_in_a_document() -> None:
     }
     config = from_mapping(document)
     assert to_mapping(config) == document
-    with pytest.raises(errors.ConfigError, match=r"gates\.db\.shares: Bulkhead shares add up to 1\.2"):
+    with pytest.raises(errors.ConfigError, match=r"gates\.db: Bulkhead shares add up to 1\.2"):
         from_mapping({"gates": {"db": {"type": "bulkhead", "limit": 1, "shares": {"a": 0.6, "b": 0.6}}}})
     by_argument = Bulkhead(1, shares=TWO, priority=of_name)
     with pytest.raises(errors.ConfigError, match="cannot be written to a document: set it in code"):
-        to_mapping({"gates": {"db": by_argument}})
+        to_mapping(by_argument)
