@@ -36,6 +36,11 @@ BREAKER, TIMER, NO_KEY, NO_SHARES = "closed breaker", "our timer", "no key", "no
 row = partial(Row, about="gates")
 
 
+def is_fine(result: int) -> bool:
+    """Accept a result: the rule of a gate that judges results."""
+    return result >= 0
+
+
 class Bucket:
     """A hand-written rate limit: a token bucket with a lock."""
 
@@ -111,11 +116,17 @@ def gates(effort: Effort) -> Iterator[Row]:
     for name, bulkhead in BULKHEADS.items():
         classes = {"redouble": calls(bulkhead(work)), NO_SHARES: calls(Bulkhead(10)(work))}
         yield row(f"bulkhead with shares, {name}, sync success", race(classes, effort), 2.0, base=NO_SHARES)
+    judging = {"redouble": calls(CircuitBreaker(until=is_fine)(work)), BREAKER: calls(closed)}
+    yield row("closed breaker that judges results, sync success", race(judging, effort), 1.3, base=BREAKER)
     with asyncio.Runner() as runner:
         aclosed = async_calls(runner, CircuitBreaker()(awork))
         for name, (gate, _) in GATES.items():
             samples = {"redouble": async_calls(runner, gate(awork)), BREAKER: aclosed}
             yield row(f"{name}, async success", race(samples, effort), 1.5, base=BREAKER)
+        judging = {"redouble": async_calls(runner, CircuitBreaker(until=is_fine)(awork)), BREAKER: aclosed}
+        yield row(
+            "closed breaker that judges results, async success", race(judging, effort), 1.3, base=BREAKER
+        )
         for name, hedge in (("fixed", Hedge(LONG)(awork)), ("learned", learned(runner))):
             samples = {"redouble": async_calls(runner, hedge), TIMER: async_calls(runner, timed_by_us)}
             work_done = f"hedge that does not fire, its delay {name}"

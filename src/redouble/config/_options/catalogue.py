@@ -68,6 +68,16 @@ ORDER = Option(
     Choice("fifo", "lifo", "adaptive"), "Which waiter is admitted first, the oldest or the newest."
 )
 
+
+class CostValue(Number):
+    """What a call costs: a number, or in code a function."""
+
+    def write(self, value: Any, place: DocPath) -> object:
+        if callable(value):
+            raise place.error(f"{short_repr(value)} is a function: set it in code, or write a number")
+        return super().write(value, place)
+
+
 # ------------------------------------------------------------------------- budgets
 
 BUDGETS = Tagged(
@@ -213,6 +223,8 @@ GATES = Tagged(
         per=Option(SPAN, "The period of the rate."),
         burst=Option(Whole(1), "How many calls may begin at once after a pause."),
         wait=Option(WAIT, "How long other calls wait for a permit; 0: not at all."),
+        window=Option(Choice("sliding", "fixed"), "Count the calls of a window instead of spacing them."),
+        cost=Option(CostValue(), "How many of these calls one call counts as; 0: it is free."),
         following=Option(Flag(), "Apply the server's own limits, as responses and errors state them."),
     ),
     adaptive_rate=Table(
