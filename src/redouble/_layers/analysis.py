@@ -147,8 +147,8 @@ def check(pipeline: Layer, layers: Layers) -> Iterator[str]:
         if own.shares_results and (methods := _not_idempotent(traits[place + 1 :])):
             name = type(layers[place]).__name__
             yield (
-                f"{name} around a policy that sends {methods} again: such calls are not idempotent, so each has "
-                "to be made, and equal ones would share one; put it around functions that only read"
+                f"{name} around a policy that sends {methods} again: such calls are not idempotent, so each "
+                "has to be made, and equal ones would share one; put it around functions that only read"
             )
         for state in own.shared:
             if any(state is other for other in seen):
