@@ -9,6 +9,7 @@ TYPE_CHECKING = False  # type checkers take it for `typing.TYPE_CHECKING`, which
 if TYPE_CHECKING:
     from redouble import errors
     from redouble._drivers.blocks import Attempt
+    from redouble._drivers.current_call import current
     from redouble._engine.backoff import Backoff
     from redouble._engine.budgets.budget_protocol import Grant
     from redouble._engine.budgets.retry_budget import RetryBudget
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from redouble._failures.verdict import Kind, Verdict
     from redouble._layers.breaker.circuit_breaker import CircuitBreaker
     from redouble._layers.chaos import Chaos
-    from redouble._layers.fallback import Fallback
     from redouble._layers.gate import Gate
     from redouble._layers.hedge.hedge import Hedge
     from redouble._layers.keyed import Keyed
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from redouble._layers.limits.rate.adaptive_rate import AdaptiveRate
     from redouble._layers.limits.rate.rate_limit import RateLimit
     from redouble._layers.limits.throttle import Throttle
+    from redouble._layers.results.fallback import Fallback
     from redouble._layers.retry.decorator import retry, variant
     from redouble._layers.retry.retry import Retry
     from redouble._layers.timeout import Timeout
@@ -77,6 +78,7 @@ __all__ = [
     "Worker",
     "bind",
     "cancelled",
+    "current",
     "deadline",
     "errors",
     "hide",
@@ -109,7 +111,7 @@ _LAZY = {
         "_failures.verdict": "Kind Verdict",
         "_layers.breaker.circuit_breaker": "CircuitBreaker",
         "_layers.chaos": "Chaos",
-        "_layers.fallback": "Fallback",
+        "_layers.results.fallback": "Fallback",
         "_layers.gate": "Gate",
         "_layers.hedge.hedge": "Hedge",
         "_layers.keyed": "Keyed",
@@ -124,6 +126,7 @@ _LAZY = {
         "_layers.timeout": "Timeout",
         "_redaction.text": "redact",
         "_runtime.clock": "SYSTEM Clock",
+        "_drivers.current_call": "current",
         "_runtime.deadline": "cancelled deadline remaining",
         "_runtime.priority": "priority",
         "_telemetry.bound_fields": "bind",

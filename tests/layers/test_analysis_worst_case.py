@@ -77,7 +77,10 @@ ROWS: list[tuple[Layer, str]] = [
     (plain(attempt_timeout=2, worker=Worker(grace=1, limit=1, wait=9)), "3 calls, 12 s"),
     (plain(attempt_timeout=2, worker=Worker("process", grace=1, limit=1, wait=9)), "3 calls, 39 s"),
     (plain(timeout=20, worker=Worker(grace=1, limit=1, wait=None)), "3 calls, 21 s"),
-    (plain(worker=Worker(limit=1, wait=9)), "3 calls, for as long as your function takes"),
+    (
+        plain(worker=Worker(limit=1, wait=9)),
+        "3 calls, for as long as your function takes and 30 s of waiting",
+    ),
     (plain(timeout=2, worker=Worker(grace=1)), "3 calls, 3 s"),
     (plain(attempts=2, backoff=[2000], attempt_timeout=1000), "2 calls, 4000 s"),
     (plain() | Bulkhead(1, wait=4), f"3 calls, {OPEN} and 15 s of waiting"),

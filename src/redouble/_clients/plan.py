@@ -26,6 +26,7 @@ from redouble._internal.bounded_cache import BoundedCache
 from redouble._internal.callables import display_name
 from redouble._layers.analysis import used_by_client
 from redouble._layers.layer import Layer, Pipeline
+from redouble._layers.results.fallback import Fallback
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
 from redouble._runtime.clock import SYSTEM, call_reader
@@ -84,6 +85,8 @@ class Plan:
             return DeadlineLayer(
                 cast("float", layer.seconds), self.name, whole=any(layer is each for each in self._around)
             )
+        if isinstance(layer, Fallback):
+            return layer.of_request()
         if not isinstance(layer, Retry):
             return request_gate(layer)
         retry = replace(layer, name=layer.name or self._name, on=self._rules_of(layer))
@@ -278,6 +281,11 @@ def make_plan(policy: object, plan: type[P], name: str, send: Send, *, aio: bool
         raise TypeError(
             f"policy={policy!r} has a Hedge, and the attempts of a client share one request: hedge the call "
             "instead, as in Hedge(0.1)(client.get)"
+        )
+    if shared := next((layer for layer in layers_of(policy) if layer.traits().shares_results), None):
+        raise TypeError(
+            f"policy={policy!r} has {shared!r}, and only one caller can read the body of a response: put it "
+            "around a function that reads the response, and not into the policy of a client"
         )
     made = plan(layers_of(policy), name, send, aio=aio)
     used_by_client(policy)

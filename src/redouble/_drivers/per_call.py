@@ -19,12 +19,18 @@ class PerCall:
 
     functions: by option, for messages, such as ``"Bulkhead priority"``.
     evaluate: called with the arguments of a call; returns what the gate needs to know about it.
+    inlined: what a compiled wrapper calls instead, if its template does the rest of ``evaluate``.
     """
 
-    __slots__ = ("evaluate", "functions")
+    __slots__ = ("evaluate", "functions", "inlined")
 
-    def __init__(self, functions: Mapping[str, Callable[..., Any]], evaluate: Callable[..., Any]) -> None:
-        self.functions, self.evaluate = functions, evaluate
+    def __init__(
+        self,
+        functions: Mapping[str, Callable[..., Any]],
+        evaluate: Callable[..., Any],
+        inlined: Callable[..., Any] | None = None,
+    ) -> None:
+        self.functions, self.evaluate, self.inlined = functions, evaluate, inlined or evaluate
 
     def check(self, fn: Callable[..., Any]) -> None:
         """Raise TypeError if one of the functions does not accept the arguments of ``fn``."""
@@ -51,20 +57,30 @@ def argument_function(value: object, option: str, example: str) -> Callable[...,
 
 def check_arguments(option: str, function: Callable[..., Any], fn: Callable[..., Any]) -> None:
     """Raise TypeError if a function cannot be called with all arguments of ``fn``."""
+    wanted = missing_parameters(function, fn)
+    if wanted is not None:
+        text = f"{option}={display_name(function)} does not accept the arguments of {display_name(fn)}"
+        raise TypeError(f"{text}: write a function of ({wanted})")
+
+
+def missing_parameters(function: Callable[..., Any], fn: Callable[..., Any], *before: str) -> str | None:
+    """Return the parameters that a function needs, or None if it accepts the arguments of ``fn``.
+
+    before: names of the arguments that the function receives in front of those.
+    """
     import inspect  # noqa: PLC0415  takes long to import, and few gates need it
 
     keyword_only = inspect.Parameter.KEYWORD_ONLY
     try:
         signature, parameters = inspect.signature(function), inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):  # a built-in without a signature
-        return
+        return None
     if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):  # they may be anything
-        return
-    positional = [p.name for p in parameters if p.kind is not keyword_only]
+        return None
+    positional = [*before, *(p.name for p in parameters if p.kind is not keyword_only)]
     named = {p.name: p for p in parameters if p.kind is keyword_only}
     try:
         signature.bind(*positional, **named)
     except TypeError:
-        wanted = ", ".join([*positional, *(["*", *named] if named else [])])
-        text = f"{option}={display_name(function)} does not accept the arguments of {display_name(fn)}"
-        raise TypeError(f"{text}: write a function of ({wanted})") from None
+        return ", ".join([*positional, *(["*", *named] if named else [])])
+    return None
