@@ -36,14 +36,14 @@ def test_every_parameter_is_in_the_table_or_only_for_code(name: str) -> None:
 
 def test_the_options_that_only_code_can_set() -> None:
     assert set(RETRY.in_code) == {
-        *("until", "clock", "random"),
+        *("clock", "random"),
         *("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up"),
     }
     others = {name: set(table.in_code) for name, table in TABLES.items() if name != "retry"}
     assert {name: keys for name, keys in others.items() if keys} == {
         "adaptive_concurrency": {"random"},
         "circuit_breaker": {"on_change", "clock", "random"},
-        "hedge": {"until", "different"},
+        "hedge": {"different"},
         "throttle": {"random"},
     }
     assert set(DEFAULTS.options) == set(RETRY.options) - {"name"}

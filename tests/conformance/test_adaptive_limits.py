@@ -8,9 +8,9 @@ import pytest
 from trio.testing import MockClock
 
 from redouble import SYSTEM, AdaptiveConcurrency, AdaptiveRate
-from redouble._layers.limits.cubic import AdaptiveTokenBucket, CubicCurve
 from redouble._layers.limits.limit_algorithms import Aimd, Gradient, LimitAlgorithm, Sample, Vegas
 from redouble._layers.limits.limit_window import By
+from redouble._layers.limits.rate.cubic import AdaptiveTokenBucket, CubicCurve
 from redouble.testing import virtual_time
 from tests.conformance.flows import EVERY, in_colour
 from tests.support.scripted import ScriptedError

@@ -13,8 +13,8 @@ import pytest
 from trio.testing import MockClock
 
 from redouble import SYSTEM, Backoff, CircuitBreaker, Hedge, Keyed, Reason, Retry, TokenBucket, errors
-from redouble._layers.limits.cubic import CubicCurve
 from redouble._layers.limits.limit_algorithms import Gradient, LimitAlgorithm, Sample, Vegas
+from redouble._layers.limits.rate.cubic import CubicCurve
 from redouble.testing import virtual_time
 from tests.conformance.flows import EVERY, Flow, answers, check, flow, in_colour, in_every_colour, takes
 from tests.conformance.hedged import GRPC, hedged_call, in_async_code, late

@@ -69,6 +69,10 @@ def quick(**options: Any) -> Retry:
     return Retry(hints=UNHINTED, **options)
 
 
+def no_retry(when: str) -> str:
+    return rf"RetryBudget\(max_in_flight=.*, minimum=0\): {when}it grants no retry; write minimum=1 or more"
+
+
 def twice(kind: str) -> str:
     return rf"the same {kind} is in the pipeline twice: every call counts twice, and may wait for itself"
 
@@ -122,6 +126,20 @@ PROBLEMS: list[tuple[Layer, list[str]]] = [
         Retry(budget=Ledger()) | Retry(attempts=2, give_up_after=5, budget=Ledger()),
         [RETRY_INSIDE],
     ),  # equal, and not the same
+    (Retry(budget=BUDGET.without_credit()) | quick(budget=BUDGET), [RETRY_INSIDE]),
+    # a cap on retries in flight that grants none
+    (
+        Retry(budget=RetryBudget(max_in_flight=0.2, minimum=0)),
+        [no_retry("while fewer than 5 .* ")],
+    ),
+    (
+        Retry(budget=RetryBudget(max_in_flight=0.3, minimum=0)),
+        [no_retry("while fewer than 4 .* ")],
+    ),
+    (Retry(budget=RetryBudget(max_in_flight=0, minimum=0)), [no_retry("")]),
+    (Retry(budget=RetryBudget(max_in_flight=0.2, minimum=1)), []),
+    (Retry(budget=RetryBudget(max_in_flight=1, minimum=0)), []),
+    (Retry(budget=RetryBudget(max_in_flight=0.2, minimum=0), attempts=1), []),
     # a fallback that leaves nothing to retry
     (Retry() | Fallback(value=1), [FALLBACK_INSIDE]),
     (Retry(on=OSError) | Own() | Fallback(print, on=OSError), [FALLBACK_INSIDE]),

@@ -31,7 +31,7 @@ from redouble import (
     TokenBucket,
     stats,
 )
-from redouble._engine.retry_budget import HostBudgets
+from redouble._engine.budgets.retry_budget import HostBudgets
 from redouble.errors import Rejected
 from redouble.http._plan import http_plan
 from redouble.instruments._metric_definitions import BREAKER_STATE, BULKHEAD_IN_USE, BULKHEAD_QUEUED
@@ -488,7 +488,8 @@ def test_it_appears_in_metrics_and_events() -> None:
         (Timeout(1), Timeout(2), False),
         (Hedge(1), Hedge(2), False),
         (Throttle(), Throttle(3), False),
-        (AdaptiveRate(), AdaptiveRate(wait=3), False),
+        (AdaptiveRate(), AdaptiveRate(wait=3), True),
+        (AdaptiveRate(), AdaptiveRate(until=bool), False),
         (AdaptiveConcurrency(), AdaptiveConcurrency(3), False),
         (Chaos(latency=1), Chaos(latency=2), False),
         (Retry(), Retry(), False),

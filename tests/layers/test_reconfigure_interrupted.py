@@ -15,10 +15,11 @@ from types import FrameType
 import pytest
 
 from redouble import Bulkhead, Kind, RateLimit, RetryBudget, TokenBucket, errors
-from redouble._engine import retry_budget, token_bucket
+from redouble._engine.budgets import retry_budget, token_bucket
 from redouble._internal import reentrancy, sliding_counter
 from redouble._internal.locks import gil
-from redouble._layers.limits import bulkhead, pacing, rate_limit, wait_queue
+from redouble._layers.limits import bulkhead
+from redouble._layers.limits.rate import pacing, rate_limit, wait_queue
 from redouble._runtime import slots
 
 MODULES = (

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import SYSTEM, Bulkhead, CircuitBreaker, RateLimit, RetryBudget, TokenBucket, errors
-from redouble._layers.limits.pacing import CLOCK_TOLERANCE, GcraPacer
+from redouble._layers.limits.rate.pacing import CLOCK_TOLERANCE, GcraPacer
 from redouble._runtime.slots import Lease, Slots
 from tests.support.bulkhead_callers import A_MINUTE
 from tests.support.fakes import COLOURS, in_colour

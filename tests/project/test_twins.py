@@ -33,7 +33,7 @@ TWINS = [
     ("_layers/limits/bulkhead", "Bulkhead._acquire_admission", "Bulkhead._aacquire_admission"),
     ("_layers/chaos", "Chaos.around.faulty", "Chaos.around_async.faulty"),
     ("_layers/gate", "Admission.begin", "Admission.abegin"),
-    ("_layers/gate", "Gate.around.gated", "Gate.around_async.gated"),
+    ("_layers/gate", "Gate._gated.gated", "Gate._gated_async.gated"),
     ("_drivers/streams", "Stream.__enter__", "Stream.__aenter__"),
     ("_drivers/streams", "Stream.__exit__", "Stream.__aexit__"),
     ("_drivers/streams", "Stream.__next__", "Stream.__anext__"),
@@ -41,7 +41,7 @@ TWINS = [
     ("_drivers/opened_stream", "open_first", "aopen_first"),
     ("_drivers/streams", "Opener.open", "Opener.aopen"),
     ("_layers/limits/throttle", "Throttle._enter", "Throttle._aenter"),
-    ("_layers/limits/wait_queue", "WaitingGate._acquire_admission", "WaitingGate._aacquire_admission"),
+    ("_layers/limits/rate/wait_queue", "WaitingGate._acquire_admission", "WaitingGate._aacquire_admission"),
     ("_drivers/calls", "drive_after_failure", "adrive_after_failure"),
     ("_clients/plan", "call_within", "acall_within"),
     ("_clients/plan", "attempt_within", "aattempt_within"),
@@ -81,7 +81,7 @@ TWINS = [
 INSIDE = {
     "GuardedRetry.around_async.retrying",
     "DeadlineLayer.around_async.limited",
-    "Gate.around_async.gated",
+    "Gate._gated_async.gated",
     "HeldGate.around_async.gated",
     "Chaos.around_async.faulty",
     "Model.around_async",
@@ -320,7 +320,7 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             "_drivers/calls.acall_blocking",
         ),
         *("_layers/hedge/race.close_all", "_layers/hedge/first_item.StartedAsyncStream.aclose"),
-        "_layers/limits/wait_queue.WaitQueue.aenter",
+        "_layers/limits/rate/wait_queue.WaitQueue.aenter",
         *(
             f"llm/_stream.AsyncStream.{name}"
             for name in ("__anext__", "_open_and_read", "aclose", "asend", "athrow")
@@ -357,8 +357,11 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         *(f"_internal/shared_context_manager.Block.{name}" for name in ("abegin", "aleave")),
         *(
             "_layers/limits/bulkhead.Bulkhead._aenter",
-            "_layers/fallback.Fallback._open_stream",
-            "_layers/fallback._as_async_items",
+            "_layers/results/fallback.Fallback._open_stream",
+            "_layers/results/substitutes._as_async_items",
+            "_layers/results/substitutes.Substitutes._waiting",
+            "_layers/results/substitutes.Substitutes.afirst",
+            "_layers/results/substitutes.Substitutes.open_first",
         ),
         *(
             "_layers/gate.StreamAdmission.aopen",

@@ -62,6 +62,7 @@ class ClientCall(ResendGuard):
     """One logical call: when it started, its attempts, and whether another one may follow."""
 
     plan: Any  # the plan of its policy
+    request: Any  # what the functions of a gate's options get
     sends: int = 0  # the number of attempts
     error: Exception | None = None  # the error of the last attempt
     run: Run | None = None  # the run of the outermost `Retry`
@@ -93,6 +94,10 @@ class ClientCall(ResendGuard):
     def is_unread(self, response: object, /) -> bool:  # noqa: ARG002  not all clients have bodies
         """Return True if the body of a response is not there yet: its end will be recorded."""
         return False
+
+    def failed_response(self, error: object, /) -> object:  # noqa: ARG002  not all clients have responses
+        """Return the response that the error of the last attempt stands for, or None."""
+        return None
 
     def record_failure(self, error: Exception) -> Exception:
         """Record the error of an attempt and stamp it, for rules that read its report."""

@@ -2,14 +2,19 @@
 
 A body may break after its head was returned, and it uses the service until it is complete. So a gate that
 recorded a success with the head would miss the failure, and one that limits concurrency would admit too many.
+
+A gate judges the response of an attempt by its ``until`` as soon as the head is there. A response that is a
+failure of the server by its status reaches it as the library's own error, so ``on`` judges it too.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
+from redouble._drivers.per_call import PerCall
 from redouble._layers.gate import Admission, Gate, task_error
 from redouble._layers.layer import Layer
 
@@ -48,6 +53,10 @@ class HoldingCall(Protocol):
         """Return True if the body of a response is not there yet: its end will be recorded."""
         ...
 
+    def failed_response(self, error: object, /) -> object:
+        """Return the response that the error of the last attempt stands for, or None."""
+        ...
+
 
 def held_gate(layer: Layer, *, per_attempt: bool) -> HeldGate | None:
     """Return the held gate of a layer, or None for a layer that acts on the head alone."""
@@ -67,6 +76,7 @@ class HeldGate(Layer):
 
     def __init__(self, gate: Gate, *, per_attempt: bool) -> None:
         self._gate, self.per_attempt = gate, per_attempt
+        self._evaluate = None if gate._per_call is None else gate._per_call.of_request().evaluate
 
     def around(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
         """Return ``fn`` gated, for a plain function."""
@@ -75,8 +85,9 @@ class HeldGate(Layer):
         def gated(client_call: HoldingCall) -> Any:
             admissions = client_call.admissions()
             if not self._continues(admissions):
+                options = None if self._evaluate is None else self._evaluate(client_call)
                 # Registered before it is acquired, so that an interruption cannot lose it.
-                admissions[self] = admission = Admission(self._gate)
+                admissions[self] = admission = Admission(self._gate, per_call=options)
                 entered = False
                 try:
                     admission.__enter__()
@@ -87,10 +98,11 @@ class HeldGate(Layer):
             returned = False
             try:
                 response = fn(client_call)
+                self._judge(admissions, response)
                 returned = True
             finally:
                 if not returned:
-                    admissions.end_one(self, exception())
+                    admissions.end_one(self, self._failure(client_call, exception()))
             if not client_call.is_unread(response):
                 admissions.end_one(self, None)
             return response
@@ -104,8 +116,9 @@ class HeldGate(Layer):
         async def gated(client_call: HoldingCall) -> Any:
             admissions = client_call.admissions()
             if not self._continues(admissions):
+                options = None if self._evaluate is None else self._evaluate(client_call)
                 # Registered before it is acquired, so that an interruption cannot lose it.
-                admissions[self] = admission = Admission(self._gate)
+                admissions[self] = admission = Admission(self._gate, per_call=options)
                 entered = False
                 try:
                     await admission.__aenter__()
@@ -116,15 +129,30 @@ class HeldGate(Layer):
             returned = False
             try:
                 response = await fn(client_call)
+                self._judge(admissions, response)
                 returned = True
             finally:
                 if not returned:
-                    admissions.end_one(self, exception())
+                    admissions.end_one(self, self._failure(client_call, exception()))
             if not client_call.is_unread(response):
                 admissions.end_one(self, None)
             return response
 
         return gated
+
+    def _judge(self, admissions: HeldAdmissions, response: object) -> None:
+        """Report a response that the gate refuses as a failure."""
+        admission = admissions.get(self)
+        if admission is not None:  # pragma: no branch  a body that ended early has ended it
+            admission.judge(response)
+
+    def _failure(self, client_call: HoldingCall, error: BaseException | None) -> BaseException | None:
+        """Return the failure of a call: a refusal if the gate refuses the response of the error."""
+        response = client_call.failed_response(error)
+        if response is not None:
+            with suppress(Exception):  # a rule that reads the body, which may not be there
+                return self._gate.refusal(response) or error
+        return error
 
     def _continues(self, admissions: HeldAdmissions) -> bool:
         """Return True if the call restarts inside this gate; end an admission of an earlier attempt."""
@@ -132,3 +160,25 @@ class HeldGate(Layer):
             return True
         admissions.end_one(self, None)
         return False
+
+
+class RequestGate(Layer):
+    """A gate of a client's policy whose admission ends with the head; its options get the request."""
+
+    def __init__(self, gate: Gate, per_call: PerCall) -> None:
+        self._gate, self._per_call = gate, per_call.of_request()
+
+    def around(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
+        """Return ``fn`` gated, for a plain function."""
+        return self._gate._gated(fn, self._per_call)
+
+    def around_async(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
+        """Return ``fn`` gated, for a coroutine function."""
+        return self._gate._gated_async(fn, self._per_call)
+
+
+def request_gate(layer: Layer) -> Layer:
+    """Return the layer for a client: a gate with functions of a call's arguments passes them the request."""
+    if not isinstance(layer, Gate) or layer._per_call is None:
+        return layer
+    return RequestGate(layer, layer._per_call)

@@ -14,17 +14,19 @@ from math import inf
 from typing import Any, TypeAlias, TypeVar, cast
 
 from redouble._clients.client_call import ClientCall, TimeLimit, TimeoutOfCall
+from redouble._clients.held_gate import request_gate
 from redouble._clients.policy_binding import is_named
 from redouble._drivers.attempt_timeout import run_limited
 from redouble._drivers.calls import adrive, adrive_after_failure, begin_run, drive, drive_after_failure
+from redouble._engine.budgets.retry_budget import MAX_HOSTS, is_by_host
 from redouble._engine.report import STAMP
-from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets
 from redouble._engine.run import Run
 from redouble._failures.verdict import On
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._internal.callables import display_name
 from redouble._layers.analysis import used_by_client
 from redouble._layers.layer import Layer, Pipeline
+from redouble._layers.results.fallback import Fallback
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
 from redouble._runtime.clock import SYSTEM, call_reader
@@ -50,10 +52,10 @@ class Plan:
         self.total = min(retries[0]._total if retries else inf, self.outer_limit)
         self.labels: Mapping[str, str] = retries[0].labels if retries else {}
         self.name = (retries[0].name if retries else "") or name
-        self.reads_bodies = any(layer.until is not None for layer in retries)  # a rule for results reads them
+        self.reads_bodies = any(map(self._reads_body, map(until_of, layers)))
         self.outermost = retries[0] if retries else None
         self._name, self._send, self._aio = name, send, aio
-        self._by_host = any(isinstance(layer.budget, HostBudgets) for layer in retries)
+        self._by_host = any(is_by_host(layer.budget) for layer in retries)
         self._calls = BoundedCache[Send](MAX_HOSTS)
         # True if a first attempt may be made without the policy: nothing in it acts before an attempt ends.
         self.fast_path = len(layers) == 1 and _is_transparent(layers[0])
@@ -70,6 +72,10 @@ class Plan:
         layers = [self._client_layer(layer, host) for layer in self.layers]
         return Pipeline(*layers)(self._send) if layers else self._send
 
+    def _reads_body(self, until: object) -> bool:
+        """Return True if a rule for results needs the body of a response."""
+        return until is not None
+
     def _rules_of(self, layer: Retry) -> On:
         """Return the option ``on`` of a `Retry` in this client."""
         return layer.on
@@ -79,12 +85,19 @@ class Plan:
             return DeadlineLayer(
                 cast("float", layer.seconds), self.name, whole=any(layer is each for each in self._around)
             )
+        if isinstance(layer, Fallback):
+            return layer.of_request()
         if not isinstance(layer, Retry):
-            return layer
+            return request_gate(layer)
         retry = replace(layer, name=layer.name or self._name, on=self._rules_of(layer))
-        if host is not None and isinstance(layer.budget, HostBudgets):
+        if host is not None and is_by_host(layer.budget):
             retry = replace(retry, budget=layer.budget.of(host))
         return GuardedRetry(retry, outermost=layer is self.outermost)
+
+
+def until_of(layer: Layer) -> object:
+    """Return the option ``until`` of a layer, or None if it has no such option."""
+    return getattr(getattr(layer, "settings", layer), "until", None)
 
 
 def _is_transparent(layer: Layer) -> bool:
@@ -268,6 +281,11 @@ def make_plan(policy: object, plan: type[P], name: str, send: Send, *, aio: bool
         raise TypeError(
             f"policy={policy!r} has a Hedge, and the attempts of a client share one request: hedge the call "
             "instead, as in Hedge(0.1)(client.get)"
+        )
+    if shared := next((layer for layer in layers_of(policy) if layer.traits().shares_results), None):
+        raise TypeError(
+            f"policy={policy!r} has {shared!r}, and only one caller can read the body of a response: put it "
+            "around a function that reads the response, and not into the policy of a client"
         )
     made = plan(layers_of(policy), name, send, aio=aio)
     used_by_client(policy)

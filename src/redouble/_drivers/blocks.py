@@ -71,6 +71,7 @@ class Attempt:
         if error is None:
             if self._run is not None:
                 self._run.returned(None, self._run.read_clock())
+                self._end_in_flight()
             self._state = ENDED
             return False
         return isinstance(error, Exception) and self._record_failure(error)
@@ -83,15 +84,24 @@ class Attempt:
         self._delay = run.failed(error, run.read_clock())
         if self._delay is not None:
             self._state = FAILED
-        elif run.replaces_error:
+            return True
+        self._end_in_flight()
+        if run.replaces_error:
             raise error_of(run, error)
-        return self._delay is not None
+        return False
 
     def _begin(self, attempt: int) -> Run:
         """Begin the run: before the first attempt (``attempt=0``), or when it has failed (``attempt=1``)."""
         name, started = self._policy.name or "block", self._started
-        self._run = begin_run(Run, self._policy, name, aio=self._aio, attempt=attempt, started=started)
-        return self._run
+        self._run = run = begin_run(Run, self._policy, name, aio=self._aio, attempt=attempt, started=started)
+        if run.in_flight is not None:
+            run.in_flight.begin_call()
+        return run
+
+    def _end_in_flight(self) -> None:
+        """Record that the call has ended, for a budget that counts what is in flight."""
+        if self._run is not None and self._run.in_flight is not None:
+            self._run.in_flight.end()
 
     def _begin_before_first(self) -> None:
         """Begin the run before the first attempt."""
@@ -103,6 +113,7 @@ class Attempt:
         """Return the run if there is another attempt; raise if the last one was not entered."""
         if self._state == READY:
             self._state = OVER
+            self._end_in_flight()
             raise RuntimeError(
                 "the last attempt was never entered: write `with attempt:` around what may fail"
             )
@@ -119,6 +130,7 @@ class Attempt:
         self._left = True
         if run is None:
             return
+        self._end_in_flight()
         run.refund()  # the retry never started
         if run.last is not None and not entered:
             if self._state == READY:
@@ -197,6 +209,8 @@ def start_attempt(policy: Options, attempt: Attempt, run: Run) -> None:
         attempt.number, attempt._state = run.attempt, READY
     finally:
         refusal = None  # break the cycle of the error and this frame
+        if attempt._state == OVER:
+            attempt._end_in_flight()
         run.refund()
 
 
@@ -214,6 +228,8 @@ async def astart_attempt(policy: Options, attempt: Attempt, run: Run) -> None:
         attempt.number, attempt._state = run.attempt, READY
     finally:
         refusal = None  # break the cycle of the error and this frame
+        if attempt._state == OVER:
+            attempt._end_in_flight()
         run.refund()
 
 

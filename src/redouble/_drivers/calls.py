@@ -73,10 +73,14 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
     """Make attempts until one succeeds or the run gives up; ``delay`` is the wait before the first."""
     policy = run.policy
     clock, now = policy._time, run.read_clock
-    credited = None if policy.budget is None else run.begin_credited_call()
+    credited = in_flight = None
+    if policy.budget is not None:
+        credited, in_flight = run.begin_credited_call(), run.in_flight
     try:
         if credited is not None:
             CREDITED_CALL.set(credited)
+        if in_flight is not None:
+            in_flight.begin_call()
         while True:
             begins = run.now
             if delay:
@@ -105,8 +109,11 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
     finally:
         if credited is not None:
             credited[0] = None  # first: a signal handler may raise after the next call
-            if CREDITED_CALL.get() is credited:  # the garbage collector may close a coroutine in any context
-                CREDITED_CALL.set(credited[2])
+        if in_flight is not None:
+            in_flight.end()
+        # The garbage collector may close a coroutine in any context.
+        if credited is not None and CREDITED_CALL.get() is credited:
+            CREDITED_CALL.set(credited[2])
         refusal = None  # break the cycle of the error and this frame
         if run.tracked:
             run.refund()
@@ -118,10 +125,14 @@ async def adrive(
     """Make attempts until one succeeds or the run gives up; ``delay`` is the wait before the first."""
     policy = run.policy
     clock, now = policy._time, run.read_clock
-    credited = None if policy.budget is None else run.begin_credited_call()
+    credited = in_flight = None
+    if policy.budget is not None:
+        credited, in_flight = run.begin_credited_call(), run.in_flight
     try:
         if credited is not None:
             CREDITED_CALL.set(credited)
+        if in_flight is not None:
+            in_flight.begin_call()
         while True:
             begins = run.now
             if delay is not None:
@@ -150,8 +161,11 @@ async def adrive(
     finally:
         if credited is not None:
             credited[0] = None  # first: a signal handler may raise after the next call
-            if CREDITED_CALL.get() is credited:  # the garbage collector may close a coroutine in any context
-                CREDITED_CALL.set(credited[2])
+        if in_flight is not None:
+            in_flight.end()
+        # The garbage collector may close a coroutine in any context.
+        if credited is not None and CREDITED_CALL.get() is credited:
+            CREDITED_CALL.set(credited[2])
         refusal = None  # break the cycle of the error and this frame
         if run.tracked:
             run.refund()

@@ -138,6 +138,48 @@ ATTEMPTS_STARTED = _credited(
     "attempts, started and credited", "            redouble_start(redouble_budget_now())\n"
 )
 
+
+def _counted(title: str, credited: Template) -> Template:
+    """Return the template for a budget that limits the retries in flight, and so counts calls.
+
+    The key of the call is added and discarded by one operation each. Under a view of a budget that is never
+    credited, only the retries count.
+    """
+    entered = "            redouble_credited_call.set(redouble_credited)\n"
+    ended = "        if not redouble_aio or redouble_credited_call.get() is redouble_credited:\n"
+    return credited.derive(
+        title,
+        (
+            "redouble_own = redouble_around is None or redouble_call_of(redouble_budget) is None\n",
+            """\
+redouble_own = redouble_credits and (
+        redouble_around is None or redouble_call_of(redouble_budget) is None
+    )
+    redouble_key = redouble_object()
+""",
+        ),
+        (entered, f"{entered}            redouble_begin_call(redouble_key)\n"),
+        (
+            "redouble_run.credits = redouble_own\n",
+            """\
+redouble_run.credits = redouble_own
+                    redouble_run.in_flight = redouble_counter.call(counted=False)
+""",
+        ),
+        (
+            ended,
+            f"""\
+        redouble_end_call(redouble_key)
+        if redouble_run is not None:
+            redouble_run.in_flight.end()
+{ended}""",
+        ),
+    )
+
+
+ATTEMPTS_COUNTED = _counted("attempts, counted and credited", ATTEMPTS_CREDITED)
+ATTEMPTS_STARTED_COUNTED = _counted("attempts, started, counted and credited", ATTEMPTS_STARTED)
+
 # The handler of a failure where the run exists already if the attempt has exceeded its limit.
 FAILED = """\
     except redouble_Exception as redouble_error:
@@ -240,6 +282,8 @@ TEMPLATES: dict[FirstAttempt, tuple[Template, Template]] = {
     "plain": (ATTEMPTS, ATTEMPTS),
     "credited": (ATTEMPTS_CREDITED, ATTEMPTS_CREDITED),
     "started": (ATTEMPTS_STARTED, ATTEMPTS_STARTED),
+    "counted": (ATTEMPTS_COUNTED, ATTEMPTS_COUNTED),
+    "started and counted": (ATTEMPTS_STARTED_COUNTED, ATTEMPTS_STARTED_COUNTED),
     "limited": (FIRST_WORKED, FIRST_LIMITED),
     "tracked": (EVERY_ATTEMPT, EVERY_ATTEMPT),
 }
@@ -262,6 +306,9 @@ def compile_retrying(policy: Options, fn: Callable[..., Any], *, aio: bool) -> C
             drivers["start"] = partial(call_hook, policy.budget, "start")
             drivers["credit"] = partial(call_hook, policy.budget, "credit")
         drivers |= {"budget": policy.budget, "credited_call": CREDITED_CALL, "call_of": credited_call}
+        if (counter := policy._in_flight) is not None:
+            drivers |= {"credits": policy._credits, "counter": counter, "object": object}
+            drivers |= {"begin_call": counter.calls.add, "end_call": counter.calls.discard}
     return compile_wrapper(
         fn,
         TEMPLATES[policy._afirst if aio else policy._first][aio],

@@ -314,6 +314,8 @@ class Run(RunState):
             policy._counts.add(failures=1)
         budget = policy.budget
         if budget is not None:
+            if self.in_flight is not None:
+                self.in_flight.end_retry()
             refused = isinstance(error, Rejected) and rejected_before_call(error, self)
             traits = getattr(budget, "traits", None)  # without any, all failures count
             if (self.verdict.action == "retry" and not refused) or traits is None or traits.counts_stops:
@@ -349,6 +351,8 @@ class Run(RunState):
         try:
             # 9. spend before sleeping: a refused retry must not cost the caller a wait
             if policy.budget is not None:
+                if self.in_flight is not None and not self.in_flight.begin_retry():
+                    return self.refuse(BUDGET, error, delay)
                 kind, now = self.kind(error), self.budget_time()
                 self.unspent_grant = grant = call_hook(policy.budget, "spend", kind, now)
                 if grant is None:

@@ -28,7 +28,8 @@ from redouble._telemetry.events import NO_USAGE, What
 from redouble.errors import AttemptTimeout, Limit, Reason
 
 if TYPE_CHECKING:
-    from redouble._engine.budget_protocol import Grant
+    from redouble._engine.budgets.budget_protocol import Grant
+    from redouble._engine.budgets.retries_in_flight import CallInFlight
 
 STOPPED, WORKER_STILL_RUNNING = Reason.stopped, Reason.worker_still_running
 INFINITY = float("inf")
@@ -74,7 +75,8 @@ class RunState:
     repeated: bool = False  # True if the last two attempts failed with one and the same exception instance
     exhausted: bool = False  # True if the budget of an inner policy was exhausted
     credited_call: CreditedCall | None = None  # what credits the budget: this call, or one around it
-    credits: bool = True  # False if it is one around it
+    credits: bool = True  # False if it is one around it, or if the policy never credits its budget
+    in_flight: CallInFlight | None = None  # this call, if its budget limits the retries in flight
     guard: ResendGuard | None = None  # of one of our clients, which decides whether a request is sent again
     first_item: float | None = None  # seconds until the first item of a stream
     elapsed_before: float = 0.0  # seconds from the start of a stream to the start of this run
@@ -132,7 +134,9 @@ class RunState:
         if policy.budget is not None:
             self.unspent_grant = self.spent_grant = None
             self.credited_call = credited_call(policy.budget)
-            self.credits = self.credited_call is None
+            self.credits = policy._credits and self.credited_call is None
+            if policy._in_flight is not None:
+                self.in_flight = policy._in_flight.call(counted=self.credits)
             if self.credits and not attempt:
                 call_hook(policy.budget, "start", self.budget_time())
         if policy.limits_each_call:

@@ -40,9 +40,13 @@ def response_of(error: Any) -> tuple[Any, object]:
     if _is_malformed_response(error):
         return None, None
     found = (getattr(error, name, None) for name in ("response", "meta"))  # `meta` is Elastic's
-    source = next((response for response in found if response is not None), error)
-    status = getattr(source, "status_code", None) or getattr(source, "status", None)
-    return status, getattr(source, "headers", None)
+    return status_and_headers(next((response for response in found if response is not None), error))
+
+
+def status_and_headers(response: object) -> tuple[Any, object]:
+    """Return status and headers of a response of any library, each None if it has none."""
+    status = getattr(response, "status_code", None) or getattr(response, "status", None)
+    return status, getattr(response, "headers", None)
 
 
 def _is_malformed_response(error: Any) -> bool:

@@ -127,6 +127,8 @@ MAX_HINT = 1e300  # replaces an infinite hint; longer than any limit
 RETRY = Verdict("retry")
 STOP = Verdict("stop")
 ACCEPT = Verdict("accept")
+# A failure, of a request that must not be sent again: layers that count failures count it.
+NOT_IDEMPOTENT = Verdict("stop", reason="not_idempotent")
 CANCELLED_BY_LIMIT = Verdict("stop", Kind.timeout, reason="timeout")  # that of the whole call
 
 
@@ -190,7 +192,11 @@ def _judge(rules: Rules, error: Exception, make_ended: Callable[[Exception], End
 def judge_result(until: Until, ended: Ended) -> Verdict:
     """Call the rule for results: a true answer accepts, a false one retries, a Verdict decides."""
     rule: Any = until
-    answer: object = rule.judge(ended) if _has_judge(rule) else rule(ended.value)
+    return result_verdict(rule.judge(ended) if _has_judge(rule) else rule(ended.value), until)
+
+
+def result_verdict(answer: object, until: Until) -> Verdict:
+    """Convert the answer of a rule for results to a verdict; raise TypeError if it is awaitable."""
     if hasattr(type(answer), "__await__"):
         raise TypeError(
             f"until={display_name(until)} answered {answer!r}: rules are plain functions, also in async code"
@@ -306,6 +312,24 @@ class FailureFilter:
             return None
         return Refusal(value)
 
+    @property
+    def accepts(self) -> Callable[[Any], object]:
+        """The rule for results as a function of a result, for compiled wrappers.
+
+        If it does not answer True, `answered` converts the answer: so most accepted results cost one call.
+        """
+        if self.until is None:
+            return accept_all
+        return self._judge_value if _has_judge(self.until) else cast("Callable[[Any], object]", self.until)
+
+    def _judge_value(self, value: object) -> object:
+        return cast("Judge", self.until).judge(Ended(1, None, value))
+
+    def answered(self, answer: object, value: object) -> Refusal | None:
+        """Return the failure that a result counts as, given the answer of `accepts`; None: a success."""
+        accepted = result_verdict(answer, cast("Until", self.until)).action == "accept"
+        return None if accepted else Refusal(value)
+
     def matches(self, error: Exception) -> bool | None:
         """Return True if an error counts as a failure; None if no rule has an opinion."""
         if type(error) is Refusal:
@@ -314,7 +338,7 @@ class FailureFilter:
             wrapped = issubclass(type(error), self._types) or issubclass(type(unwrapped(error)), self._types)
             return True if wrapped else None
         verdict = self.verdict(error)
-        return None if verdict is None else verdict.action == "retry"
+        return None if verdict is None else verdict.action == "retry" or verdict == NOT_IDEMPOTENT
 
     def verdict(self, error: Exception) -> Verdict | None:
         """Return the verdict of the rules on an error; the action "retry" means that it counts."""
@@ -339,6 +363,11 @@ class FailureFilter:
         return Exception in self._types or (
             types is not None and all(issubclass(kind, self._types) for kind in types)
         )
+
+
+def accept_all(result: object) -> bool:  # noqa: ARG001
+    """Return True: the rule for results of a layer without ``until``."""
+    return True
 
 
 def never_counts(error: BaseException) -> bool:

@@ -35,6 +35,7 @@ class Traits(NamedTuple):
         on errors.
     shared: objects with state, such as a budget, that `Pipeline.check` reports if they occur twice in one
         pipeline.
+    shares_results: True if calls may get the result of another call: for functions that only read.
     """
 
     retries: bool = False
@@ -43,6 +44,7 @@ class Traits(NamedTuple):
     each_call_limit: float = inf
     handles: On | None = None
     shared: tuple[object, ...] = ()
+    shares_results: bool = False
 
 
 @public("redouble.types")
@@ -168,6 +170,7 @@ def combined_traits(layers: Layers) -> Traits:
         each_call_limit=min((own.each_call_limit for own in traits), default=inf),
         handles=traits[0].handles if len(traits) == 1 else None,
         shared=tuple(state for own in traits for state in own.shared),
+        shares_results=any(own.shares_results for own in traits),
     )
 
 

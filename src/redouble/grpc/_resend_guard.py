@@ -51,6 +51,7 @@ class RpcResendGuard(ClientCall):
         super().__init__(plan, context_clock())
         self.requests = requests
         self.continuation, self.call_details = continuation, call_details
+        self.request = call_details
         timeout = getattr(call_details, "timeout", None)
         ambient_limit = time_left() if ambient.active else inf
         self.deadline = self.started + min(inf if timeout is None else timeout, ambient_limit)

@@ -238,6 +238,10 @@ class Exchange(ClientCall):
         """Return True if the body of a response is not there yet: its end will be recorded."""
         return response is not None and response is self.unread and not self.client._is_empty(self, response)
 
+    def failed_response(self, error: object, /) -> object:
+        """Return the response that the error of the last attempt stands for, or None."""
+        return self.answer if error is self.error else None
+
     def succeeded(self, credit: Callable[[], None], /) -> None:
         """Credit a budget when the body is there."""
         if not self.is_unread(self.unread):

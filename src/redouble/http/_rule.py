@@ -1,8 +1,8 @@
 """The HTTP rule: which responses and failures are worth another request, and which requests may be resent.
 
-A rule judges the errors of any client: a bad status, or a failure without a response. Whether a request may
-be resent depends on its method; one of our own clients also considers idempotency keys and bodies, and
-decides itself (`Exchange.veto`).
+A rule judges the errors of any client, a bad status or a failure without a response, and the responses that
+a function returns. Whether a request may be resent depends on its method; one of our own clients also
+considers idempotency keys and bodies, and decides itself (`Exchange.veto`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,18 @@ from redouble._engine.report import ResendGuard, stamp_of
 from redouble._failures import codes, error_readers
 from redouble._failures.retry_after import response_wish, with_hint
 from redouble._failures.transient import transient
-from redouble._failures.verdict import Ended, Kind, Rule, Rules, Verdict, as_rules, judge
+from redouble._failures.verdict import (
+    ACCEPT,
+    NOT_IDEMPOTENT,
+    Ended,
+    Kind,
+    Rule,
+    Rules,
+    Verdict,
+    as_rules,
+    changed,
+    judge,
+)
 from redouble._internal.public import public
 
 Errors: TypeAlias = type[Exception] | tuple[type[Exception], ...] | Rule
@@ -29,13 +40,11 @@ IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "QUERY"})
 # Failures of the server, for policies and breakers; all other responses are results.
 FAILING = frozenset({408, 425, 429, *range(500, 600)})
 
-NOT_IDEMPOTENT = Verdict.stop(reason="not_idempotent")
-
 
 @public("redouble.http")
 @dataclass(frozen=True)
 class HttpRule:
-    """The rule that `rule` makes, for ``on=``; our clients read its statuses and methods."""
+    """The rule that `rule` makes, for ``on=`` and ``until=``; our clients read its statuses and methods."""
 
     statuses: frozenset[int]
     methods: frozenset[str]
@@ -50,8 +59,11 @@ class HttpRule:
         ):
             object.__setattr__(self, option, value)
 
-    def __call__(self, error: Exception, /) -> Verdict | None:
-        """Judge an error of any HTTP client."""
+    def __call__(self, ended: object, /) -> Verdict | None:
+        """Judge an error of any HTTP client, or a response of any that was returned."""
+        return self._judge_error(ended) if isinstance(ended, Exception) else self._judge_response(ended)
+
+    def _judge_error(self, error: Exception) -> Verdict | None:
         status, headers = response_of(error)
         if status is None:
             verdict = judge(self._rules, error, _no_context)
@@ -63,7 +75,21 @@ class HttpRule:
             return verdict
         if isinstance(stamp_of(error), ResendGuard):
             return verdict  # one of our clients decides about methods, keys and bodies
-        method = method_of(error)
+        return self._if_idempotent(verdict, error)
+
+    def _judge_response(self, response: object) -> Verdict:
+        """Refuse a response that is worth another request or a failure of the server; accept all else."""
+        status, headers = response_of(response)
+        if status is None:
+            return ACCEPT
+        verdict = self._judge_status(status, headers)
+        if verdict is not None:
+            return self._if_idempotent(verdict, response)
+        known = codes.STATUSES.get(status) or _default_verdict(status)
+        return changed(known, action="stop") if status in FAILING else ACCEPT
+
+    def _if_idempotent(self, verdict: Verdict, source: object) -> Verdict:
+        method = method_of(source)
         return verdict if method is None or method in self.methods else NOT_IDEMPOTENT
 
     def _judge_status(self, status: int, headers: object) -> Verdict | None:
@@ -81,6 +107,9 @@ def rule(
     errors: Errors = transient,
 ) -> HttpRule:
     """Make a rule for HTTP: ``Retry(on=redouble.http.rule(statuses={500, 503}))``.
+
+    As ``until=redouble.http.rule()`` it judges the response that a function returns: it refuses one that is
+    worth another request, and any failure of the server (408, 425, 429, 5xx). Results without a status pass.
 
     statuses: the responses worth another request; by default those that `redouble.transient` retries.
     methods: the requests that may be resent although the first may have reached the server; by default the
@@ -145,20 +174,21 @@ class StatusRule:
 # ------------------------------------------------------- attributes of the clients' errors
 
 
-def response_of(error: BaseException) -> tuple[int | None, object]:
-    """Return status and headers of the response that an error refers to, or None twice."""
+def response_of(source: object) -> tuple[int | None, object]:
+    """Return status and headers of a response, or of that which an error refers to; or None twice."""
+    read = error_readers.response_of if isinstance(source, Exception) else error_readers.status_and_headers
     try:
-        status, headers = error_readers.response_of(error)
-    except Exception:  # a property of the error raised
+        status, headers = read(source)
+    except Exception:  # a property raised
         return None, None
     return (status, headers) if isinstance(status, int) and status >= 100 else (None, None)
 
 
-def method_of(error: Any) -> str | None:
+def method_of(source: Any) -> str | None:
     """Return the request's method: httpx, requests and the SDKs keep the request, aiohttp its info."""
     for name in ("request", "request_info"):
         try:
-            method = getattr(getattr(error, name), "method")  # noqa: B009  it may raise, in httpx too
+            method = getattr(getattr(source, name), "method")  # noqa: B009  it may raise, in httpx too
         except Exception:  # noqa: S112  httpx raises if it was never set
             continue
         if isinstance(method, str):
@@ -177,6 +207,8 @@ def _default_verdict(status: int) -> Verdict:
 def _checked_statuses(statuses: object) -> frozenset[int]:
     if isinstance(statuses, BaseException):
         raise TypeError("on=redouble.http.rule makes rules, and is none: write on=redouble.http.rule()")
+    if response_of(statuses)[0] is not None:
+        raise TypeError("until=redouble.http.rule makes rules, and is none: write until=redouble.http.rule()")
     if isinstance(statuses, int | str | bytes) or not isinstance(statuses, Iterable):
         raise TypeError(f"statuses={statuses!r}: write a set of numbers, such as {{502, 503}}")
     given = frozenset(cast("Iterable[object]", statuses))

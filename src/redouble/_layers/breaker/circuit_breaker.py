@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any, Self, TypeVar, cast
+from weakref import WeakKeyDictionary
 
-from redouble._failures.verdict import FailureFilter, On
+from redouble._drivers.per_call import PerCall
+from redouble._failures.verdict import FailureFilter, On, Refusal, Until
 from redouble._internal.codegen import Template
 from redouble._internal.locks import gil
 from redouble._internal.logger import log
@@ -83,6 +85,35 @@ GUARDED = Template(
 """,
 )
 
+# For ``until``. A result that it accepts costs one more call; the slower paths are outside the `try`.
+JUDGED = Template(
+    "circuit breaker by result",
+    """\
+{async_}def guarded({parameters}):
+    redouble_ticket = redouble_owner._closed_epoch or redouble_owner.admit(redouble_now())
+    try:
+        redouble_result = {await_}redouble_fn({arguments})
+        {check}
+        redouble_refusal = redouble_accepts(redouble_result)
+        if redouble_refusal is not True:
+            redouble_refusal = redouble_answered(redouble_refusal, redouble_result)
+        elif not redouble_ticket.failure_streak:
+            return redouble_result
+        else:
+            redouble_refusal = None
+    except redouble_BaseException:
+        redouble_owner.ended(redouble_ticket, redouble_exception(), redouble_now())
+        raise
+    redouble_owner.ended(redouble_ticket, redouble_refusal, redouble_now())
+    return redouble_result
+""",
+)
+
+
+def failure_name(error: BaseException | None) -> str:
+    """Return the name of a failure for messages."""
+    return "a refused result" if type(error) is Refusal else type(error).__name__
+
 
 @public("redouble")
 class CircuitBreaker(ReentrancySafe, Gate):
@@ -91,6 +122,7 @@ class CircuitBreaker(ReentrancySafe, Gate):
     on: what counts as a failure: an exception type, a tuple, a rule, or a list of these. An error for
         which a rule returns False counts as a success (a 404 is a healthy answer); an error that no rule
         decides on, a cancellation and a `Rejected` are not counted.
+    until: a rule for results, as of `Retry`: a result that it refuses counts as a failure, and is returned.
     failures: open after this many in a row. Ignored if there is a ``ratio``.
     ratio: open when at least this share of the calls in the last ``window`` seconds failed, and there were
         at least ``minimum`` of them. Without a ratio both are ignored.
@@ -119,19 +151,21 @@ class CircuitBreaker(ReentrancySafe, Gate):
         probes: int = 1,
         reopening: Sequence[float] | None = None,
         *,
+        until: Until | None = None,
         name: str | None = None,
         on_change: Observer | None = None,
         clock: Clock = SYSTEM,
         random: Chance = chance,
     ) -> None:
         super().__init__()
-        self._failures = FailureFilter(on, "CircuitBreaker")
+        self._failures = FailureFilter(on, "CircuitBreaker", until)
         if on_change is not None:
             hook(on_change, "on_change")
         methods(clock, "clock", ("now",))
         methods(random, "random", ("random",))
         self.settings = CircuitBreakerSettings(
             on=on,
+            until=until,
             failures=integer(failures, "CircuitBreaker failures", 1, "a whole number, 1 or more, such as 5"),
             ratio=None if ratio is None else share(ratio, "ratio"),
             window=positive_seconds(window, "CircuitBreaker window", "30"),
@@ -151,6 +185,7 @@ class CircuitBreaker(ReentrancySafe, Gate):
         self._not_overridden = own.admit is CircuitBreaker.admit and own.ended is CircuitBreaker.ended
         self._circuit = Circuit(self.settings, clock.now())
         self._notifications = SerialQueue()
+        self._wrappers: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()  # compiled; True if async
         self._closed_epoch: StateEpoch | None = None  # the ticket of the fast path; None: call `admit`
         self._follow_circuit()
         self.register("breakers")
@@ -230,14 +265,44 @@ class CircuitBreaker(ReentrancySafe, Gate):
     def ended(self, ticket: Ticket, error: BaseException | None, now: float, /) -> None:
         try:
             bad = self._failures.is_failure(error)
-            self._change(self._circuit.ended, ticket, bad, now, type(error).__name__)
+            self._change(self._circuit.ended, ticket, bad, now, failure_name(error) if bad else "")
         except BaseException:  # the call is over even if a rule raises, or a signal handler
             if isinstance(ticket, TrackedCall) and ticket.epoch is not None:
                 self._change(self._circuit.ended, ticket, None, now)
             raise
 
+    def refusal(self, result: Any, /) -> Exception | None:
+        """Return the failure that a result counts as, if ``until`` refuses it."""
+        return self._failures.refusal(result)
+
     def _wrapper(self, *, is_async: bool) -> Wrapper | None:  # noqa: ARG002
-        return (GUARDED, {"now": self.clock.now}) if self._not_overridden else None
+        if not self._not_overridden:
+            return None
+        failures, now = self._failures, self.clock.now
+        if failures.until is None:
+            return GUARDED, {"now": now}
+        names = {"accepts": failures.accepts, "answered": failures.answered, "BaseException": BaseException}
+        return JUDGED, {"now": now, **names}
+
+    def _compile(
+        self, fn: Callable[..., Any], per_call: PerCall | None, *, is_async: bool
+    ) -> Callable[..., Any] | None:
+        return self._run_now(self._compile_and_record, fn, per_call, is_async)
+
+    def _compile_and_record(
+        self, fn: Callable[..., Any], per_call: PerCall | None, is_async: bool
+    ) -> Callable[..., Any] | None:
+        wrapper = super()._compile(fn, per_call, is_async=is_async)
+        if wrapper is not None:
+            self._wrappers[wrapper] = is_async
+        return wrapper
+
+    def _recompile_wrappers(self) -> None:
+        """Give the functions that were decorated before the template for the current ``until``."""
+        for wrapper, is_async in list(self._wrappers.items()):
+            fresh: Any = super()._compile(wrapper.__globals__["redouble_fn"], None, is_async=is_async)
+            wrapper.__globals__.update(fresh.__globals__)  # first: it has the names of both templates
+            wrapper.__code__ = fresh.__code__
 
     def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
         """Return True: all settings can change."""
@@ -253,6 +318,8 @@ class CircuitBreaker(ReentrancySafe, Gate):
         self.settings = replace(
             other.settings, name=mine.name, on_change=mine.on_change, clock=mine.clock, random=mine.random
         )
+        if mine.until is not self.settings.until:
+            self._recompile_wrappers()
         self._circuit.reconfigure(self.settings, self.clock.now())
         self._closed_epoch = None  # `_follow_circuit` sets it again
 

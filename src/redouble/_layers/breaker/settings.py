@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import ulp
 from typing import cast
 
-from redouble._failures.verdict import On
+from redouble._failures.verdict import On, Until
 from redouble._internal.validation import number
 from redouble._runtime.clock import Chance, Clock
 from redouble._telemetry.events import Observer
@@ -19,6 +19,7 @@ class CircuitBreakerSettings:
     """The validated options of a `CircuitBreaker`, which describes them."""
 
     on: On
+    until: Until | None
     failures: int
     ratio: float | None
     window: float

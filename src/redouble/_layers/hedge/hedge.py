@@ -21,6 +21,7 @@ from math import inf
 from sys import modules
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
+<<<<<<< HEAD
 from redouble._drivers.opened_stream import AsyncSource, StreamOwner
 from redouble._drivers.stream_function import wrap_stream
 from redouble._engine.budget_protocol import Budget
@@ -28,6 +29,11 @@ from redouble._engine.worker import Worker, check_worker
 from redouble._failures.transient import transient
 from redouble._failures.verdict import FailureFilter, Kind, On, Until, Verdict, check_until
 from redouble._internal.callables import callable_kind, display_name
+=======
+from redouble._engine.budgets.budget_protocol import Budget
+from redouble._failures.verdict import FailureFilter, Kind, On, Until, check_until
+from redouble._internal.callables import UsageError, callable_kind, display_name
+>>>>>>> main
 from redouble._internal.codegen import compile_wrapper, gil_variants
 from redouble._internal.locks import ForkSafe, gil
 from redouble._internal.logger import call_hook

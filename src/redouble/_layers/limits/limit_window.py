@@ -14,7 +14,7 @@ from typing import Literal
 
 from redouble._failures.verdict import On
 from redouble._layers.limits.limit_algorithms import LimitAlgorithm, Sample
-from redouble._layers.limits.pacing import CLOCK_JUMP
+from redouble._layers.limits.rate.pacing import CLOCK_JUMP
 from redouble._runtime.clock import Chance
 
 MIN_SAMPLES = 10  # calls: fewer are not significant

@@ -70,3 +70,23 @@ COUNTING_WRAPPER = gil_variants(
 """,
     "            redouble_counter.count += 1\n",
 )
+
+# ``redouble_refusal`` returns the error that a result counts as, or None: the option ``until``.
+JUDGING_WRAPPER = {
+    enabled: template.derive(
+        "gate",
+        ("redouble_good = False\n", "redouble_good, redouble_refused = False, None\n"),
+        (
+            "        redouble_good = True\n",
+            """\
+        redouble_refused = redouble_refusal(redouble_result)
+        redouble_good = redouble_refused is None
+""",
+        ),
+        (
+            "None if redouble_good else redouble_exception()",
+            "None if redouble_good else redouble_refused or redouble_exception()",
+        ),
+    )
+    for enabled, template in COUNTING_WRAPPER.items()
+}

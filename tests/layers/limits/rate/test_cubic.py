@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble._layers.limits.cubic import SLICE, AdaptiveTokenBucket, CubicCurve, RateMeter
+from redouble._layers.limits.rate.cubic import SLICE, AdaptiveTokenBucket, CubicCurve, RateMeter
 
 NEAR = 1e-6
 RATES = st.floats(0.5, 1000)

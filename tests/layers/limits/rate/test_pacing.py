@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redouble._layers.limits.pacing import CLOCK_TOLERANCE, GcraPacer
+from redouble._layers.limits.rate.pacing import CLOCK_TOLERANCE, GcraPacer
 
 
 def closed(interval: float, burst: int) -> GcraPacer:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from redouble._layers.limits.pacing import GcraPacer
+from redouble._layers.limits.rate.pacing import GcraPacer
 
 pytestmark = pytest.mark.one_python
 

@@ -10,8 +10,8 @@ from math import inf
 
 import pytest
 
-from redouble._layers.limits.pacing import GcraPacer
-from redouble._layers.limits.wait_queue import Waiter
+from redouble._layers.limits.rate.pacing import GcraPacer
+from redouble._layers.limits.rate.wait_queue import Waiter
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.bulkhead_callers import A_MINUTE, until
 from tests.support.fakes import COLOURS, Boom, in_colour

@@ -13,7 +13,7 @@ from math import inf
 import pytest
 
 from redouble import SYSTEM
-from redouble._layers.limits.wait_queue import HEAD_GRACE, Waiter
+from redouble._layers.limits.rate.wait_queue import HEAD_GRACE, Waiter
 from redouble.errors import RateLimited
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.bulkhead_callers import A_MINUTE

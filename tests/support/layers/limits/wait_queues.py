@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import trio
 
-from redouble._layers.limits.pacing import GcraPacer
-from redouble._layers.limits.wait_queue import WaitQueue
+from redouble._layers.limits.rate.pacing import GcraPacer
+from redouble._layers.limits.rate.wait_queue import WaitQueue
 from redouble.errors import RateLimited
 from redouble.testing import VirtualClock
 from tests.support.bulkhead_callers import until

@@ -13,8 +13,8 @@ from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, instance, integer, number
 from redouble._internal.validation import seconds as checked
 from redouble._layers.gate import Wrapper, describe_others
-from redouble._layers.limits.pacing import GcraPacer
-from redouble._layers.limits.wait_queue import WaitingGate, WaitQueue
+from redouble._layers.limits.rate.pacing import GcraPacer
+from redouble._layers.limits.rate.wait_queue import WaitingGate, WaitQueue
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.emit import emit_rejected
 from redouble.errors import RateLimited
@@ -121,7 +121,7 @@ class RateLimit(WaitingGate):
         )
         self.name = name
         self._pacer = GcraPacer(per / rate, burst)
-        self._wait_queue = WaitQueue(self._pacer, wait, self._rejection)
+        self._wait_queue = WaitQueue(self._pacer, wait, self._rejection, self._admitted_late)
         self.register("limits")
 
     ends_with_head = True  # a permit is used up when a call begins

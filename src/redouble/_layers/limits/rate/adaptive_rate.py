@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from redouble._failures.transient import transient
-from redouble._failures.verdict import FailureFilter, Kind, On, never_counts
+from redouble._failures.verdict import FailureFilter, Kind, On, Until, never_counts
 from redouble._internal.locks import gil
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, number
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits
 from redouble._layers.gate import Wrapper
-from redouble._layers.limits.cubic import AdaptiveTokenBucket
-from redouble._layers.limits.sampled_counter import COUNTING_WRAPPER
-from redouble._layers.limits.wait_queue import WaitingGate, WaitQueue
+from redouble._layers.limits.rate.cubic import AdaptiveTokenBucket
+from redouble._layers.limits.rate.emitted_level import EmittedLevel
+from redouble._layers.limits.rate.wait_queue import WaitingGate, WaitQueue
+from redouble._layers.limits.sampled_counter import COUNTING_WRAPPER, JUDGING_WRAPPER
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.emit import emit_rejected
+from redouble._telemetry.observers import watch
 from redouble.errors import RateLimited
 
 
@@ -34,6 +37,7 @@ class AdaptiveRateSettings:
     on: On
     wait: float | None
     least: float
+    until: Until | None
     name: str | None
 
 
@@ -49,6 +53,8 @@ class AdaptiveRate(WaitingGate):
     on: the errors that count as throttling: by default those that `transient` classifies as throttled (a 429,
         a ``SlowDown``).
     least: the lowest rate, in calls a second.
+    until: a function of the result, or a rule: a result that it does not accept counts as throttling, and is
+        returned all the same.
     name: the name of the limit in its errors.
     """
 
@@ -58,19 +64,26 @@ class AdaptiveRate(WaitingGate):
         wait: Duration | None = None,
         least: float = 0.5,
         *,
+        until: Until | None = None,
         name: str | None = None,
     ) -> None:
-        self._throttles = FailureFilter(on, "AdaptiveRate")
+        self._throttles = FailureFilter(on, "AdaptiveRate", until)
         self.settings = AdaptiveRateSettings(
             on=on,
             wait=None if wait is None else checked(wait, "AdaptiveRate wait"),
             least=number(least, "AdaptiveRate least", 1e-9, 1e9, "calls a second, more than 0, such as 0.5"),
+            until=until,
             name=name,
         )
         self.name = name
         self._bucket = AdaptiveTokenBucket(SYSTEM.now(), self.settings.least)
-        self._wait_queue = WaitQueue(self._bucket, self.settings.wait, self._rejection)
+        self._wait_queue = WaitQueue(self._bucket, self.settings.wait, self._rejection, self._admitted_late)
+        self._level = EmittedLevel("adaptive_rate")
         self.register("limits")
+
+    def refusal(self, result: object, /) -> Exception | None:
+        """Return the error that a result counts as; None if ``until`` accepts it or there is none."""
+        return self._throttles.refusal(result)
 
     def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
         """Record how a call ended; a cancellation, or a rejection by an inner gate, does not count."""
@@ -78,6 +91,8 @@ class AdaptiveRate(WaitingGate):
             return
         throttled = error is not None and bool(self._throttles.is_failure(error))
         self._wait_queue.update_pacer(self._bucket.record, throttled, now)
+        if watch.by_event["limit_changed"] and self._bucket.meter.limiting:
+            self._level.emit(self._bucket.rate, self.name)
 
     def snapshot(self) -> Mapping[str, float | None]:
         """Return the ``rate`` in calls a second (None: no limit yet), the ``measured`` rate, ``queued``."""
@@ -88,12 +103,25 @@ class AdaptiveRate(WaitingGate):
 
     def _wrapper(self, *, is_async: bool) -> Wrapper:
         queue = self._wait_queue
-        return COUNTING_WRAPPER[gil.enabled], {
+        templates = COUNTING_WRAPPER if self.settings.until is None else JUDGING_WRAPPER
+        return templates[gil.enabled], {
             "owner": queue,
             "counter": self._bucket.meter,
             "enter": queue.aenter if is_async else queue.enter,
             "advance_window": self._advance_window,
+            "refusal": self.refusal,
         }
+
+    def can_reconfigure(self, other: Self, /) -> bool:
+        """Return True unless only one has ``until``: decorated functions cannot change that."""
+        return (self.settings.until is None) == (other.settings.until is None)
+
+    def reconfigure(self, other: Self, /) -> None:
+        """Apply the settings of another gate; the measured and the learned rate stay."""
+        self.settings, self._throttles = replace(other.settings, name=self.name), other._throttles
+        self._wait_queue.wait, least = self.settings.wait, self.settings.least
+        # The time is read under the lock of the queue; read earlier, it could be outdated.
+        self._wait_queue.update_pacer(lambda: self._bucket.reconfigure(least, SYSTEM.now()))
 
     def _advance_window(self) -> None:
         self._wait_queue.update_pacer(self._bucket.meter.advance, SYSTEM.now())

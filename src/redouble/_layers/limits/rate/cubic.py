@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from math import cbrt, floor
 
-from redouble._layers.limits.pacing import CLOCK_JUMP, CLOCK_TOLERANCE
+from redouble._layers.limits.rate.pacing import CLOCK_JUMP, CLOCK_TOLERANCE
 from redouble._layers.limits.sampled_counter import SampledCounter
 
 BETA = 0.7  # the share of the rate that is left after throttling
@@ -94,6 +94,11 @@ class AdaptiveTokenBucket:
         self.rate = max(rate, self._least)
         self.capacity = max(self.rate, LEAST_CAPACITY)
         self._tokens, self._updated_at = min(tokens, self.capacity), now
+
+    def reconfigure(self, least: float, now: float) -> None:
+        """Change the lowest rate; the current one is raised to it."""
+        self._least = least
+        self.set_rate(self.rate, now)
 
     def due(self, now: float, ahead: int = 0) -> float:
         """Return the seconds until a token is available, after ``ahead`` other calls."""

@@ -23,11 +23,12 @@ from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.validation import format_seconds
 from redouble._layers.analysis import WorstCase
 from redouble._layers.gate import Admission, Gate
-from redouble._layers.limits.pacing import CLOCK_TOLERANCE, Pacer
+from redouble._layers.limits.rate.pacing import CLOCK_TOLERANCE, Pacer
 from redouble._runtime.backend import backend, cancel_after, in_event_loop
 from redouble._runtime.clock import SYSTEM, virtual
 from redouble._runtime.deadline import wait_limit
 from redouble._runtime.thread_waker import ThreadWaker
+from redouble._telemetry.emit import emit_layer, layer_kind
 
 T = TypeVar("T")
 
@@ -45,10 +46,15 @@ class WaitQueue(ReentrancySafe):
     """The calls that wait for a permit, first come first served, each for up to ``wait`` seconds."""
 
     def __init__(
-        self, pacer: Pacer, wait: float | None, rejection: Callable[[str, float], Exception]
+        self,
+        pacer: Pacer,
+        wait: float | None,
+        rejection: Callable[[str, float], Exception],
+        admitted_late: Callable[[float], object] | None = None,
     ) -> None:
+        """Create an empty queue; ``admitted_late`` is called with the seconds that a call waited."""
         super().__init__()
-        self._pacer, self._rejection = pacer, rejection
+        self._pacer, self._rejection, self._admitted_late = pacer, rejection, admitted_late
         self.wait = wait
         self._queue: OrderedDict[Waiter, Callable[[], object]] = OrderedDict()
         self._slow_head: tuple[Waiter | None, float] = (None, 0.0)  # it does not react, and since when
@@ -61,13 +67,13 @@ class WaitQueue(ReentrancySafe):
         waiter, until = Waiter(), self._acquire_or_wait_until(blocking=True)
         if until is None:
             return
-        clock = virtual()
+        clock, began = virtual(), SYSTEM.now()
         try:
             while True:
                 waker = ThreadWaker()
                 seconds = self._try_acquire_in_turn(waiter, waker.wake, until)
                 if seconds is None:
-                    return
+                    break
                 if clock is None:
                     waker.wait(seconds)
                 elif self._head() is waiter:
@@ -76,19 +82,21 @@ class WaitQueue(ReentrancySafe):
                     waker.wait(inf)  # the head moves the virtual clock
         finally:
             self._dequeue(waiter)
+        if self._admitted_late is not None:
+            self._admitted_late(SYSTEM.now() - began)
 
     async def aenter(self) -> None:
         """Wait for a permit in async code; or raise."""
         waiter, until = Waiter(), self._acquire_or_wait_until(blocking=False)
         if until is None:
             return
-        clock = virtual()
+        clock, began = virtual(), SYSTEM.now()
         try:
             while True:
                 wake, woken = backend().waker()
                 seconds = self._try_acquire_in_turn(waiter, wake, until)
                 if seconds is None:
-                    return
+                    break
                 if clock is None or clock._drives_running_loop():
                     with cancel_after(seconds):
                         await woken()
@@ -98,6 +106,8 @@ class WaitQueue(ReentrancySafe):
                     await woken()
         finally:
             self._dequeue(waiter)
+        if self._admitted_late is not None:
+            self._admitted_late(SYSTEM.now() - began)
 
     def acquire_at(self, now: float) -> None:
         """Take a permit without waiting, or raise."""
@@ -244,6 +254,10 @@ class WaitingGate(SharedByIdentity, Gate):
     def wait(self) -> float | None:
         """How many seconds a call waits for a permit; None for as long as it takes."""
         return self._wait_queue.wait
+
+    def _admitted_late(self, seconds: float) -> None:
+        """Emit ``waited`` for a call that was admitted after a wait."""
+        emit_layer("waited", layer_kind(self), self.name, delay=seconds)
 
     def admit(self, now: float, /) -> None:
         """Take a permit without waiting, or raise `RateLimited`."""

@@ -1,0 +1,21 @@
+"""The level of a limit in its events: an event for each noticeable change, none for each small one."""
+
+from __future__ import annotations
+
+from redouble._telemetry.emit import emit_layer
+
+NOTICEABLE = 0.1  # of the level in the event before
+
+
+class EmittedLevel:
+    """The level in the last ``limit_changed`` event of a limit, in calls or in calls a second."""
+
+    def __init__(self, by: str) -> None:
+        self._by = by
+        self._level: float | None = None
+
+    def emit(self, level: float, name: str | None) -> None:
+        """Emit ``limit_changed`` if the level has changed noticeably since the last event."""
+        if self._level is None or abs(level - self._level) > NOTICEABLE * self._level:
+            self._level = level
+            emit_layer("limit_changed", self._by, name, level=level)
