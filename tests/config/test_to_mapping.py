@@ -139,6 +139,14 @@ EVERY: list[tuple[Any, dict[str, object]]] = [
             "name": "a",
         },
     ),
+    (
+        Hedge([0.5, 1], hedges=2, failover=True, worker=Worker(grace=0)),
+        {"type": "hedge", "delay": [0.5, 1], "hedges": 2, "failover": True, "worker": {"grace": 0}},
+    ),
+    (
+        Hedge(minimum=9, shortest=0.5, longest=2),
+        {"type": "hedge", "minimum": 9, "shortest": 0.5, "longest": 2},
+    ),
 ]
 
 
@@ -212,6 +220,7 @@ def test_a_configuration_is_written_with_references_to_its_own_objects() -> None
         (Throttle(random=Random(1)), "random", "set random in code"),
         (AdaptiveConcurrency(random=Random(1)), "random", "set random in code"),
         (Hedge(until=transient), "until", "has no name in documents"),
+        (Hedge(float), "delay", "cannot be written to a document: set delay in code"),
         (Retry() | Fallback(value=1), "layers.1", "cannot be written to a document"),
         (Pipeline(Retry(until=bool)), "layers.0.until", "bool has no name in documents"),
         (type("Own", (Bulkhead,), {})(1), "", "cannot be written to a document"),

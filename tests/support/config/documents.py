@@ -31,6 +31,7 @@ from redouble.config._options.catalogue import (
     PIPELINE_LAYERS,
     RETRY,
     BudgetValue,
+    DelayOrList,
     LayerValue,
 )
 from redouble.config._options.error_names import ErrorNames, ResultRuleName
@@ -114,6 +115,8 @@ def value_of(kind: Value) -> SearchStrategy[Any]:
             return backoffs(by_kind=kind.by_kind)
         case StageValue():
             return st.sampled_from([*JITTERS]) | st.one_of([stage_of(key) for key in STAGES])
+        case DelayOrList():
+            return SPANS | st.lists(SPANS, min_size=1, max_size=1)
         case Flag():
             return st.booleans()
         case _:
@@ -141,6 +144,9 @@ def backoffs(*, by_kind: bool = True) -> SearchStrategy[Any]:
 def table_of(table: Table, **more: Any) -> SearchStrategy[Any]:
     """Draw a table."""
     kinds = {key: value_of(option.kind) for key, option in table.options.items()}
+    if "shortest" in kinds:  # the bounds of a measured delay, which a given one excludes
+        for key in ("minimum", "shortest", "longest"):
+            del kinds[key]
     needed = {key: kinds.pop(key) for key in table.needed}
     return st.fixed_dictionaries({**more, **needed}, optional=kinds)
 

@@ -21,19 +21,13 @@ from math import inf
 from sys import modules
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-<<<<<<< HEAD
 from redouble._drivers.opened_stream import AsyncSource, StreamOwner
 from redouble._drivers.stream_function import wrap_stream
-from redouble._engine.budget_protocol import Budget
+from redouble._engine.budgets.budget_protocol import Budget, traits_of
 from redouble._engine.worker import Worker, check_worker
 from redouble._failures.transient import transient
 from redouble._failures.verdict import FailureFilter, Kind, On, Until, Verdict, check_until
 from redouble._internal.callables import callable_kind, display_name
-=======
-from redouble._engine.budgets.budget_protocol import Budget
-from redouble._failures.verdict import FailureFilter, Kind, On, Until, check_until
-from redouble._internal.callables import UsageError, callable_kind, display_name
->>>>>>> main
 from redouble._internal.codegen import compile_wrapper, gil_variants
 from redouble._internal.locks import ForkSafe, gil
 from redouble._internal.logger import call_hook
@@ -61,6 +55,7 @@ from redouble._telemetry.emit import emit_layer
 from redouble._telemetry.observers import watch
 
 if TYPE_CHECKING:
+    from redouble._engine.budgets.retries_in_flight import CallInFlight
     from redouble._layers.hedge.race_workers import WorkerRace
 
 P = ParamSpec("P")
@@ -335,14 +330,18 @@ class Hedge(ForkSafe, Layer):
 
     # ------------------------------------------------------------- called by the races of its calls
 
-    def _allow_attempt(self) -> bool:
-        """Return True if the quota and the budget allow an extra call; count it as hedged or suppressed."""
+    def _allow_attempt(self) -> CallInFlight | bool:
+        """Return True if the quota and the budget allow an extra call; count it as hedged or suppressed.
+
+        If the budget limits the retries in flight, return what has to end with the extra call.
+        """
         with self._lock:
-            allowed = self._quota.spend()
-            if allowed and not self._budget_grants():
-                self._quota.refund()
-                allowed = False
-            self._hedged += allowed
+            allowed: CallInFlight | bool = self._quota.spend()
+            if allowed:
+                allowed = self._budget_grants()
+                if not allowed:
+                    self._quota.refund()
+            self._hedged += bool(allowed)
             self._suppressed += not allowed
         return allowed
 
@@ -382,14 +381,22 @@ class Hedge(ForkSafe, Layer):
         with self._lock:
             self._latencies.record(seconds, now)
 
-    def _budget_grants(self) -> bool:
+    def _budget_grants(self) -> CallInFlight | bool:
         budget, now = self.settings.budget, SYSTEM.now()
         if budget is None:
             return True
+        in_flight = traits_of(budget).in_flight
+        extra = None if in_flight is None else in_flight.call(counted=False)
+        if extra is not None and not extra.begin_retry():
+            return False
         grant = call_hook(budget, "spend", Kind.unknown, now)
-        if grant is not None and grant.wait:  # a hedge cannot wait
+        if grant is not None and not grant.wait:
+            return extra or True
+        if grant is not None:  # a hedge cannot wait
             call_hook(budget, "refund", grant, now)
-        return grant is not None and not grant.wait
+        if extra is not None:
+            extra.end_retry()
+        return False
 
     # ----------------------------------------------------------------------------------- hooks
 

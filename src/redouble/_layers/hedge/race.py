@@ -12,8 +12,9 @@ side runs them. `close_all` closes unused results, in any async library.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import isawaitable
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from redouble._failures.verdict import Ended, FailureFilter, Until, judge_result, with_retry_after
@@ -25,6 +26,7 @@ from redouble._runtime.deadline import wait_limit
 from redouble._telemetry.emit import emit_layer
 
 if TYPE_CHECKING:
+    from redouble._engine.budgets.retries_in_flight import CallInFlight
     from redouble._layers.hedge.hedge import Hedge
 
 FIRST = 1
@@ -146,10 +148,12 @@ class HedgedCall:
     ) -> None:
         self._hedge, self._delay, self._fn, self._args, self._kwargs = hedge, delay, fn, args, kwargs
         self.race: Race | None = None  # None while there is only one attempt
-        self.started_at: float | None = None  # when the call began, if that is known
 
+    # Of the class, because most calls never set them.
+    started_at: float | None = None  # when the call began, if that is known
     _delays: Sequence[float | None] | None = None  # those of all extra attempts; None: that of the hedge
     _is_stream = False
+    _in_flight: Mapping[int, CallInFlight] = MappingProxyType({})  # extra attempts that a budget counts
 
     def plan(self, delays: Sequence[float | None] | None, *, is_stream: bool) -> None:
         """Set a delay for each extra attempt, or None; a stream has no result that ``until`` could judge."""
@@ -184,12 +188,15 @@ class HedgedCall:
         if wait > 0:
             race.waiting = settings.failover
             return wait
-        if not hedge._allow_attempt():
+        allowed = hedge._allow_attempt()
+        if allowed is False:
             return None
         if self.started_at is None:
             self.started_at = now - (self._delay or 0.0)
         self.race = race
         number = race.start_attempt()
+        if allowed is not True:
+            self._in_flight = {**self._in_flight, number: allowed}
         emit_layer("hedged", "hedge", hedge.name, attempt=number, elapsed=now - self.started_at)
         self.start(race, number)
         return self._delay_after(number)
@@ -210,13 +217,19 @@ class HedgedCall:
 
     def record_result(self, race: Race, number: int, value: Any) -> None:
         """Record the result of an attempt; if it was refused, the next one may start."""
+        self._ended(number)
         race.record_result(number, value)
         self._after_attempt(race)
 
     def record_error(self, race: Race, number: int, error: Exception) -> None:
         """Record the error of an attempt; the next one may start."""
+        self._ended(number)
         race.record_error(number, error, SYSTEM.now())
         self._after_attempt(race)
+
+    def _ended(self, number: int) -> None:
+        if number in self._in_flight:
+            self._in_flight[number].end_retry()
 
     def _after_attempt(self, race: Race) -> None:
         if self._hedge.settings.failover and race.winner is None:
@@ -245,6 +258,7 @@ class AsyncHedgedCall(HedgedCall):
             self.record_error(race, number, error)
         finally:
             if not ended:
+                self._ended(number)
                 race.record_cancelled()
 
 

@@ -226,6 +226,27 @@ GATES = Tagged(
 
 # ---------------------------------------------------------------- layers and pipelines
 
+
+class DelayOrList(Value):
+    """A duration, or a list of durations."""
+
+    _one, _several = WAIT, Listed(SPAN, least=1)
+
+    def parse(self, value: object, place: DocPath) -> object:
+        return (self._several if isinstance(value, list) else self._one).parse(value, place)
+
+    def text(self, text: str) -> object:
+        return self._several.text(text) if "," in text else self._one.text(text)
+
+    def write(self, value: object, place: DocPath) -> object:
+        if callable(value):
+            raise place.error(f"{short_repr(value)} cannot be written to a document: set delay in code")
+        return (self._several if isinstance(value, tuple) else self._one).write(value, place)
+
+    def schema(self) -> dict[str, object]:
+        return {"anyOf": [self._one.schema(), self._several.schema()]}
+
+
 LAYERS = Tagged(
     **GATES.tables,
     timeout=Table(
@@ -237,9 +258,18 @@ LAYERS = Tagged(
     hedge=Table(
         Hedge,
         "Repeat a slow call beside the first; the first acceptable outcome wins.",
-        delay=Option(WAIT, "How long a call may take before an extra call starts; measured unless given."),
+        delay=Option(
+            DelayOrList(),
+            "How long a call may take before an extra call starts, or a list with a delay for each one; "
+            "measured unless given.",
+        ),
         max_extra_load=Option(LOAD, "How many extra calls there may be, as a share of all."),
         hedges=Option(Whole(1), "How many extra calls one call may lead to."),
+        failover=Option(Flag(), "True to start the next extra call at once when a call fails."),
+        minimum=Option(Unlimited(Whole(1)), "From how many calls on the measured delay is used."),
+        shortest=Option(SPAN, "The lower bound of the measured delay."),
+        longest=Option(WAIT, "The upper bound of the measured delay."),
+        worker=WORKER_OPTION,
         on=Option(ERRORS, "Errors that do not end the race."),
         until=RESULTS,
         budget=Option(Unlimited(BudgetValue()), "The budget from which each extra call takes."),
