@@ -144,11 +144,22 @@ def check(pipeline: Layer, layers: Layers) -> Iterator[str]:
         yield from problems
         for state in own.shared:
             if any(state is other for other in seen):
-                yield (
-                    f"the same {type(state).__name__} is in the pipeline twice: every call counts twice, and "
-                    "may wait for itself"
-                )
+                yield _shared_twice(state)
             seen.append(state)
+
+
+def _shared_twice(state: object) -> str:
+    """Return the problem of an object with state that two layers of one pipeline share."""
+    kind = type(state).__name__
+    if not hasattr(state, "spend"):
+        return f"the same {kind} is in the pipeline twice: every call counts twice, and may wait for itself"
+    own = "give one of them a budget of its own"
+    if hasattr(state, "without_credit"):
+        own += ", or the outer one budget.without_credit() if each call inside should count"
+    return (
+        f"the same {kind} in nested policies: it counts the call of the outer one only, and the retries of "
+        f"both spend from it; {own}"
+    )
 
 
 # ---------------------------------------------------------------- the hooks of several layers

@@ -174,8 +174,7 @@ def test_ten_returned_503s_open_a_breaker_around_the_calls_of_a_client(
     policy = None if bare else Retry(attempts=1)
 
     def blocking(url: str) -> int:
-        fetch = breaker(lambda: http.raw.get(url))
-        return status_of(fetch())
+        return status_of(breaker.call(http.raw.get, url))
 
     async def waiting(url: str) -> int:
         async def fetch() -> Any:
@@ -188,10 +187,9 @@ def test_ten_returned_503s_open_a_breaker_around_the_calls_of_a_client(
 
     call = waiting if is_async(name) else blocking
     with client(name, policy, bare=bare) as http:
-        assert [http.run(call, server.url("404")) for _ in range(10)] == [404] * 10
-        assert breaker.state == "closed"
-        assert [http.run(call, server.url("503")) for _ in range(10)] == [503] * 10
-        assert breaker.state == "open"
+        for status, state in ((404, "closed"), (503, "open")):
+            assert [http.run(call, server.url(str(status))) for _ in range(10)] == [status] * 10
+            assert breaker.state == state
         with pytest.raises(errors.CircuitOpen):
             http.run(call, server.url("200"))
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from redouble import (
+    Bulkhead,
     CircuitBreaker,
-    Fallback,
     Hedge,
     Layer,
     Pipeline,
@@ -202,7 +202,7 @@ def test_blocking_functions_need_a_worker(
         (Retry() | Hedge() | Timeout(1), []),
         (Timeout(2) | Hedge(1), []),
         (Hedge() | Retry(), [OUTSIDE]),
-        (Hedge() | Fallback(value=1) | Retry(), [OUTSIDE]),
+        (Hedge() | Bulkhead(9) | Retry(), [OUTSIDE]),
         (Timeout(1) | Hedge(1), [NEVER]),
         (Timeout(5) | CircuitBreaker() | Timeout(0.5) | Hedge(1), [NEVER]),
         (Retry(attempt_timeout=0.5) | Hedge(1), [NEVER]),
@@ -286,7 +286,7 @@ def test_it_is_shared_and_never_copied() -> None:
     assert copy.copy(hedge) is copy.deepcopy(hedge) is hedge
     with pytest.raises(TypeError, match="a Hedge is shared by the calls of one process"):
         pickle.dumps(hedge)
-    assert_warnings(hedge | Fallback(value=1) | hedge, ["the same Hedge is in the pipeline twice: .*"])
+    assert_warnings(hedge | Bulkhead(9) | hedge, ["the same Hedge is in the pipeline twice: .*"])
 
 
 @pytest.mark.parametrize("options", [{}, {"delay": 1}])

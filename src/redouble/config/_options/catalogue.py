@@ -49,6 +49,16 @@ RESULTS = Option(
 COSTS = TableOf(TOKENS, "a table such as { throttled = 10, others = 5 }", KINDS)
 LABELS = TableOf(Text(), 'a table of texts, such as { team = "payments" }')
 
+
+class CostValue(Number):
+    """What a call costs: a number, or in code a function."""
+
+    def write(self, value: Any, place: DocPath) -> object:
+        if callable(value):
+            raise place.error(f"{short_repr(value)} is a function: set it in code, or write a number")
+        return super().write(value, place)
+
+
 # ------------------------------------------------------------------------- budgets
 
 BUDGETS = Tagged(
@@ -191,6 +201,8 @@ GATES = Tagged(
         per=Option(SPAN, "The period of the rate."),
         burst=Option(Whole(1), "How many calls may begin at once after a pause."),
         wait=Option(WAIT, "How long other calls wait for a permit; 0: not at all."),
+        window=Option(Choice("sliding", "fixed"), "Count the calls of a window instead of spacing them."),
+        cost=Option(CostValue(), "How many of these calls one call counts as; 0: it is free."),
         following=Option(Flag(), "Apply the server's own limits, as responses and errors state them."),
     ),
     adaptive_rate=Table(
@@ -233,7 +245,7 @@ class DelayOrList(Value):
     _one, _several = WAIT, Listed(SPAN, least=1)
 
     def parse(self, value: object, place: DocPath) -> object:
-        return (self._several if isinstance(value, list) else self._one).parse(value, place)
+        return self._kind(value).parse(value, place)
 
     def text(self, text: str) -> object:
         return self._several.text(text) if "," in text else self._one.text(text)
@@ -241,7 +253,10 @@ class DelayOrList(Value):
     def write(self, value: object, place: DocPath) -> object:
         if callable(value):
             raise place.error(f"{short_repr(value)} cannot be written to a document: set delay in code")
-        return (self._several if isinstance(value, tuple) else self._one).write(value, place)
+        return self._kind(value).write(value, place)
+
+    def _kind(self, value: object) -> Value:
+        return self._several if isinstance(value, list | tuple) else self._one
 
     def schema(self) -> dict[str, object]:
         return {"anyOf": [self._one.schema(), self._several.schema()]}
