@@ -243,10 +243,10 @@ class WaitQueue(ReentrancySafe):
 
     def _acquire_or_wait_until(self, cost: float, *, blocking: bool) -> float | None:
         """Take permits and return None; or return the time until which to wait for them, or raise."""
-        limit, now = wait_limit(self.wait), SYSTEM.now()
         wait = self._try_acquire(cost)
         if not wait:
             return None
+        limit, now = wait_limit(self.wait), SYSTEM.now()
         if not limit:
             raise self._rejection("and it does not wait", wait)
         if blocking and in_event_loop():
