@@ -21,6 +21,9 @@ INFO_EVENTS: Final[tuple[What, ...]] = (
     "circuit_half_open",
     "circuit_closed",
     "circuit_isolated",
+    "circuit_disabled",
+    "circuit_metrics_only",
+    "circuit_exceeded",
 )
 # Logged only if DEBUG is enabled.
 DEBUG_EVENTS: Final[tuple[What, ...]] = ("success", "failure", "rejected", "timeout")
@@ -102,6 +105,8 @@ def _message(event: Event) -> str:
         return f"cut by a limit{_error(event)}"
     state = what.removeprefix("circuit_").replace("_", " ")
     hint = "" if event.hint is None else f" for {format_seconds(event.hint)}"
+    if what == "circuit_exceeded":
+        return f"circuit would have opened{hint}"
     return f"circuit {state}{hint}, {event.rejected or 0} calls rejected"
 
 
