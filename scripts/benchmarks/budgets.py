@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count as steps
 from itertools import repeat
+from threading import Lock
 from time import monotonic
 
 import httpware
@@ -40,6 +41,7 @@ def budgets(effort: Effort) -> Iterator[Row]:
     yield row("budget, what it adds to a successful call", added(effort), None)
     yield memory(effort.budgeted)
     row = partial(Row, about="guards")
+    yield row("budget in flight, what it adds to a successful call", added_in_flight(effort), None)
     full = tokens("bucket.credit(1)", "bucket.credit(None, 0.0)")
     yield row("token bucket, a credit when it is full", race(full, effort), None)
     paid = tokens("bucket.spend(5); bucket.credit(5)", "bucket.credit(bucket.spend(kind, 0.0), 0.0)")
@@ -79,6 +81,11 @@ def added(effort: Effort) -> dict[str, Timing]:
         ),
         "httpware": (looped, credited),
     }
+    return difference(variants, effort)
+
+
+def difference(variants: dict[str, tuple[Call, Call]], effort: Effort) -> dict[str, Timing]:
+    """Measure, for each name, the second call minus the first."""
     samples: dict[str, Sample] = {}
     for name, (bare, budgeted) in variants.items():
         samples |= {f"{name} without": calls(bare), name: calls(budgeted)}
@@ -88,6 +95,28 @@ def added(effort: Effort) -> dict[str, Timing]:
         name: Timing(taken[name].best - without[name].best, taken[name].median - without[name].median)
         for name in variants
     }
+
+
+def added_in_flight(effort: Effort) -> dict[str, Timing]:
+    """Measure calls that are counted as in flight minus calls that are not; by hand with a lock."""
+    lock, in_flight = Lock(), [0]
+
+    def counted(x: int) -> int:
+        with lock:
+            in_flight[0] += 1
+        try:
+            return looped(x)
+        finally:
+            with lock:
+                in_flight[0] -= 1
+
+    capped = RetryBudget(None, max_in_flight=0.2)
+    bare = retry(on=ConnectionError)(work)
+    variants: dict[str, tuple[Call, Call]] = {
+        "redouble": (bare, retry(on=ConnectionError, budget=capped)(work)),
+        "by hand": (looped, counted),
+    }
+    return difference(variants, effort)
 
 
 def memory(count: int) -> Row:

@@ -35,6 +35,11 @@ BREAKER, TIMER, NO_KEY = "closed breaker", "our timer", "no key"
 row = partial(Row, about="gates")
 
 
+def is_fine(result: int) -> bool:
+    """Accept a result: the rule of a gate that judges results."""
+    return result >= 0
+
+
 class Bucket:
     """A hand-written rate limit: a token bucket with a lock."""
 
@@ -100,11 +105,17 @@ def gates(effort: Effort) -> Iterator[Row]:
             shapes["by hand"] = by_hand
         timed = race({shape: calls(call) for shape, call in shapes.items()}, effort)
         yield row(f"{name}, sync success", timed, 1.5, base=BREAKER)
+    judging = {"redouble": calls(CircuitBreaker(until=is_fine)(work)), BREAKER: calls(closed)}
+    yield row("closed breaker that judges results, sync success", race(judging, effort), 1.3, base=BREAKER)
     with asyncio.Runner() as runner:
         aclosed = async_calls(runner, CircuitBreaker()(awork))
         for name, (gate, _) in GATES.items():
             samples = {"redouble": async_calls(runner, gate(awork)), BREAKER: aclosed}
             yield row(f"{name}, async success", race(samples, effort), 1.5, base=BREAKER)
+        judging = {"redouble": async_calls(runner, CircuitBreaker(until=is_fine)(awork)), BREAKER: aclosed}
+        yield row(
+            "closed breaker that judges results, async success", race(judging, effort), 1.3, base=BREAKER
+        )
         for name, hedge in (("fixed", Hedge(LONG)(awork)), ("learned", learned(runner))):
             samples = {"redouble": async_calls(runner, hedge), TIMER: async_calls(runner, timed_by_us)}
             work_done = f"hedge that does not fire, its delay {name}"

@@ -10,17 +10,16 @@ if TYPE_CHECKING:
     from redouble import errors
     from redouble._drivers.blocks import Attempt
     from redouble._engine.backoff import Backoff
-    from redouble._engine.budget_protocol import Grant
+    from redouble._engine.budgets.budget_protocol import Grant
+    from redouble._engine.budgets.retry_budget import RetryBudget
+    from redouble._engine.budgets.token_bucket import TokenBucket
     from redouble._engine.options import Hints
     from redouble._engine.report import AttemptRecord, Outcome, Report, report
-    from redouble._engine.retry_budget import RetryBudget
-    from redouble._engine.token_bucket import TokenBucket
     from redouble._engine.worker import Worker
     from redouble._failures.transient import transient
     from redouble._failures.verdict import Kind, Verdict
     from redouble._layers.breaker.circuit_breaker import CircuitBreaker
     from redouble._layers.chaos import Chaos
-    from redouble._layers.fallback import Fallback
     from redouble._layers.gate import Gate
     from redouble._layers.hedge.hedge import Hedge
     from redouble._layers.keyed import Keyed
@@ -30,12 +29,14 @@ if TYPE_CHECKING:
     from redouble._layers.limits.rate.adaptive_rate import AdaptiveRate
     from redouble._layers.limits.rate.rate_limit import RateLimit
     from redouble._layers.limits.throttle import Throttle
+    from redouble._layers.results.fallback import Fallback
     from redouble._layers.retry.decorator import retry, variant
     from redouble._layers.retry.retry import Retry
     from redouble._layers.timeout import Timeout
     from redouble._redaction.text import redact
     from redouble._runtime.clock import SYSTEM, Clock
     from redouble._runtime.deadline import cancelled, deadline, remaining
+    from redouble._runtime.priority import priority
     from redouble._telemetry.bound_fields import bind
     from redouble._telemetry.hide import hide
     from redouble._telemetry.observers import observe
@@ -82,6 +83,7 @@ __all__ = [
     "observe",
     "policies",
     "policy_of",
+    "priority",
     "redact",
     "remaining",
     "report",
@@ -97,17 +99,17 @@ _LAZY = {
     for module, names in {
         "_drivers.blocks": "Attempt",
         "_engine.backoff": "Backoff",
-        "_engine.budget_protocol": "Grant",
+        "_engine.budgets.budget_protocol": "Grant",
         "_engine.options": "Hints",
         "_engine.report": "AttemptRecord Outcome Report report",
-        "_engine.retry_budget": "RetryBudget",
-        "_engine.token_bucket": "TokenBucket",
+        "_engine.budgets.retry_budget": "RetryBudget",
+        "_engine.budgets.token_bucket": "TokenBucket",
         "_engine.worker": "Worker",
         "_failures.transient": "transient",
         "_failures.verdict": "Kind Verdict",
         "_layers.breaker.circuit_breaker": "CircuitBreaker",
         "_layers.chaos": "Chaos",
-        "_layers.fallback": "Fallback",
+        "_layers.results.fallback": "Fallback",
         "_layers.gate": "Gate",
         "_layers.hedge.hedge": "Hedge",
         "_layers.keyed": "Keyed",
@@ -123,6 +125,7 @@ _LAZY = {
         "_redaction.text": "redact",
         "_runtime.clock": "SYSTEM Clock",
         "_runtime.deadline": "cancelled deadline remaining",
+        "_runtime.priority": "priority",
         "_telemetry.bound_fields": "bind",
         "_telemetry.hide": "hide",
         "_telemetry.observers": "observe",

@@ -16,9 +16,10 @@ from math import ceil
 from typing import Any, ParamSpec, TypeVar, cast
 
 from redouble._engine.backoff import Backoff
+from redouble._engine.budgets.budget_protocol import shared_budget
+from redouble._engine.budgets.retry_budget import HostBudgets, RetryBudget
+from redouble._engine.budgets.token_bucket import TokenBucket
 from redouble._engine.options import Hints
-from redouble._engine.retry_budget import HostBudgets, RetryBudget
-from redouble._engine.token_bucket import TokenBucket
 from redouble._failures.transient import transient
 from redouble._failures.verdict import Kind, Verdict, changed
 from redouble._layers.layer import Layer, Pipeline
@@ -171,7 +172,8 @@ class Requeue(Retry):
 
     def attempts_of_call(self, now: float) -> float:
         # Finagle's budget that never refuses has this balance too.
-        balance = self.budget.balance(now) if isinstance(self.budget, RetryBudget) else 100
+        budget = shared_budget(self.budget)
+        balance = budget.balance(now) if isinstance(budget, RetryBudget) else 100
         return min(super().attempts_of_call(now), 1 + ceil(balance / 5))
 
     def describe(self) -> str:

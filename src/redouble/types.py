@@ -6,7 +6,8 @@
 
 from redouble._drivers.context_managers import Entrance
 from redouble._drivers.streams import Stream
-from redouble._engine.budget_protocol import Budget, BudgetTraits
+from redouble._engine.budgets.budget_protocol import Budget, BudgetTraits
+from redouble._engine.budgets.retries_in_flight import RetriesInFlight
 from redouble._engine.options import Delays
 from redouble._failures.verdict import Answer, Ended, Judge, On, Rule, Until
 from redouble._internal.validation import Duration
@@ -37,6 +38,7 @@ __all__ = [
     "Observation",
     "Observer",
     "On",
+    "RetriesInFlight",
     "Rule",
     "Stream",
     "Traits",

@@ -79,9 +79,14 @@ MISTAKES: list[Any] = [
         "'attempts'",
     ),
     (
+        {"pipelines": {"a": {"layers": [{"type": "hedge", "different": 5}]}}},
+        "pipelines.a.layers.0.different",
+        "code",
+    ),
+    (
         {"pipelines": {"a": {"layers": [{"type": "hedge", "until": 5}]}}},
         "pipelines.a.layers.0.until",
-        "code",
+        "5: write the name of a rule in quotes, such as 'http'",
     ),
 ]
 

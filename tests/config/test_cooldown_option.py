@@ -39,7 +39,7 @@ def test_it_is_read(cooldown: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize(("text", "expected"), [("7", 7.0), ("2m", 120.0), ("1, 5s", (1.0, 5.0))])
 def test_a_variable_sets_it(text: str, expected: Any) -> None:
-    assert breaker(1, REDOUBLE_GATES_DB_COOLDOWN=text).settings.cooldown == expected
+    assert breaker(1, REDOUBLE_GATES__DB__COOLDOWN=text).settings.cooldown == expected
 
 
 @pytest.mark.parametrize(

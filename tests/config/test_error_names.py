@@ -6,12 +6,15 @@ import builtins
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx2
 import pytest
 
 import redouble
 from redouble import errors, transient
 from redouble.config import from_mapping, policy, register, to_mapping
+from redouble.config._options.catalogue import LAYERS
 from redouble.errors import ConfigError
+from redouble.http import rule
 from tests.support.fakes import always
 
 
@@ -51,6 +54,7 @@ register("names.listed", [Full, patient])
         ("IOError", OSError),
         ("ExceptionGroup", ExceptionGroup),
         ("transient", transient),
+        ("http", rule()),
         ("AttemptTimeout", errors.AttemptTimeout),
         ("Rejected", errors.Rejected),
         ("CircuitOpen", errors.CircuitOpen),
@@ -117,6 +121,60 @@ def test_an_unknown_name_raises(value: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as raised:
         policy({"on": value})
     assert raised.value.path == "on"
+
+
+def is_ready(answer: object) -> bool:
+    return answer == "ready"
+
+
+register("names.ready", is_ready)
+WITH_UNTIL = [tag for tag, table in LAYERS.tables.items() if "until" in table.options]
+
+
+@pytest.mark.parametrize("layer", WITH_UNTIL)
+@pytest.mark.parametrize(
+    ("name", "until"),
+    [("http", rule()), ("names.ready", is_ready), ("names.patient", patient), ("names.judge", JUDGE)],
+)
+def test_a_name_stands_for_a_rule_for_results(layer: str, name: str, until: object) -> None:
+    table = {"type": layer, "until": name}
+    made = from_mapping({"pipelines": {"a": {"layers": [table]}}}).pipelines["a"].layers[0]
+    assert getattr(getattr(made, "settings", made), "until") == until  # noqa: B009  of several types
+    assert to_mapping(made)["until"] == name
+
+
+def test_every_layer_with_a_rule_for_results_takes_its_name() -> None:
+    assert [tag for tag, table in LAYERS.tables.items() if "until" in table.defaults] == WITH_UNTIL
+    assert {"circuit_breaker", "retry"} <= set(WITH_UNTIL)
+
+
+def test_the_rule_for_http_judges_results() -> None:
+    breaker: Any = from_mapping(
+        {"gates": {"a": {"type": "circuit_breaker", "failures": 2, "until": "http"}}}
+    ).gates["a"]
+    for status in (503, 404, 503, 500):
+        assert breaker.call(httpx2.Response, status).status_code == status
+    assert breaker.state == "open"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("htttp", "^until: 'htttp' is not known; write 'http', or name your own rule with redouble.config"),
+        ("transient", "'transient' judges errors, and until judges results: write 'http', or your own rule"),
+        ("OSError", "'OSError' judges errors"),
+        ("names.Busy", "'names.Busy' judges errors"),
+        ("names.both", "'names.both' judges errors"),
+        ("os.system", "is not known"),
+        (["http"], "write the name of a rule in quotes"),
+        (True, "write the name of a rule in quotes"),
+        (None, "write the name of a rule in quotes"),
+    ],
+)
+def test_what_is_no_rule_for_results_raises(value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as raised:
+        policy({"until": value})
+    assert raised.value.path == "until"
 
 
 def test_gates_accept_the_same_names() -> None:

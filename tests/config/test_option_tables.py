@@ -36,15 +36,14 @@ def test_every_parameter_is_in_the_table_or_only_for_code(name: str) -> None:
 
 def test_the_options_that_only_code_can_set() -> None:
     assert set(RETRY.in_code) == {
-        *("until", "clock", "random"),
+        *("clock", "random"),
         *("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up"),
     }
     others = {name: set(table.in_code) for name, table in TABLES.items() if name != "retry"}
     assert {name: keys for name, keys in others.items() if keys} == {
         "adaptive_concurrency": {"random"},
-        "adaptive_rate": {"until"},
-        "circuit_breaker": {"until", "on_change", "clock", "random"},
-        "hedge": {"until", "different"},
+        "circuit_breaker": {"on_change", "clock", "random"},
+        "hedge": {"different"},
         "throttle": {"random"},
     }
     assert set(DEFAULTS.options) == set(RETRY.options) - {"name"}
@@ -73,7 +72,7 @@ def test_the_bounds_of_a_table_are_those_of_the_constructor(name: str, key: str,
     table = TABLES[name]
     more: dict[str, Any] = {
         "bulkhead": {"limit": 1},
-        "rate_limit": {"rate": 1},
+        "rate_limit": {"rate": 1, **({"burst": 10**6} if key == "cost" else {})},
         "timeout": {"seconds": 1},
         "hedge": {"hedges": 10**6} if key == "max_extra_load" else {},
         "token_bucket": {"refill_per_second": 1},

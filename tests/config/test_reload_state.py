@@ -154,6 +154,8 @@ def test_permits_taken_before_a_reload_stay_taken() -> None:
         ("budgets", {}, {"credit": "success"}, True),
         ("budgets", {}, {"credit": "request"}, False),
         ("budgets", {}, {"type": "token_bucket"}, False),
+        ("budgets", {"max_in_flight": 0.1}, {"max_in_flight": 0.2, "ratio": "unlimited"}, True),
+        ("budgets", {}, {"max_in_flight": 0.2}, False),
     ],
 )
 def test_budgets_and_gates_are_kept_if_reconfigurable(
@@ -162,6 +164,22 @@ def test_budgets_and_gates_are_kept_if_reconfigurable(
     old = load({section: {"db": before}})
     new = reloaded({section: {"db": after}})
     assert (getattr(new, section)["db"] is getattr(old, section)["db"]) is stays
+
+
+def test_a_view_of_a_budget_stays_as_long_as_its_budget() -> None:
+    def with_view(**shared: Any) -> dict[str, Any]:
+        return {"budgets": {"b": shared}, "policies": {"a": {"budget": {"without_credit": "b"}}}}
+
+    def view(config: Any) -> object:
+        return config.budgets["b"].without_credit()
+
+    old = load(with_view(ratio=0.1))
+    assert old.policies["a"].budget == view(old)
+    kept = reloaded(with_view(ratio=0.2))
+    assert kept.policies["a"] is old.policies["a"]
+    assert kept.budgets["b"].snapshot() == old.budgets["b"].snapshot()
+    other = reloaded(with_view(credit="request"))
+    assert other.policies["a"].budget == view(other) != old.policies["a"].budget
 
 
 def test_a_gate_with_another_name_is_a_new_one() -> None:

@@ -60,6 +60,10 @@ EVERY: list[tuple[Any, dict[str, object]]] = [
         {"type": "retry_budget", "ratio": 0.5, "per_second": 1, "window": 5, "credit": "request"},
     ),
     (
+        RetryBudget(None, max_in_flight=0.2, minimum=1),
+        {"type": "retry_budget", "ratio": "unlimited", "max_in_flight": 0.2, "minimum": 1},
+    ),
+    (
         TokenBucket(9, {Kind.network: 2}, 3, 4, "wait"),
         {
             "type": "token_bucket",
@@ -200,6 +204,10 @@ def test_a_configuration_is_written_with_references_to_its_own_objects() -> None
         **policies,
         "a": {"budget": {"type": "retry_budget", "name": "b"}},
     }
+    shared = RetryBudget()
+    view = Config({"a": Retry(budget=shared.without_credit())}, {"b": shared}, {}, {}).to_mapping()
+    assert view["policies"] == {"a": {"budget": {"without_credit": "b"}}}
+    assert Config(**vars(from_mapping(view))).to_mapping() == view
     gates = {"g": Bulkhead(2), "h": Bulkhead(3, name="h")}
     assert Config({}, {}, gates, {}).to_mapping() == {
         "gates": {"g": {"type": "bulkhead", "limit": 2}, "h": {"type": "bulkhead", "limit": 3}}
@@ -209,7 +217,7 @@ def test_a_configuration_is_written_with_references_to_its_own_objects() -> None
 @pytest.mark.parametrize(
     ("thing", "path", "message"),
     [
-        (Retry(until=bool), "until", "cannot be written to a document: set until in code"),
+        (Retry(until=bool), "until", "has no name in documents: give it one with redouble.config.register"),
         (Retry(on_retry=print), "on_retry", "set on_retry in code"),
         (Retry(clock=Virtual()), "clock", "set clock in code"),
         (Retry(random=Random(1)), "random", "set random in code"),
@@ -221,14 +229,15 @@ def test_a_configuration_is_written_with_references_to_its_own_objects() -> None
             "budget",
             "write one of RetryBudget, TokenBucket, or set it in code",
         ),
+        (Retry(budget=RetryBudget().without_credit()), "budget", "write one of RetryBudget, TokenBucket, or"),
         (CircuitBreaker(on_change=print), "on_change", "set on_change in code"),
         (CircuitBreaker(random=Random(1)), "random", "set random in code"),
         (CircuitBreaker(clock=Virtual()), "clock", "set clock in code"),
         (Throttle(random=Random(1)), "random", "set random in code"),
         (AdaptiveConcurrency(random=Random(1)), "random", "set random in code"),
-        (Hedge(until=bool), "until", "set until in code"),
+        (Hedge(until=transient), "until", "has no name in documents"),
         (Retry() | Fallback(value=1), "layers.1", "cannot be written to a document"),
-        (Pipeline(Retry(until=bool)), "layers.0.until", "set until in code"),
+        (Pipeline(Retry(until=bool)), "layers.0.until", "bool has no name in documents"),
         (type("Own", (Bulkhead,), {})(1), "", "cannot be written to a document"),
         (type("Own", (Retry,), {})(), "", "cannot be written to a document"),
         (5, "", "cannot be written to a document"),

@@ -166,21 +166,48 @@ def test_budget_finagle_policy_interplay_marks_the_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ratio", "minimum", "calls", "retries", "more"),
+    ("share", "minimum", "calls", "retries", "more"),
     [
-        # Others limit the retries in flight; here the share and the minimum are added, in a window.
-        pytest.param(0.2, 5, 100, 0, 20 + 5, id="budget.envoy-deviates.100-active"),
-        pytest.param(0.2, 5, 50, 0, 10 + 5, id="budget.envoy-deviates.50-active"),
-        pytest.param(0.2, 5, 50 + 50, 0, 20 + 5, id="budget.envoy-deviates.50-active-50-pending"),
-        pytest.param(0.2, 3, 2, 2, 2, id="budget.envoy.2-active"),
-        pytest.param(0.2, 3, 20, 3, 4, id="budget.envoy.20-active-3-retries"),
-        pytest.param(0.2, 3, 20, 4, 3, id="budget.envoy-deviates.20-active-4-retries"),
-        pytest.param(0.5, 2, 1, 1, 2, id="budget.failsafe_go-deviates.first"),
-        pytest.param(0.5, 1, 2, 1, 1, id="budget.failsafe_go.retry_ok"),
-        pytest.param(0.5, 1, 3, 2, 1, id="budget.failsafe_go-deviates.hedge_rejected"),
+        pytest.param(0.2, 5, 100, 0, 20, id="budget.envoy.100-active"),
+        pytest.param(0.2, 5, 50, 0, 10, id="budget.envoy.50-active"),
+        pytest.param(0.2, 5, 50 + 50, 0, 20, id="budget.envoy.50-active-50-pending"),
+        pytest.param(0.2, 3, 2, 2, 1, id="budget.envoy.2-active"),
+        pytest.param(0.2, 3, 20, 3, 1, id="budget.envoy.20-active-3-retries"),
+        pytest.param(0.2, 3, 20, 4, 0, id="budget.envoy.20-active-4-retries"),
+        pytest.param(0.5, 2, 1, 1, 1, id="budget.failsafe_go.first"),
+        # failsafe-go compares before it adds, and so may exceed the share by one.
+        pytest.param(0.5, 1, 2, 1, 0, id="budget.failsafe_go-deviates.retry_ok"),
+        pytest.param(0.5, 1, 3, 2, 0, id="budget.failsafe_go.hedge_rejected"),
     ],
 )
-def test_the_share_and_the_minimum_are_added(
+def test_retries_in_flight(share: float, minimum: int, calls: int, retries: int, more: int) -> None:
+    """While some calls and retries are in flight: the larger of the share and the minimum."""
+    budget = RetryBudget(None, max_in_flight=share, minimum=minimum)
+    counter = budget.traits.in_flight
+    assert counter is not None
+    begun = [counter.call(counted=True) for _ in range(calls)]
+    for call in begun:
+        call.begin_call()
+    others = [counter.call(counted=False) for _ in range(retries + more + 1)]
+    for retry in others[:retries]:
+        counter.retries.add(retry)
+    assert [retry.begin_retry() for retry in others[retries:]] == [True] * more + [False]
+
+
+def test_budget_envoy_defaults() -> None:
+    """budget.envoy: 20 % and 3."""
+    assert RetryBudget(None, max_in_flight=0.2).minimum == 3
+
+
+@pytest.mark.parametrize(
+    ("ratio", "minimum", "calls", "retries", "more"),
+    [
+        # Beside a cap there is a window, in which a share and a minimum are added.
+        pytest.param(0.2, 5, 100, 0, 20 + 5, id="budget.envoy-deviates.100-active"),
+        pytest.param(0.5, 2, 1, 1, 2, id="budget.failsafe_go-deviates.first"),
+    ],
+)
+def test_the_share_and_the_minimum_of_a_window_are_added(
     ratio: float, minimum: int, calls: int, retries: int, more: int
 ) -> None:
     """In one budget."""

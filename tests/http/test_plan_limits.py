@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redouble import Kind, Layer, RetryBudget, Timeout, Worker, presets, report
-from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets
+from redouble._engine.budgets.retry_budget import MAX_HOSTS, HostBudgets
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.fakes import Boom
 from tests.support.http.offline_clients import RecordingSender, new_call, retrying

@@ -28,9 +28,24 @@ def exported() -> dict[str, frozenset[str]]:
     return exported_by_prometheus()
 
 
+COUNTED = "rejected_total hedges_total hedges_won_total fallbacks_total coalesced_total"
+# Whose names are also those of another series: the bulkheads are those of redouble_bulkhead_in_use.
+FOLLOWING = (
+    "budget_in_flight",
+    "bulkhead_queued",
+    "gate_limit",
+    "gate_class_in_use",
+    "gate_class_queued",
+    "throttle_accepts",
+    "hedges_won_total",
+)
+
+
 def of_gates(exported: Series) -> set[str]:
-    """Return the series whose ``name`` label is that of a gate or a budget."""
-    return {"redouble_rejected_total", *(series for series in exported if not series.endswith(GROWING))}
+    """Return the series whose ``name`` label is that of a gate, another layer or a budget."""
+    waits = {series for series in exported if series.startswith("redouble_gate_wait_")}
+    gauges = {series for series in exported if not series.endswith(GROWING)}
+    return waits | gauges | {f"redouble_{name}" for name in COUNTED.split()}
 
 
 @pytest.mark.parametrize(("title", "target"), TARGETS)
@@ -61,8 +76,9 @@ def _metric(series: str) -> str:
 def test_variables_list_the_exported_names(exported: Series) -> None:
     assert list(VARIABLES) == ["datasource", "name", "gate"]
     assert VARIABLES["datasource"]["query"] == "prometheus"
-    queued = {"redouble_bulkhead_queued"}  # the bulkheads are those of redouble_bulkhead_in_use
-    for name, series in (("name", {"redouble_calls_total"}), ("gate", of_gates(exported) - queued)):
+    others = {series for series in exported if series.startswith("redouble_gate_wait_")}
+    others |= {f"redouble_{name}" for name in FOLLOWING}
+    for name, series in (("name", {"redouble_calls_total"}), ("gate", of_gates(exported) - others)):
         query = VARIABLES[name]["query"]["query"]
         assert VARIABLES[name]["definition"] == query
         found = re.fullmatch(r'label_values\((?:\{__name__=~")?(.+?)(?:"\})?, name\)', query)
@@ -94,6 +110,8 @@ def test_rows_and_panels_do_not_overlap() -> None:
         "Budgets",
         "Breakers",
         "Bulkheads",
+        "Limits",
+        "Hedges and fallbacks",
         "Language models",
     ]
     taken = set[tuple[int, int]]()

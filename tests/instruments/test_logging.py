@@ -10,11 +10,13 @@ import pytest
 
 import redouble
 from redouble import Bulkhead, Kind, Timeout, Verdict, errors
+from redouble._telemetry.emit import emit_layer
 from redouble.instruments.logging import instrument
 from redouble.testing import virtual_time
 from tests.support.fakes import Boom, Operation, Script, Virtual, always, fail, in_colour, ok
 from tests.support.instruments.counts import policy, with_new_errors
 from tests.support.instruments.log_capture import logger
+from tests.support.instruments.sample_events import emit_layer_events
 from tests.support.layers.breaker_scripts import BreakerScript
 
 FORBIDDEN = type("Forbidden", (Exception,), {"status_code": 403})
@@ -185,6 +187,63 @@ def test_the_messages_of_a_bulkhead_and_a_timeout() -> None:
     assert cut.startswith("DEBUG ")
     assert kept.fields()[0]["reason"] == "bulkhead"
     assert kept.fields()[1]["decision"] is None
+
+
+def test_the_messages_of_other_layers() -> None:
+    with logger() as (target, kept), instrument(target):
+        emit_layer_events("region")
+        emit_layer("fallback", "fallback", "refusing", value=object())
+        emit_layer("fallback", "stale_fallback", "prices", error=ConnectionError("gone"), level=90.0)
+    assert kept.messages() == [
+        "DEBUG region: admitted by bulkhead after 0.25 s",
+        "INFO region: the limit of adaptive_concurrency is now 12",
+        "DEBUG region: extra attempt 2 started after 0.5 s",
+        "DEBUG region: extra attempt 2 was the first to end well",
+        "INFO region: a fallback replaced an error: ConnectionError: gone",
+        "DEBUG region: shared a call in flight for 0.125 s",
+        "INFO refusing: a fallback replaced a refused result",
+        "INFO prices: a fallback replaced an error by a result that is 90 s old: ConnectionError: gone",
+    ]
+    assert [fields.get("age") for fields in kept.fields()] == [None] * 7 + [90.0]
+
+
+def test_what_happens_in_every_call_is_logged_once_in_ten_seconds() -> None:
+    """For each name and each type of event; the next line has the number of those that were not logged."""
+    with virtual_time() as clock, logger() as (target, kept), instrument(target):
+        for second in range(11):
+            for level in (1.0, 2.0):
+                emit_layer("limit_changed", "adaptive_rate", "a", level=second + level / 10)
+            clock.advance(1)
+        emit_layer("limit_changed", "adaptive_rate", "b", level=1234.5)
+        emit_layer("fallback", "fallback", "a", value=1)
+        clock.advance(10)
+        emit_layer("limit_changed", "adaptive_rate", "b", level=0.5)
+    assert kept.messages() == [
+        "INFO a: the limit of adaptive_rate is now 0.1",
+        "INFO a: the limit of adaptive_rate is now 10.1 (and 19 more since the last such line)",
+        "INFO b: the limit of adaptive_rate is now 1234",
+        "INFO a: a fallback replaced a refused result",
+        "INFO b: the limit of adaptive_rate is now 0.5",
+    ]
+    assert [fields.get("limit") for fields in kept.fields()] == [0.1, 10.1, 1234.5, None, 0.5]
+
+
+def test_many_names_are_logged_and_not_kept() -> None:
+    with virtual_time(), logger() as (target, kept), instrument(target):
+        for name in range(3000):
+            emit_layer("fallback", "fallback", f"n{name}", value=1)
+        emit_layer("fallback", "fallback", "n2999", value=1)
+    assert len(kept.records) == 3000
+
+
+def test_a_clock_that_is_set_back_does_not_silence_the_log() -> None:
+    """As the clock of the process, after virtual time has run ahead of it."""
+    with logger() as (target, kept), instrument(target):
+        with virtual_time() as clock:
+            clock.advance(1e9)
+            emit_layer("fallback", "fallback", "a", value=1)
+        emit_layer("fallback", "fallback", "a", value=1)
+    assert len(kept.records) == 2
 
 
 def test_the_logger_may_be_given_by_name() -> None:

@@ -1,18 +1,35 @@
-"""Gauges are read at each export: budgets, breakers and bulkheads that have a name."""
+"""Gauges are read at each export: budgets, breakers, bulkheads and other limits that have a name."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
-from redouble import SYSTEM, Bulkhead, CircuitBreaker, Kind, RetryBudget, TokenBucket, errors
+from redouble import (
+    SYSTEM,
+    AdaptiveConcurrency,
+    AdaptiveRate,
+    Bulkhead,
+    Chaos,
+    CircuitBreaker,
+    Gate,
+    Kind,
+    Retry,
+    RetryBudget,
+    Throttle,
+    TokenBucket,
+    errors,
+)
 from redouble.instruments import memory
 from redouble.instruments._metric_definitions import METRICS, STATES
 from redouble.instruments._metrics_recorder import read_gauge
 from tests.support.bulkhead_callers import callers
-from tests.support.fakes import Virtual
+from tests.support.fakes import Boom, Operation, Virtual, fail, ok
+from tests.support.instruments.sample_events import TwoClasses, limited_rate
 from tests.support.layers.breaker_scripts import BreakerScript
 
 GAUGES = [metric for metric in METRICS if metric.kind == "gauge"]
@@ -108,11 +125,90 @@ def test_budgets_of_one_name_are_added_up() -> None:
 
 def test_the_gauges_of_a_bulkhead() -> None:
     with callers(Bulkhead(2, None, name="gauge crowd")) as calls:
-        assert shown("gauge crowd") == {"bulkhead_in_use": 0, "bulkhead_queued": 0}
+        assert shown("gauge crowd") == slots(in_use=0, queued=0)
         for colour in ("sync", "asyncio", "trio"):
             calls.start(colour)
-        assert shown("gauge crowd") == {"bulkhead_in_use": 2, "bulkhead_queued": 1}
-    assert shown("gauge crowd") == {"bulkhead_in_use": 0, "bulkhead_queued": 0}
+        assert shown("gauge crowd") == slots(in_use=2, queued=1)
+    assert shown("gauge crowd") == slots(in_use=0, queued=0)
+
+
+def slots(*, in_use: float, queued: float) -> dict[str, float]:
+    """Return the gauges of a bulkhead of two slots."""
+    return {
+        "bulkhead_in_use": in_use,
+        "bulkhead_queued": queued,
+        "gate_limit bulkhead": 2,
+        "gate_in_use bulkhead": in_use,
+        "gate_queued bulkhead": queued,
+    }
+
+
+def test_the_gauges_of_adaptive_limits() -> None:
+    """A rate without a limit has none."""
+    kept = (
+        AdaptiveConcurrency(7, name="gauge latency"),
+        limited_rate("gauge throttled"),
+        AdaptiveRate(name="gauge unlimited"),
+    )
+    assert shown("gauge latency") == {
+        "gate_limit adaptive_concurrency": 7,
+        "gate_in_use adaptive_concurrency": 0,
+    }
+    assert shown("gauge throttled") == {"gate_rate adaptive_rate": 0.5, "gate_queued adaptive_rate": 0}
+    assert shown("gauge unlimited") == {"gate_queued adaptive_rate": 0}
+    assert len(kept) == 3
+
+
+def test_the_gauges_of_a_throttle() -> None:
+    throttle = Throttle(name="gauge search")
+    for fails in (False, True, True):
+        with suppress(Boom):
+            throttle.call(Operation([fail() if fails else ok()], Virtual()))
+    assert shown("gauge search") == {"throttle_requests": 3, "throttle_accepts": 1}
+
+
+def test_a_gate_of_the_user_has_the_gauges_that_its_snapshot_has() -> None:
+    class HalfOpenPool(Gate):
+        name = "gauge own"
+
+        def snapshot(self) -> Mapping[str, Any]:
+            return {"limit": 3, "in_use": None, "state": "warm"}
+
+    own = HalfOpenPool()
+    own.register()
+    assert shown("gauge own") == {"gate_limit half_open_pool": 3}
+
+
+def test_a_layer_that_is_no_gate_has_no_gauges_of_gates() -> None:
+    """The rate of a `Chaos` is a share of calls."""
+    chaos = Chaos(fault=Boom, rate=0.5, name="gauge chaos")
+    assert chaos.snapshot()["rate"] == 0.5
+    assert shown("gauge chaos") == {}
+
+
+def test_the_gauges_of_classes() -> None:
+    gate = TwoClasses("gauge classes")
+    assert shown("gauge classes") == {
+        "gate_class_in_use two_classes interactive": 1,
+        "gate_class_in_use two_classes batch": 2,
+        "gate_class_queued two_classes interactive": 0,
+        "gate_class_queued two_classes batch": 3,
+    }
+    assert gate.snapshot()
+
+
+def test_the_gauge_of_retries_in_flight() -> None:
+    budget = RetryBudget(max_in_flight=0.5, minimum=2, name="gauge capped")
+    assert shown("gauge capped")["budget_in_flight"] == 0
+
+    def work() -> None:
+        seen.append(shown("gauge capped")["budget_in_flight"])
+        raise Boom
+
+    seen: list[float] = []
+    Retry(on=Boom, attempts=2, backoff=[0], budget=budget).run(work)
+    assert seen == [0, 1]
+    assert shown("gauge capped")["budget_in_flight"] == 0
 
 
 @pytest.mark.parametrize(

@@ -117,12 +117,22 @@ def test_a_label_may_have_the_name_of_a_parameter() -> None:
     assert metrics.counter("calls", metric="y") == 0
 
 
+COUNTERS = """
+    calls, attempts, retries, errors, given_up, rejected, timeouts, tokens, cost, hedges, hedges_won,
+    fallbacks, coalesced
+"""
+GAUGES = """
+    budget_tokens, budget_in_flight, breaker_state, bulkhead_in_use, bulkhead_queued, gate_limit, gate_in_use,
+    gate_queued, gate_class_in_use, gate_class_queued, gate_rate, throttle_requests, throttle_accepts
+"""
+
+
 @pytest.mark.parametrize(
     ("kind", "known"),
     [
-        ("counter", "calls, attempts, retries, errors, given_up, rejected, timeouts, tokens, cost"),
-        ("histogram", "call_duration, attempt_duration, delay, time_to_first_item"),
-        ("gauge", "budget_tokens, breaker_state, bulkhead_in_use, bulkhead_queued"),
+        ("counter", " ".join(COUNTERS.split())),
+        ("histogram", "call_duration, attempt_duration, delay, time_to_first_item, gate_wait"),
+        ("gauge", " ".join(GAUGES.split())),
     ],
 )
 def test_an_unknown_metric_raises(kind: str, known: str) -> None:

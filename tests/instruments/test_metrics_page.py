@@ -82,7 +82,7 @@ def test_the_page_lists_the_buckets() -> None:
 @pytest.mark.parametrize("alert", ALERTS)
 def test_every_alert_compares_exported_series(alert: str) -> None:
     assert {"name"} <= (parse(alert, exported_by_prometheus()).labels or set()) <= {"name", "state"}
-    assert re.search(r"(>|==) [0-9.]+\n$", alert)
+    assert re.search(r"(>|<|==) [0-9.]+\n$", alert)
 
 
 def test_there_are_alerts() -> None:

@@ -28,14 +28,28 @@ CONTRACT = {
     "redouble.timeouts": ("Sum", "{call}", {"name"}),
     "redouble.tokens": ("Sum", "{token}", {"name", "type"}),
     "redouble.cost": ("Sum", "{currency}", {"name"}),
+    "redouble.hedges": ("Sum", "{attempt}", {"name"}),
+    "redouble.hedges_won": ("Sum", "{attempt}", {"name"}),
+    "redouble.fallbacks": ("Sum", "{call}", {"name", "code"}),
+    "redouble.coalesced": ("Sum", "{call}", {"name"}),
     "redouble.call.duration": ("Histogram", "s", {"name"}),
     "redouble.attempt.duration": ("Histogram", "s", {"name"}),
     "redouble.delay": ("Histogram", "s", {"name"}),
     "redouble.time_to_first_item": ("Histogram", "s", {"name"}),
+    "redouble.gate.wait": ("Histogram", "s", {"name", "by"}),
     "redouble.budget.tokens": ("Gauge", "{retry}", {"name"}),
+    "redouble.budget.in_flight": ("Gauge", "{retry}", {"name"}),
     "redouble.breaker.state": ("Gauge", "{breaker}", {"name", "state"}),
     "redouble.bulkhead.in_use": ("Gauge", "{call}", {"name"}),
     "redouble.bulkhead.queued": ("Gauge", "{call}", {"name"}),
+    "redouble.gate.limit": ("Gauge", "{call}", {"name", "by"}),
+    "redouble.gate.in_use": ("Gauge", "{call}", {"name", "by"}),
+    "redouble.gate.queued": ("Gauge", "{call}", {"name", "by"}),
+    "redouble.gate.class_in_use": ("Gauge", "{call}", {"name", "by", "priority"}),
+    "redouble.gate.class_queued": ("Gauge", "{call}", {"name", "by", "priority"}),
+    "redouble.gate.rate": ("Gauge", "{call/s}", {"name", "by"}),
+    "redouble.throttle.requests": ("Gauge", "{call}", {"name"}),
+    "redouble.throttle.accepts": ("Gauge", "{call}", {"name"}),
 }
 
 
@@ -117,6 +131,17 @@ def test_the_exported_numbers(meters: Meters) -> None:
         assert meters.value("breaker.state", name="o pay", state="open") == 0
         assert meters.value("bulkhead.in_use", name="o mail") == 1
         assert meters.value("bulkhead.queued", name="o mail") == 0
+        assert meters.value("gate.limit", name="o mail", by="bulkhead") == 1
+        assert meters.value("gate.rate", name="o crawl", by="adaptive_rate") == 0.5
+        shares = {"name": "o shares", "by": "two_classes"}
+        assert meters.value("gate.class_in_use", **shares, priority="batch") == 2
+        assert meters.value("budget.in_flight", name="o capped") == 0
+        assert meters.value("throttle.requests", name="o search") == 0
+        assert meters.value("hedges", name="o region") == meters.value("hedges_won", name="o region") == 1
+        assert meters.value("fallbacks", name="o region", code="ConnectionError") == 1
+        assert meters.value("fallbacks", name="o region", code="not_accepted") == 1
+        assert meters.value("coalesced", name="o region") == 1
+        assert meters.value("gate.wait", name="o region", by="bulkhead").sum == 0.25
 
 
 def test_labels_of_a_policy_never_override_the_schema(meters: Meters) -> None:

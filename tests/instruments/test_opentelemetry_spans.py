@@ -19,6 +19,7 @@ from redouble.testing import virtual_time
 from tests.support.fakes import Boom, Operation, Virtual, always, fail, in_colour, ok
 from tests.support.http.clients import CLIENTS, client
 from tests.support.instruments.counts import policy
+from tests.support.instruments.sample_events import emit_layer_events
 from tests.support.servers import Server, refused_port
 
 RESENT = "http.request.resend_count"
@@ -114,6 +115,26 @@ def test_span_events_of_rejections_and_timeouts(spans: Spans) -> None:
     }
     assert of_limit.pop("redouble.name").endswith("slow")
     assert of_limit == {"tenant": "acme", "redouble.attempt": 0, "error.type": "AttemptTimeout"}
+
+
+def test_span_events_of_other_layers(spans: Spans) -> None:
+    """A changed limit belongs to no call."""
+    with instrument(), spans.span(), redouble.bind(tenant="acme"):
+        emit_layer_events("region")
+    every = {"tenant": "acme", "redouble.name": "region"}
+    hedge = every | {"redouble.by": "hedge", "redouble.attempt": 2}
+    replaced = every | {"redouble.by": "fallback", "redouble.attempt": 0}
+    assert spans.events() == [
+        (
+            "redouble.waited",
+            every | {"redouble.by": "bulkhead", "redouble.attempt": 0, "redouble.delay": 0.25},
+        ),
+        ("redouble.hedged", hedge),
+        ("redouble.hedge_won", hedge),
+        ("redouble.fallback", replaced | {"error.type": "ConnectionError"}),
+        ("redouble.fallback", replaced | {"error.type": "not_accepted"}),
+        ("redouble.coalesced", every | {"redouble.by": "coalesce", "redouble.attempt": 0}),
+    ]
 
 
 def test_a_bound_field_never_replaces_an_attribute(spans: Spans) -> None:

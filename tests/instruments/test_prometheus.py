@@ -29,6 +29,10 @@ CONTRACT: dict[str, tuple[str, set[str]]] = {
     "redouble_timeouts_total": ("counter", {"name"}),
     "redouble_tokens_total": ("counter", {"name", "type"}),
     "redouble_cost_total": ("counter", {"name"}),
+    "redouble_hedges_total": ("counter", {"name"}),
+    "redouble_hedges_won_total": ("counter", {"name"}),
+    "redouble_fallbacks_total": ("counter", {"name", "code"}),
+    "redouble_coalesced_total": ("counter", {"name"}),
     "redouble_call_duration_seconds_bucket": ("histogram", {"name", "le"}),
     "redouble_call_duration_seconds_count": ("histogram", {"name"}),
     "redouble_call_duration_seconds_sum": ("histogram", {"name"}),
@@ -41,10 +45,22 @@ CONTRACT: dict[str, tuple[str, set[str]]] = {
     "redouble_time_to_first_item_seconds_bucket": ("histogram", {"name", "le"}),
     "redouble_time_to_first_item_seconds_count": ("histogram", {"name"}),
     "redouble_time_to_first_item_seconds_sum": ("histogram", {"name"}),
+    "redouble_gate_wait_seconds_bucket": ("histogram", {"name", "by", "le"}),
+    "redouble_gate_wait_seconds_count": ("histogram", {"name", "by"}),
+    "redouble_gate_wait_seconds_sum": ("histogram", {"name", "by"}),
     "redouble_budget_tokens": ("gauge", {"name"}),
+    "redouble_budget_in_flight": ("gauge", {"name"}),
     "redouble_breaker_state": ("gauge", {"name", "state"}),
     "redouble_bulkhead_in_use": ("gauge", {"name"}),
     "redouble_bulkhead_queued": ("gauge", {"name"}),
+    "redouble_gate_limit": ("gauge", {"name", "by"}),
+    "redouble_gate_in_use": ("gauge", {"name", "by"}),
+    "redouble_gate_queued": ("gauge", {"name", "by"}),
+    "redouble_gate_class_in_use": ("gauge", {"name", "by", "priority"}),
+    "redouble_gate_class_queued": ("gauge", {"name", "by", "priority"}),
+    "redouble_gate_rate": ("gauge", {"name", "by"}),
+    "redouble_throttle_requests": ("gauge", {"name"}),
+    "redouble_throttle_accepts": ("gauge", {"name"}),
 }
 
 
@@ -104,6 +120,21 @@ def test_the_exported_numbers(registry: CollectorRegistry) -> None:
         assert value(registry, "breaker_state", name="p pay", state="open") == 0
         assert value(registry, "bulkhead_in_use", name="p mail") == 1
         assert value(registry, "bulkhead_queued", name="p mail") == 0
+        assert value(registry, "gate_limit", name="p mail", by="bulkhead") == 1
+        assert value(registry, "gate_in_use", name="p mail", by="bulkhead") == 1
+        assert value(registry, "gate_rate", name="p crawl", by="adaptive_rate") == 0.5
+        shares = {"name": "p shares", "by": "two_classes"}
+        assert value(registry, "gate_class_in_use", **shares, priority="batch") == 2
+        assert value(registry, "gate_class_queued", **shares, priority="interactive") == 0
+        assert value(registry, "budget_in_flight", name="p capped") == 0
+        assert value(registry, "gate_queued", name="p crawl", by="adaptive_rate") == 0
+        assert value(registry, "throttle_requests", name="p search") == 0
+        assert value(registry, "hedges_total", name="p region") == 1
+        assert value(registry, "hedges_won_total", name="p region") == 1
+        assert value(registry, "fallbacks_total", name="p region", code="ConnectionError") == 1
+        assert value(registry, "fallbacks_total", name="p region", code="not_accepted") == 1
+        assert value(registry, "coalesced_total", name="p region") == 1
+        assert value(registry, "gate_wait_seconds_sum", name="p region", by="bulkhead") == 0.25
 
 
 def test_requested_labels_of_policies_are_exported(registry: CollectorRegistry) -> None:

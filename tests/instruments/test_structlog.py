@@ -17,6 +17,7 @@ from redouble.instruments.structlog import instrument
 from tests.support.fakes import Boom, Operation, Virtual, fail, in_colour, ok
 from tests.support.instruments.counts import created_events, policy
 from tests.support.instruments.log_capture import STANDARD_FIELDS, logger
+from tests.support.instruments.sample_events import emit_layer_events
 from tests.support.layers.breaker_scripts import BreakerScript
 
 EMPTY = {"delay": None, "reason": None, "kind": None, "http_status": None, "decision": None, "error": None}
@@ -234,3 +235,20 @@ def test_the_handle_removes_the_observer() -> None:
     call()
     assert lines == []
     assert not ambient.active
+
+
+def test_events_of_other_layers_have_their_fields() -> None:
+    target, entries = capturing(logging.DEBUG)
+    with instrument(target):
+        emit_layer_events("region")
+    shown = [(entry["log_level"], entry["event"], entry["reason"], entry.get("limit")) for entry in entries]
+    assert shown == [
+        ("debug", "redouble.waited", "bulkhead", None),
+        ("info", "redouble.limit_changed", "adaptive_concurrency", 12),
+        ("debug", "redouble.hedged", "hedge", None),
+        ("debug", "redouble.hedge_won", "hedge", None),
+        ("info", "redouble.fallback", "fallback", None),
+        ("debug", "redouble.coalesced", "coalesce", None),
+    ]
+    assert entries[0]["delay"] == 0.25
+    assert entries[1]["summary"] == "region: the limit of adaptive_concurrency is now 12"

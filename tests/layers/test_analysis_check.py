@@ -13,6 +13,7 @@ from redouble import (
     CircuitBreaker,
     Fallback,
     Gate,
+    Hedge,
     Keyed,
     Kind,
     Layer,
@@ -54,6 +55,7 @@ FALLBACK_INSIDE = r"Fallback inside Retry, for the same errors: it replaces each
 FALLBACK_HIDES = (
     r"Fallback inside CircuitBreaker, for the same errors: it replaces each error .*; put it outside"
 )
+FALLBACK_RACES = r"Fallback inside Hedge: the substitute for a failed attempt ends the race .*; put it .*"
 BREAKER_CUT = r"CircuitBreaker inside the limit of an attempt: it takes a call that is cut for a cancelled .*"
 NO_JITTER = r"Retry without jitter: clients that failed together retry together; write backoff=Backoff.*"
 TOO_LONG = r"Retry\(attempts=\d+\) may need .* s and has .* s: at worst, there is no time for the last .*"
@@ -69,8 +71,16 @@ def quick(**options: Any) -> Retry:
     return Retry(hints=UNHINTED, **options)
 
 
+def no_retry(when: str) -> str:
+    return rf"RetryBudget\(max_in_flight=.*, minimum=0\): {when}it grants no retry; write minimum=1 or more"
+
+
 def twice(kind: str) -> str:
     return rf"the same {kind} is in the pipeline twice: every call counts twice, and may wait for itself"
+
+
+def nested_budget(kind: str) -> str:
+    return rf"the same {kind} in nested policies: it counts the call of the outer one only, .* of its own.*"
 
 
 PROBLEMS: list[tuple[Layer, list[str]]] = [
@@ -112,16 +122,30 @@ PROBLEMS: list[tuple[Layer, list[str]]] = [
     (BREAKER | BREAKER, [twice("CircuitBreaker")]),
     (BREAKER | Own() | BREAKER | BREAKER, [twice("CircuitBreaker")] * 2),
     (BULKHEAD | Retry() | BREAKER | BREAKER, [twice("CircuitBreaker")]),
-    (Retry(budget=BUDGET) | quick(budget=BUDGET), [RETRY_INSIDE, twice("RetryBudget")]),
-    (Retry(budget=BUCKET) | quick(attempts=2, budget=BUCKET), [RETRY_INSIDE, twice("TokenBucket")]),
+    (Retry(budget=BUDGET) | quick(budget=BUDGET), [RETRY_INSIDE, nested_budget("RetryBudget")]),
+    (Retry(budget=BUCKET) | quick(attempts=2, budget=BUCKET), [RETRY_INSIDE, nested_budget("TokenBucket")]),
     (
         Retry(budget=LEDGER) | Retry(attempts=2, give_up_after=5, budget=LEDGER),
-        [RETRY_INSIDE, twice("Ledger")],
+        [RETRY_INSIDE, nested_budget("Ledger")],
     ),
     (
         Retry(budget=Ledger()) | Retry(attempts=2, give_up_after=5, budget=Ledger()),
         [RETRY_INSIDE],
     ),  # equal, and not the same
+    (Retry(budget=BUDGET.without_credit()) | quick(budget=BUDGET), [RETRY_INSIDE]),
+    # a cap on retries in flight that grants none
+    (
+        Retry(budget=RetryBudget(max_in_flight=0.2, minimum=0)),
+        [no_retry("while fewer than 5 .* ")],
+    ),
+    (
+        Retry(budget=RetryBudget(max_in_flight=0.3, minimum=0)),
+        [no_retry("while fewer than 4 .* ")],
+    ),
+    (Retry(budget=RetryBudget(max_in_flight=0, minimum=0)), [no_retry("")]),
+    (Retry(budget=RetryBudget(max_in_flight=0.2, minimum=1)), []),
+    (Retry(budget=RetryBudget(max_in_flight=1, minimum=0)), []),
+    (Retry(budget=RetryBudget(max_in_flight=0.2, minimum=0), attempts=1), []),
     # a fallback that leaves nothing to retry
     (Retry() | Fallback(value=1), [FALLBACK_INSIDE]),
     (Retry(on=OSError) | Own() | Fallback(print, on=OSError), [FALLBACK_INSIDE]),
@@ -137,6 +161,10 @@ PROBLEMS: list[tuple[Layer, list[str]]] = [
     (BREAKER | Fallback(value=1), [FALLBACK_HIDES]),
     (CircuitBreaker(OSError) | Timeout(2) | Fallback(value=1, on=OSError), [FALLBACK_HIDES]),
     (Retry() | BREAKER | Fallback(value=1), [FALLBACK_INSIDE, FALLBACK_HIDES]),
+    # a fallback that wins a race
+    (Hedge(0.1) | Fallback(value=1), [FALLBACK_RACES]),
+    (Hedge() | Timeout(2) | Fallback(print, on=OSError), [FALLBACK_RACES]),
+    (quick() | Hedge(0.1) | Fallback(value=1), [FALLBACK_INSIDE, FALLBACK_RACES]),
     # no jitter
     (Retry(backoff=Backoff.exponential(0.2)), [NO_JITTER]),
     (Retry(backoff=[1, 2, 3]), [NO_JITTER]),
@@ -208,6 +236,7 @@ FINE: list[Layer] = [
     Timeout(2) | CircuitBreaker(slow=1),
     Timeout(30) | Retry() | BREAKER,  # a limit of the whole call
     Fallback(value=1) | BREAKER,
+    Fallback(value=1) | Hedge(0.1),
     CircuitBreaker(OSError) | Fallback(value=1, on=KeyError),
     BREAKER | Fallback(value=1, on=OSError),
     Retry(on=OSError) | Fallback(value=1, on=KeyError),

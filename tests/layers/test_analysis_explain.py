@@ -56,6 +56,12 @@ def test_a_pipeline_of_one_layer() -> None:
     assert Pipeline(Timeout(2)).explain() == drawn
 
 
+def test_a_budget_with_a_cap() -> None:
+    policy = Retry(attempts=2, backoff=[0], budget=RetryBudget(max_in_flight=0.2))
+    drawn = "up to 2 attempts, within 30 s, limited by a budget (in flight: 0.2 of the calls, or 3)"
+    assert drawn in policy.describe()
+
+
 def test_a_users_own_layers() -> None:
     """They are drawn by the name of their class, and do not change the worst case."""
     drawn = """\

@@ -31,7 +31,7 @@ from redouble import (
     TokenBucket,
     stats,
 )
-from redouble._engine.retry_budget import HostBudgets
+from redouble._engine.budgets.retry_budget import HostBudgets
 from redouble.errors import Rejected
 from redouble.http._plan import http_plan
 from redouble.instruments._metric_definitions import BREAKER_STATE, BULKHEAD_IN_USE, BULKHEAD_QUEUED
@@ -202,10 +202,10 @@ def test_shared_state_that_is_there_twice_is_reported() -> None:
     gate, ledger = Turnstile(1), RetryBudget()
     assert problems_of(gate | gate) == ["the same Turnstile is in the pipeline twice"]
     assert problems_of(Limit(Traits(shared=(ledger,))) | Limit(Traits(shared=(ledger,)))) == [
-        "the same RetryBudget is in the pipeline twice"
+        "the same RetryBudget in nested policies"
     ]
     assert problems_of(Limit(Traits(shared=(ledger,))) | Retry(budget=ledger)) == [
-        "the same RetryBudget is in the pipeline twice"
+        "the same RetryBudget in nested policies"
     ]
     assert problems_of(Turnstile(1) | Turnstile(1)) == []
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redouble import SYSTEM, Bulkhead, CircuitBreaker, Grant, RateLimit, RetryBudget, TokenBucket, errors
-from redouble._engine.retry_budget import HostBudgets
+from redouble._engine.budgets.retry_budget import HostBudgets
 from redouble.testing import virtual_time
 from tests.support.bulkhead_callers import A_MINUTE, callers, until
 from tests.support.fakes import COLOURS, Boom, in_colour, nothing

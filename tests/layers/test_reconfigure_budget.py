@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import Grant, Kind, RetryBudget
-from redouble._engine.retry_budget import HostBudgets
+from redouble._engine.budgets.retry_budget import HostBudgets
 from redouble._internal.sliding_counter import SLICES, SlidingCounter
 from redouble.testing import virtual_time
 

@@ -15,7 +15,7 @@ from types import FrameType
 import pytest
 
 from redouble import Bulkhead, Kind, RateLimit, RetryBudget, TokenBucket, errors
-from redouble._engine import retry_budget, token_bucket
+from redouble._engine.budgets import retry_budget, token_bucket
 from redouble._internal import reentrancy, sliding_counter
 from redouble._internal.locks import gil
 from redouble._layers.limits import bulkhead

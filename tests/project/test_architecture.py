@@ -31,9 +31,10 @@ ORDER = (
     {"_engine"},
     {"_drivers"},
     {"_layers"},
-    {"__init__", "config", "instruments", "presets", "pytest_plugin", "testing", "types"},
+    {"__init__", "instruments", "presets", "pytest_plugin", "testing", "types"},
     {"_clients"},
     {"grpc", "http"},
+    {"config"},
     {"llm"},
     {"aiohttp", "httpx", "httpx2", "requests"},
 )

@@ -29,7 +29,7 @@ PUBLIC = {
     "report", "policy_of", "variant", "deadline", "remaining", "cancelled", "Timeout", "Worker", "errors",
     "RetryBudget", "TokenBucket", "Bulkhead", "CircuitBreaker", "Fallback", "RateLimit", "AdaptiveRate",
     "AdaptiveConcurrency", "Throttle", "Hedge", "Chaos", "Keyed", "bind", "stats", "policies", "redact",
-    "hide",
+    "hide", "priority",
 }
 # fmt: on
 
@@ -280,9 +280,9 @@ LAZY_PACKAGES = """
 LAZY_MODULES = """
     _drivers.async_generator _drivers.context_managers _drivers.stream_function
     _drivers.streams
-    _engine.budget_protocol _engine.retry_budget _engine.token_bucket _engine.worker
+    _engine.budgets.budget_protocol _engine.budgets.retry_budget _engine.budgets.token_bucket _engine.worker
     _failures.error_readers _failures.known_errors _failures.retry_after
-    _layers.analysis _layers.chaos _layers.fallback _layers.gate _layers.keyed _layers.retry.analysis
+    _layers.analysis _layers.chaos _layers.results.fallback _layers.gate _layers.keyed _layers.retry.analysis
     _layers.timeout _runtime.asyncio_backend _runtime.loop_waker _runtime.thread_waker _runtime.trio_backend
     _redaction.rules _redaction.text _redaction.url _telemetry.hide _telemetry.stats
 """

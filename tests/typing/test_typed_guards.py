@@ -188,7 +188,7 @@ def test_fallbacks() -> None:
     with pytest.raises(TypeError):
         Fallback(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError):
-        Fallback(instead, OSError)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+        Fallback(instead, OSError)
     with pytest.raises(TypeError):
         Fallback(fn=instead)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 

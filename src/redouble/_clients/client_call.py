@@ -62,6 +62,7 @@ class ClientCall(ResendGuard):
     """One logical call: when it started, its attempts, and whether another one may follow."""
 
     plan: Any  # the plan of its policy
+    request: Any  # what the functions of a gate's options get
     sends: int = 0  # the number of attempts
     error: Exception | None = None  # the error of the last attempt
     run: Run | None = None  # the run of the outermost `Retry`

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
+from redouble._drivers.per_call import PerCall
 from redouble._layers.gate import Admission, Gate, task_error
 from redouble._layers.layer import Layer
 
@@ -75,6 +76,7 @@ class HeldGate(Layer):
 
     def __init__(self, gate: Gate, *, per_attempt: bool) -> None:
         self._gate, self.per_attempt = gate, per_attempt
+        self._evaluate = None if gate._per_call is None else gate._per_call.of_request().evaluate
 
     def around(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
         """Return ``fn`` gated, for a plain function."""
@@ -83,8 +85,9 @@ class HeldGate(Layer):
         def gated(client_call: HoldingCall) -> Any:
             admissions = client_call.admissions()
             if not self._continues(admissions):
+                options = None if self._evaluate is None else self._evaluate(client_call)
                 # Registered before it is acquired, so that an interruption cannot lose it.
-                admissions[self] = admission = Admission(self._gate)
+                admissions[self] = admission = Admission(self._gate, per_call=options)
                 entered = False
                 try:
                     admission.__enter__()
@@ -113,8 +116,9 @@ class HeldGate(Layer):
         async def gated(client_call: HoldingCall) -> Any:
             admissions = client_call.admissions()
             if not self._continues(admissions):
+                options = None if self._evaluate is None else self._evaluate(client_call)
                 # Registered before it is acquired, so that an interruption cannot lose it.
-                admissions[self] = admission = Admission(self._gate)
+                admissions[self] = admission = Admission(self._gate, per_call=options)
                 entered = False
                 try:
                     await admission.__aenter__()
@@ -156,3 +160,25 @@ class HeldGate(Layer):
             return True
         admissions.end_one(self, None)
         return False
+
+
+class RequestGate(Layer):
+    """A gate of a client's policy whose admission ends with the head; its options get the request."""
+
+    def __init__(self, gate: Gate, per_call: PerCall) -> None:
+        self._gate, self._per_call = gate, per_call.of_request()
+
+    def around(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
+        """Return ``fn`` gated, for a plain function."""
+        return self._gate._gated(fn, self._per_call)
+
+    def around_async(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
+        """Return ``fn`` gated, for a coroutine function."""
+        return self._gate._gated_async(fn, self._per_call)
+
+
+def request_gate(layer: Layer) -> Layer:
+    """Return the layer for a client: a gate with functions of a call's arguments passes them the request."""
+    if not isinstance(layer, Gate) or layer._per_call is None:
+        return layer
+    return RequestGate(layer, layer._per_call)

@@ -14,17 +14,19 @@ from math import inf
 from typing import Any, TypeAlias, TypeVar, cast
 
 from redouble._clients.client_call import ClientCall, TimeLimit, TimeoutOfCall
+from redouble._clients.held_gate import request_gate
 from redouble._clients.policy_binding import is_named
 from redouble._drivers.attempt_timeout import run_limited
 from redouble._drivers.calls import adrive, adrive_after_failure, begin_run, drive, drive_after_failure
+from redouble._engine.budgets.retry_budget import MAX_HOSTS, is_by_host
 from redouble._engine.report import STAMP
-from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets
 from redouble._engine.run import Run
 from redouble._failures.verdict import On
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._internal.callables import display_name
 from redouble._layers.analysis import used_by_client
 from redouble._layers.layer import Layer, Pipeline
+from redouble._layers.results.fallback import Fallback
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
 from redouble._runtime.clock import SYSTEM, call_reader
@@ -53,7 +55,7 @@ class Plan:
         self.reads_bodies = any(map(self._reads_body, map(until_of, layers)))
         self.outermost = retries[0] if retries else None
         self._name, self._send, self._aio = name, send, aio
-        self._by_host = any(isinstance(layer.budget, HostBudgets) for layer in retries)
+        self._by_host = any(is_by_host(layer.budget) for layer in retries)
         self._calls = BoundedCache[Send](MAX_HOSTS)
         # True if a first attempt may be made without the policy: nothing in it acts before an attempt ends.
         self.fast_path = len(layers) == 1 and _is_transparent(layers[0])
@@ -83,10 +85,12 @@ class Plan:
             return DeadlineLayer(
                 cast("float", layer.seconds), self.name, whole=any(layer is each for each in self._around)
             )
+        if isinstance(layer, Fallback):
+            return layer.of_request()
         if not isinstance(layer, Retry):
-            return layer
+            return request_gate(layer)
         retry = replace(layer, name=layer.name or self._name, on=self._rules_of(layer))
-        if host is not None and isinstance(layer.budget, HostBudgets):
+        if host is not None and is_by_host(layer.budget):
             retry = replace(retry, budget=layer.budget.of(host))
         return GuardedRetry(retry, outermost=layer is self.outermost)
 
@@ -277,6 +281,11 @@ def make_plan(policy: object, plan: type[P], name: str, send: Send, *, aio: bool
         raise TypeError(
             f"policy={policy!r} has a Hedge, and the attempts of a client share one request: hedge the call "
             "instead, as in Hedge(0.1)(client.get)"
+        )
+    if shared := next((layer for layer in layers_of(policy) if layer.traits().shares_results), None):
+        raise TypeError(
+            f"policy={policy!r} has {shared!r}, and only one caller can read the body of a response: put it "
+            "around a function that reads the response, and not into the policy of a client"
         )
     made = plan(layers_of(policy), name, send, aio=aio)
     used_by_client(policy)

@@ -9,21 +9,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from redouble._drivers.attempt_timeout import arun_limited, overdue, run_limited, thread_job
-from redouble._drivers.calls import acall, adrive, begin_run, call, drive, slow_path_needed
+from redouble._drivers.calls import (
+    CallWithoutRun,
+    acall,
+    adrive,
+    begin_run,
+    call,
+    drive,
+    slow_path_needed,
+)
 from redouble._engine.options import FirstAttempt, Options
 from redouble._engine.run import Run, Wait
 from redouble._engine.run_results import error_of
 from redouble._internal.callables import call_plain, display_name
-from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.codegen import FILENAME_PREFIX, Template, compile_wrapper
 from redouble._internal.logger import call_hook, is_own
 from redouble._runtime.ambient import CREDITED_CALL, ambient, credited_call
 from redouble._runtime.backend import cancel_after, cancelling
 from redouble._runtime.clock import SYSTEM
+from redouble._runtime.enclosing import EnclosingCall, holds_call
 from redouble._telemetry.emit import FastEmitter, make_emitter
 from redouble._telemetry.observers import watch
+
+if TYPE_CHECKING:
+    from redouble._drivers.streams import OpenStream
 
 T = TypeVar("T")
 
@@ -138,6 +151,48 @@ ATTEMPTS_STARTED = _credited(
     "attempts, started and credited", "            redouble_start(redouble_budget_now())\n"
 )
 
+
+def _counted(title: str, credited: Template) -> Template:
+    """Return the template for a budget that limits the retries in flight, and so counts calls.
+
+    The key of the call is added and discarded by one operation each. Under a view of a budget that is never
+    credited, only the retries count.
+    """
+    entered = "            redouble_credited_call.set(redouble_credited)\n"
+    ended = "        if not redouble_aio or redouble_credited_call.get() is redouble_credited:\n"
+    return credited.derive(
+        title,
+        (
+            "redouble_own = redouble_around is None or redouble_call_of(redouble_budget) is None\n",
+            """\
+redouble_own = redouble_credits and (
+        redouble_around is None or redouble_call_of(redouble_budget) is None
+    )
+    redouble_key = redouble_object()
+""",
+        ),
+        (entered, f"{entered}            redouble_begin_call(redouble_key)\n"),
+        (
+            "redouble_run.credits = redouble_own\n",
+            """\
+redouble_run.credits = redouble_own
+                    redouble_run.in_flight = redouble_counter.call(counted=False)
+""",
+        ),
+        (
+            ended,
+            f"""\
+        redouble_end_call(redouble_key)
+        if redouble_run is not None:
+            redouble_run.in_flight.end()
+{ended}""",
+        ),
+    )
+
+
+ATTEMPTS_COUNTED = _counted("attempts, counted and credited", ATTEMPTS_CREDITED)
+ATTEMPTS_STARTED_COUNTED = _counted("attempts, started, counted and credited", ATTEMPTS_STARTED)
+
 # The handler of a failure where the run exists already if the attempt has exceeded its limit.
 FAILED = """\
     except redouble_Exception as redouble_error:
@@ -223,6 +278,24 @@ EVERY_ATTEMPT = Template(
 """,
 )
 
+
+def _read_call(frame: FrameType) -> EnclosingCall | None:
+    """Return the call of a frame of one of these wrappers."""
+    variables, names = frame.f_locals, frame.f_globals
+    run: EnclosingCall | None = variables.get("redouble_run")
+    if run is not None:
+        return run
+    if (stream := variables.get("redouble_streaming")) is not None:
+        return cast("OpenStream[Any]", stream).call()
+    started = variables.get("redouble_started")
+    if started is None:
+        return None  # another driver makes the call
+    aio = names["redouble_cancelling"] is not None
+    return CallWithoutRun(names["redouble_policy"], names["redouble_name"], started, aio=aio)
+
+
+holds_call("retrying", FILENAME_PREFIX, _read_call)
+
 # For a generator function: everything until its first item is ordinary code too (`OpenStream`).
 STREAM = Template(
     "stream",
@@ -240,6 +313,8 @@ TEMPLATES: dict[FirstAttempt, tuple[Template, Template]] = {
     "plain": (ATTEMPTS, ATTEMPTS),
     "credited": (ATTEMPTS_CREDITED, ATTEMPTS_CREDITED),
     "started": (ATTEMPTS_STARTED, ATTEMPTS_STARTED),
+    "counted": (ATTEMPTS_COUNTED, ATTEMPTS_COUNTED),
+    "started and counted": (ATTEMPTS_STARTED_COUNTED, ATTEMPTS_STARTED_COUNTED),
     "limited": (FIRST_WORKED, FIRST_LIMITED),
     "tracked": (EVERY_ATTEMPT, EVERY_ATTEMPT),
 }
@@ -262,6 +337,9 @@ def compile_retrying(policy: Options, fn: Callable[..., Any], *, aio: bool) -> C
             drivers["start"] = partial(call_hook, policy.budget, "start")
             drivers["credit"] = partial(call_hook, policy.budget, "credit")
         drivers |= {"budget": policy.budget, "credited_call": CREDITED_CALL, "call_of": credited_call}
+        if (counter := policy._in_flight) is not None:
+            drivers |= {"credits": policy._credits, "counter": counter, "object": object}
+            drivers |= {"begin_call": counter.calls.add, "end_call": counter.calls.discard}
     return compile_wrapper(
         fn,
         TEMPLATES[policy._afirst if aio else policy._first][aio],

@@ -54,7 +54,8 @@ class StreamFunction(Generic[P, T, S]):
 
 
 def wrap_stream(
-    fn: Callable[P, AsyncGenerator[T, S]], owner: Callable[[Callable[[], AsyncGenerator[T, S]]], StreamOwner]
+    fn: Callable[P, AsyncGenerator[T, S]],
+    owner: Callable[[functools.partial[AsyncGenerator[T, S]]], StreamOwner],
 ) -> Callable[P, AsyncGenerator[T, S]]:
     """Return an async generator function whose streams have owners made by ``owner(open)``."""
 

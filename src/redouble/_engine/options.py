@@ -21,13 +21,15 @@ from redouble._internal.lazy_dataclass import dataclass
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, choice, hook, instance, integer, methods, number, seconds
 from redouble._runtime.clock import SYSTEM, Chance, Clock, ForeignClock, fast_reader
+from redouble._runtime.enclosing import limits as limits_of_calls
 from redouble._telemetry.events import Observer
 from redouble._telemetry.registry import Counts, counts_of, register
 
 if TYPE_CHECKING:
     from dataclasses import field
 
-    from redouble._engine.budget_protocol import Budget
+    from redouble._engine.budgets.budget_protocol import Budget
+    from redouble._engine.budgets.retries_in_flight import RetriesInFlight
     from redouble._engine.worker import Worker
 
 
@@ -68,12 +70,16 @@ Delays: TypeAlias = Backoff | Iterable[Duration]
 # plain: the function is called, and a success needs nothing more;
 # credited: the same, and a success credits the budget;
 # started: the same, and the budget counts the start of the call too;
+# counted, started and counted: the same as these two, and the budget counts the call as in flight;
 # limited: the function is called within the limit that interrupts it, and a success needs nothing more;
 # tracked: by a run, like every later attempt.
-FirstAttempt: TypeAlias = Literal["plain", "credited", "started", "limited", "tracked"]
+FirstAttempt: TypeAlias = Literal[
+    "plain", "credited", "started", "counted", "started and counted", "limited", "tracked"
+]
 
 DEFAULT_BACKOFF = Backoff.exponential(0.2).maximum(2).full_jitter()
 DEFAULT_HINTS = Hints()
+GIVE_UP_AFTER = 30.0
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 LIMITS = ("give_up_after", "timeout", "work_timeout")  # each of these bounds the length of a call
 MAX_RECORDS = 1000  # attempts in a report: a policy may retry for days
@@ -90,7 +96,7 @@ class Options:
     until: Until | None = None
     attempts: int | None = 4
     backoff: Delays | Mapping[Kind, Delays] | Mapping[Kind | None, Delays] = DEFAULT_BACKOFF
-    give_up_after: Duration | None = 30.0
+    give_up_after: Duration | None = GIVE_UP_AFTER
     timeout: Duration | None = None
     attempt_timeout: Duration | None = None
     work_timeout: Duration | None = None
@@ -126,10 +132,13 @@ class Options:
         _total: float = field(init=False)
         _attempt_limit: float = field(init=False)
         _interrupt_limit: float = field(init=False)
+        _stated_limit: float = field(init=False)
         _has_hooks: bool = field(init=False)
         _first: FirstAttempt = field(init=False)
         _afirst: FirstAttempt = field(init=False)
         _counts: Counts | None = field(init=False)
+        _credits: bool = field(init=False)
+        _in_flight: RetriesInFlight | None = field(init=False)
         _max_attempts: float = field(init=False)
         _tracked: bool = field(init=False)
         _make_delays: Callable[[], Iterator[float]] | None = field(init=False)
@@ -165,12 +174,16 @@ class Options:
         instance(self.hints, "hints", Hints, "Hints(...), such as Hints(longest=60)")
         if isinstance(cast("object", self.budget), int | float):
             raise TypeError(f"budget={self.budget!r}: write a budget, such as RetryBudget(ratio=0.2)")
+        self._set("_credits", False)
+        self._set("_in_flight", None)
         if self.budget is not None:
             methods(self.budget, "budget", ("start", "failed", "spend", "credit", "refund"))
-            from redouble._engine.budget_protocol import BudgetTraits, traits_of  # noqa: PLC0415  only if used
+            from redouble._engine.budgets.budget_protocol import BudgetTraits, traits_of  # noqa: PLC0415  only if used
 
             traits = "BudgetTraits(...), or leave it out"
             instance(traits_of(self.budget), "budget.traits", BudgetTraits, traits)
+            self._set("_credits", traits_of(self.budget).credits)
+            self._set("_in_flight", traits_of(self.budget).in_flight)
         if self.worker is not None:
             from redouble._engine.worker import check_worker  # noqa: PLC0415  imported only if used
 
@@ -202,6 +215,10 @@ class Options:
         self._set("_attempt_limit", limits[3])
         # The limit of a first attempt where it can be interrupted: `give_up_after` interrupts nothing.
         self._set("_interrupt_limit", min(limits[0], *limits[2:]))
+        # The limit of the whole call for code inside that asks. The default of `give_up_after` does not
+        # count: it interrupts nothing, and is around code that runs for hours, too.
+        self._set("_stated_limit", limits[0] if limits[1] == GIVE_UP_AFTER else min(limits[:2]))
+        limits_of_calls.exist |= min(self._stated_limit, self._interrupt_limit) < inf
         self._set("_max_attempts", inf if self.attempts is None else self.attempts)
         recipe = self._recipe
         self._set("_make_delays", recipe.factory(self.random) if isinstance(recipe, Backoff) else None)
@@ -226,9 +243,14 @@ class Options:
             return "limited" if inline and self.budget is None else "tracked"
         if self.budget is None:
             return "plain"
-        from redouble._engine.budget_protocol import traits_of  # noqa: PLC0415  imported only if used
+        from redouble._engine.budgets.budget_protocol import traits_of  # noqa: PLC0415  imported only if used
 
-        return "started" if traits_of(self.budget).counts_starts else "credited"
+        starts = traits_of(self.budget).counts_starts
+        if self._in_flight is not None:
+            return "started and counted" if starts else "counted"
+        if starts:
+            return "started"
+        return "credited" if self._credits else "plain"
 
     def attempts_of_call(self, now: float) -> float:  # noqa: ARG002  for subclasses
         """Return the most attempts of a call that has failed for the first time."""

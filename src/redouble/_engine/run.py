@@ -38,6 +38,7 @@ from redouble._failures.verdict import (
 from redouble._internal.callables import UsageError
 from redouble._internal.logger import call_hook
 from redouble._runtime.backend import Cancellation
+from redouble._runtime.enclosing import limits
 from redouble.errors import AttemptTimeout, Reason, RedoubleError, Rejected
 
 # An unlimited policy without delays, on a clock that stands still, would never end. No real clock
@@ -250,6 +251,8 @@ class Run(RunState):
                 return self.refuse(HINT_TOO_LONG, error, delay)
             delay = self.apply_hint(delay, verdict.after)
         # 8. does it fit?
+        if delay and limits.exist:
+            until = self.limit_by_calls_around()
         resume = now + delay
         if not resume < until:  # written so that NaN does not fit either
             return self.refuse(TIMEOUT, error, delay)
@@ -314,6 +317,8 @@ class Run(RunState):
             policy._counts.add(failures=1)
         budget = policy.budget
         if budget is not None:
+            if self.in_flight is not None:
+                self.in_flight.end_retry()
             refused = isinstance(error, Rejected) and rejected_before_call(error, self)
             traits = getattr(budget, "traits", None)  # without any, all failures count
             if (self.verdict.action == "retry" and not refused) or traits is None or traits.counts_stops:
@@ -349,6 +354,8 @@ class Run(RunState):
         try:
             # 9. spend before sleeping: a refused retry must not cost the caller a wait
             if policy.budget is not None:
+                if self.in_flight is not None and not self.in_flight.begin_retry():
+                    return self.refuse(BUDGET, error, delay)
                 kind, now = self.kind(error), self.budget_time()
                 self.unspent_grant = grant = call_hook(policy.budget, "spend", kind, now)
                 if grant is None:

@@ -156,3 +156,33 @@ def signature_mismatch(fn: Callable[..., object], count: int) -> str | None:
     except TypeError:
         return str(signature)
     return None
+
+
+def takes_more_than_one(fn: Callable[..., Any]) -> bool | None:
+    """Return True if ``fn`` takes a first argument and others behind it; None if it does not take a first.
+
+    A function that can be called with one argument takes others only if it declares ``*args`` behind a first
+    parameter of its own.
+    """
+    import inspect  # noqa: PLC0415  takes long to import
+
+    try:
+        parameters = [*inspect.signature(fn).parameters.values()]
+    except (TypeError, ValueError):  # a built-in without a signature
+        return False
+    kinds = inspect.Parameter
+    first = next(iter(parameters), None)
+    if first is None or first.kind not in (
+        kinds.POSITIONAL_ONLY,
+        kinds.POSITIONAL_OR_KEYWORD,
+        kinds.VAR_POSITIONAL,
+    ):
+        return None
+    if first.kind is kinds.VAR_POSITIONAL:
+        needed = [one for one in parameters if one.kind is kinds.KEYWORD_ONLY and one.default is kinds.empty]
+        return bool(needed)
+    variadic = (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD)
+    return any(
+        one.kind is kinds.VAR_POSITIONAL or (one.kind not in variadic and one.default is kinds.empty)
+        for one in parameters[1:]
+    )

@@ -35,6 +35,7 @@ class Traits(NamedTuple):
         on errors.
     shared: objects with state, such as a budget, that `Pipeline.check` reports if they occur twice in one
         pipeline.
+    shares_results: True if calls may get the result of another call: for functions that only read.
     """
 
     retries: bool = False
@@ -43,6 +44,7 @@ class Traits(NamedTuple):
     each_call_limit: float = inf
     handles: On | None = None
     shared: tuple[object, ...] = ()
+    shares_results: bool = False
 
 
 @public("redouble.types")
@@ -142,11 +144,22 @@ def check(pipeline: Layer, layers: Layers) -> Iterator[str]:
         yield from problems
         for state in own.shared:
             if any(state is other for other in seen):
-                yield (
-                    f"the same {type(state).__name__} is in the pipeline twice: every call counts twice, and "
-                    "may wait for itself"
-                )
+                yield _shared_twice(state)
             seen.append(state)
+
+
+def _shared_twice(state: object) -> str:
+    """Return the problem of an object with state that two layers of one pipeline share."""
+    kind = type(state).__name__
+    if not hasattr(state, "spend"):
+        return f"the same {kind} is in the pipeline twice: every call counts twice, and may wait for itself"
+    own = "give one of them a budget of its own"
+    if hasattr(state, "without_credit"):
+        own += ", or the outer one budget.without_credit() if each call inside should count"
+    return (
+        f"the same {kind} in nested policies: it counts the call of the outer one only, and the retries of "
+        f"both spend from it; {own}"
+    )
 
 
 # ---------------------------------------------------------------- the hooks of several layers
@@ -168,6 +181,7 @@ def combined_traits(layers: Layers) -> Traits:
         each_call_limit=min((own.each_call_limit for own in traits), default=inf),
         handles=traits[0].handles if len(traits) == 1 else None,
         shared=tuple(state for own in traits for state in own.shared),
+        shares_results=any(own.shares_results for own in traits),
     )
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, ClassVar, Literal, ParamSpec, TypeAlias, TypeVar
 
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
+from redouble._drivers.per_call import PerCall
 from redouble._drivers.stream_function import wrap_stream
 from redouble._engine.nested import asks_gate
 from redouble._failures.verdict import Refusal
@@ -33,6 +34,27 @@ T = TypeVar("T")
 
 Wrapper: TypeAlias = tuple[Template, dict[str, Any]]  # a template, and names of its own
 
+PER_CALL = Template(
+    "gate",
+    """\
+{async_}def gated({parameters}):
+    redouble_options = redouble_per_call({arguments})
+    with redouble_Admission(redouble_owner, per_call=redouble_options) as redouble_admission:
+        redouble_result = {await_}redouble_fn({arguments})
+        {check}
+        return redouble_admission.judge(redouble_result)
+""",
+)
+PER_CALL_STREAM = Template(
+    "gate of a stream",
+    """\
+def gated({parameters}):
+    redouble_options = redouble_per_call({arguments})
+    with redouble_Admission(redouble_owner, stream=True, per_call=redouble_options):
+        return (yield from redouble_fn({arguments}))
+""",
+)
+
 
 @public("redouble")
 class Gate(AsyncSharedContextManager["Admission"], Layer):
@@ -50,6 +72,8 @@ class Gate(AsyncSharedContextManager["Admission"], Layer):
     clock: Clock = SYSTEM
     ends_with_head: ClassVar[bool] = False
     """True if the gate needs no body of a response: in a client its admission ends with the head."""
+
+    _per_call: PerCall | None = None  # options that are functions of a call's arguments
 
     _problem_outside_retry: ClassVar[str] = ""  # why `lint` advises against the gate around a retry; "": not
 
@@ -82,40 +106,67 @@ class Gate(AsyncSharedContextManager["Admission"], Layer):
         """Return the template of a wrapper that is faster than the general one, and its names; or None."""
         return None
 
-    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any] | None:
+    def _compile(
+        self, fn: Callable[..., Any], per_call: PerCall | None, *, is_async: bool
+    ) -> Callable[..., Any] | None:
         wrapper = self._wrapper(is_async=is_async)
+        if per_call is not None:
+            per_call.check(fn)
+            wrapper = wrapper or (PER_CALL, {"Admission": Admission})
         if wrapper is None:
             return None
         template, names = wrapper
         exception = task_error if is_async else sys.exception
         ended = self.ended if is_own(self) else partial(call_hook, self, "ended")
         common = {"owner": self, "ended": ended, "exception": exception, **WRAPPER_CLOCK}
+        if per_call is not None:
+            common["per_call"] = per_call.evaluate
         return compile_wrapper(fn, template, is_async=is_async, **common | names)
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
+        return self._gated(fn, self._per_call)
+
+    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
+        return self._gated_async(fn, self._per_call)
+
+    def _gated(self, fn: Callable[P, T], per_call: PerCall | None) -> Callable[P, T]:
+        """Return ``fn`` wrapped; a client passes functions of its request."""
+
         def gated(*args: P.args, **kwargs: P.kwargs) -> T:
             with Admission(self) as admission:
                 return admission.judge(reject_awaitable(fn, fn(*args, **kwargs)))
 
-        return self._compile(fn, is_async=False) or gated
+        return self._compile(fn, per_call, is_async=False) or gated
 
-    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
+    def _gated_async(
+        self, fn: Callable[P, Awaitable[T]], per_call: PerCall | None
+    ) -> Callable[P, Coroutine[Any, Any, T]]:
+        """Return ``fn`` wrapped; a client passes functions of its request."""
+
         async def gated(*args: P.args, **kwargs: P.kwargs) -> T:
             with Admission(self) as admission:
                 return admission.judge(await fn(*args, **kwargs))
 
-        return self._compile(fn, is_async=True) or gated
+        return self._compile(fn, per_call, is_async=True) or gated
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
+        per_call = self._per_call
+
         def gated(*args: P.args, **kwargs: P.kwargs) -> Generator[T, S, Any]:
             with Admission(self, stream=True):
                 return (yield from fn(*args, **kwargs))
 
-        return gated
+        if per_call is None:
+            return gated
+        per_call.check(fn)
+        names = {"owner": self, "Admission": Admission, "per_call": per_call.evaluate}
+        return compile_wrapper(fn, PER_CALL_STREAM, is_async=False, **names)
 
     def around_async_stream(
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
+        if self._per_call is not None:
+            self._per_call.check(fn)
         return wrap_stream(fn, partial(StreamAdmission, self))
 
     def traits(self) -> Traits:
@@ -173,10 +224,11 @@ class Admission(Block["Admission"]):
     """
 
     # entered: True if the end of the call has to be recorded, also if entering is interrupted.
-    __slots__ = ("_reported", "entered", "gate", "stream", "ticket")
+    # per_call: what the gate's functions of the call's arguments have returned; None for a block.
+    __slots__ = ("_reported", "entered", "gate", "per_call", "stream", "ticket")
 
-    def __init__(self, gate: Gate, *, stream: bool = False) -> None:
-        self.gate, self.stream = gate, stream
+    def __init__(self, gate: Gate, *, stream: bool = False, per_call: Any = None) -> None:
+        self.gate, self.stream, self.per_call = gate, stream, per_call
         self.ticket: Any = None
         self.entered = False
         self._reported: Exception | Literal["success"] | None = None
@@ -222,12 +274,17 @@ class Admission(Block["Admission"]):
 class StreamAdmission(StreamOwner):
     """The owner of one async generator, with its admission."""
 
-    def __init__(self, gate: Gate, make: Callable[[], AsyncGenerator[Any, Any]]) -> None:
+    def __init__(self, gate: Gate, make: partial[AsyncGenerator[Any, Any]]) -> None:
         super().__init__(partial(aopen_first, make))
         self._admission = Admission(gate)
+        per_call = gate._per_call
+        evaluate = None if per_call is None else partial(per_call.evaluate, *make.args, **make.keywords)
+        self._evaluate = evaluate
 
     async def aopen(self) -> tuple[Any, Any]:
         """Acquire admission, open the stream and return it with its first item."""
+        if self._evaluate is not None:
+            self._admission.per_call = self._evaluate()
         await self._admission.__aenter__()
         return await super().aopen()
 

@@ -6,11 +6,11 @@ contains them.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Mapping
 from math import inf
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
+from redouble._drivers.per_call import check_arguments
 from redouble._drivers.stream_function import StreamFunction
 from redouble._internal.callables import display_name, lazy_kind
 from redouble._internal.codegen import Template, compile_wrapper
@@ -27,9 +27,6 @@ L = TypeVar("L", bound=Layer)
 P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
-
-KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
-NOT_VARIADIC = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, KEYWORD_ONLY)
 
 CALL = """\
     try:
@@ -133,7 +130,7 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
         self, fn: Callable[..., Any], wrap: Callable[[Layer], Callable[P, T]]
     ) -> Callable[P, tuple[KeyedEntry, Callable[P, T]]]:
         """Return a function that finds the entry of a call of ``fn``, and what ``wrap`` made of its layer."""
-        check_key(self._key, fn)
+        check_arguments("Keyed key", self._key, fn)
         if not self._make_takes_key:
             wrap(self._example_layer())  # a layer that cannot be wrapped raises now, not at the first call
         cache = self._table.new_cache(wrap)
@@ -144,7 +141,7 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
         return resolve
 
     def _compile(self, fn: Callable[..., Any], template: Template, around: str) -> Callable[..., Any]:
-        check_key(self._key, fn)
+        check_arguments("Keyed key", self._key, fn)
 
         def wrap(layer: Layer) -> Callable[..., Any]:
             wrapper: Callable[..., Any] = getattr(layer, around)(fn)
@@ -204,21 +201,3 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
     def __repr__(self) -> str:
         functions = display_name(self._key), display_name(self._make)
         return self._repr(*functions, f"most={self._table.max_keys}")
-
-
-def check_key(key: Callable[..., Any], fn: Callable[..., Any]) -> None:
-    """Raise TypeError if ``key`` cannot be called with the arguments of ``fn``: it receives all of them."""
-    try:
-        signature, parameters = inspect.signature(key), inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):  # a built-in without a signature
-        return
-    if any(p.kind not in NOT_VARIADIC for p in parameters):  # `*args` and `**kwargs` may be anything
-        return
-    positional = [p.name for p in parameters if p.kind is not KEYWORD_ONLY]
-    named = {p.name: p for p in parameters if p.kind is KEYWORD_ONLY}
-    try:
-        signature.bind(*positional, **named)
-    except TypeError:
-        wanted = ", ".join([*positional, *(["*", *named] if named else [])])
-        text = f"Keyed key={display_name(key)} does not accept the arguments of {display_name(fn)}"
-        raise TypeError(f"{text}: write a function of ({wanted})") from None

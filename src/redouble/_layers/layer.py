@@ -144,8 +144,8 @@ class Layer:
     def register(self, section: LayerSection = "layers") -> None:
         """List this layer in ``redouble.stats()[section]`` for as long as it lives, if it has a name.
 
-        Call it in ``__init__``. Metrics read the sections ``breakers`` (by the ``state`` of a snapshot) and
-        ``bulkheads`` (by its ``in_use`` and ``queued``).
+        Call it in ``__init__``. Metrics read the section ``breakers`` (by the ``state`` of a snapshot), and
+        the ``limit``, ``in_use``, ``queued`` and ``rate`` of the others, if a snapshot has them.
         """
         kind = type(self).__name__
         instance(self.name, f"{kind} name", str | None, "a text, or None")

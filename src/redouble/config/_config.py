@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from redouble._engine.backoff import Backoff
-from redouble._engine.budget_protocol import Budget
+from redouble._engine.budgets.budget_protocol import Budget
 from redouble._internal.public import public
 from redouble._internal.validation import instance, nearest
 from redouble._layers.gate import Gate

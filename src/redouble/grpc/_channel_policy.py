@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from redouble._clients.plan import Plan, Send, make_plan
 from redouble._clients.policy_binding import PolicyBinding
-from redouble._engine.budget_protocol import traits_of
+from redouble._engine.budgets.budget_protocol import traits_of
 from redouble._failures.verdict import Ended, Kind, Verdict, judge
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._layers.layer import Layer

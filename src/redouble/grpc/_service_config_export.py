@@ -23,8 +23,8 @@ import grpc
 from redouble._clients.plan import layers_of
 from redouble._clients.policy_binding import is_named
 from redouble._engine.backoff import Backoff, _make
+from redouble._engine.budgets.token_bucket import RetryThrottling
 from redouble._engine.options import HOOKS
-from redouble._engine.token_bucket import RetryThrottling
 from redouble._failures.verdict import Ended, Kind, Verdict, judge
 from redouble._internal.public import public
 from redouble._internal.validation import format_seconds, instance, nearest

@@ -7,7 +7,7 @@ Nothing here sends a request. The clients are built on it: `redouble.httpx`, `re
 from __future__ import annotations
 
 from redouble._clients.idempotency_key import Idempotency
-from redouble._engine.retry_budget import HostBudgets
+from redouble._engine.budgets.retry_budget import HostBudgets
 from redouble._failures.retry_after import retry_after
 from redouble._redaction.url import redact_url
 from redouble.http._exchange import host

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 from redouble._clients.client_call import ClientCall
 from redouble._clients.held_gate import held_gate
 from redouble._clients.plan import Plan, Send, layers_of, make_plan
-from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets, RetryBudget
+from redouble._engine.budgets.retry_budget import MAX_HOSTS, HostBudgets, RetryBudget
 from redouble._failures.verdict import Ended, On
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._internal.logger import call_hook

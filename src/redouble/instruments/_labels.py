@@ -36,7 +36,8 @@ def code_of(event: Event) -> str:
     if status is not None:
         return str(status)
     if error is None:
-        return "not_accepted" if event.attempt else "DeadlineExceeded"  # before the first attempt
+        refused = event.attempt or event.what == "fallback"
+        return "not_accepted" if refused else "DeadlineExceeded"  # before the first attempt
     try:
         state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
     except Exception:

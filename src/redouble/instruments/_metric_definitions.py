@@ -42,6 +42,14 @@ TOKENS: Final = Metric("tokens", "counter", ("name", "type"), "token",
     "Tokens of language models, by type: input, output, and cached, which is a part of input.")
 COST: Final = Metric("cost", "counter", ("name",), "currency",
     "The cost of calls of language models whose price is given, in the currency of the price.")
+HEDGES: Final = Metric("hedges", "counter", ("name",), "attempt",
+    "Extra attempts that a Hedge started.")
+HEDGES_WON: Final = Metric("hedges_won", "counter", ("name",), "attempt",
+    "Extra attempts of a Hedge whose outcome was that of the call.")
+FALLBACKS: Final = Metric("fallbacks", "counter", ("name", "code"), "call",
+    "Calls whose outcome a Fallback replaced, by the status, the code or the type of the error.")
+COALESCED: Final = Metric("coalesced", "counter", ("name",), "call",
+    "Calls that got the outcome of an identical call in flight.")
 CALL_DURATION: Final = Metric("call_duration", "histogram", ("name",), "s",
     "The duration of calls, with all attempts and delays.")
 ATTEMPT_DURATION: Final = Metric("attempt_duration", "histogram", ("name",), "s",
@@ -50,14 +58,34 @@ DELAY: Final = Metric("delay", "histogram", ("name",), "s",
     "The delays before retries.")
 FIRST_ITEM: Final = Metric("time_to_first_item", "histogram", ("name",), "s",
     "The time until the first item of a stream, including retries.")
+GATE_WAIT: Final = Metric("gate_wait", "histogram", ("name", "by"), "s",
+    "The time that calls waited before a gate admitted them; calls that did not wait are not in it.")
 BUDGET_TOKENS: Final = Metric("budget_tokens", "gauge", ("name",), "retry",
     "The tokens left in a TokenBucket, or the retries left in a RetryBudget.")
+BUDGET_IN_FLIGHT: Final = Metric("budget_in_flight", "gauge", ("name",), "retry",
+    "Retries in flight, of a RetryBudget that limits them.")
 BREAKER_STATE: Final = Metric("breaker_state", "gauge", ("name", "state"), "breaker",
     "The number of breakers with this name in each state: 1 or 0 if only one has the name.")
 BULKHEAD_IN_USE: Final = Metric("bulkhead_in_use", "gauge", ("name",), "call",
     "Calls in flight in a bulkhead.")
 BULKHEAD_QUEUED: Final = Metric("bulkhead_queued", "gauge", ("name",), "call",
     "Calls that wait for a slot of a bulkhead.")
+GATE_LIMIT: Final = Metric("gate_limit", "gauge", ("name", "by"), "call",
+    "The current limit of the calls in flight in a gate, by the name and the type of the gate.")
+GATE_IN_USE: Final = Metric("gate_in_use", "gauge", ("name", "by"), "call",
+    "Calls in flight in a gate that limits them.")
+GATE_QUEUED: Final = Metric("gate_queued", "gauge", ("name", "by"), "call",
+    "Calls that wait until a gate admits them.")
+GATE_CLASS_IN_USE: Final = Metric("gate_class_in_use", "gauge", ("name", "by", "priority"), "call",
+    "Calls in flight in a gate with shares, by their class.")
+GATE_CLASS_QUEUED: Final = Metric("gate_class_queued", "gauge", ("name", "by", "priority"), "call",
+    "Calls that wait until a gate with shares admits them, by their class.")
+GATE_RATE: Final = Metric("gate_rate", "gauge", ("name", "by"), "call/s",
+    "The current limit of the calls that a gate admits in a second; without a limit it is not exported.")
+THROTTLE_REQUESTS: Final = Metric("throttle_requests", "gauge", ("name",), "call",
+    "The calls in the window of a Throttle, with those that it rejected.")
+THROTTLE_ACCEPTS: Final = Metric("throttle_accepts", "gauge", ("name",), "call",
+    "The calls in the window of a Throttle that the service accepted.")
 # fmt: on
 
 METRICS: Final = tuple(metric for metric in tuple(vars().values()) if isinstance(metric, Metric))

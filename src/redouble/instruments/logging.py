@@ -1,5 +1,7 @@
 """Logging by the standard library: WARNING when a call is given up, INFO for a retry, DEBUG for an attempt.
 
+What may happen in every call of an outage (a fallback, a new adaptive limit) is logged once in ten seconds.
+
 >>> from redouble.instruments import logging
 >>> handle = logging.instrument()
 >>> handle.remove()
@@ -29,10 +31,10 @@ def instrument(logger: str | logging.Logger = "redouble") -> Observation:
     return log_events(partial(_log, target), partial(target.isEnabledFor, logging.DEBUG))
 
 
-def _log(logger: logging.Logger, event: Event) -> None:
+def _log(logger: logging.Logger, event: Event, *, skipped: int) -> None:
     level = level_of(event)
     if logger.isEnabledFor(level):
         if event.what == "circuit_closed" and event.rejected and logger.name == "redouble":
             return  # the breaker logs it itself
-        message, fields = line(event, RECORD_ATTRIBUTES)
+        message, fields = line(event, RECORD_ATTRIBUTES, skipped)
         logger.log(level, "%s", message, extra=fields)

@@ -34,7 +34,18 @@ except ModuleNotFoundError as error:
 
 __all__ = ["instrument"]
 
-SPAN_EVENTS: Final[tuple[What, ...]] = ("retry", "give_up", "rejected", "timeout")
+SPAN_EVENTS: Final[tuple[What, ...]] = (
+    "retry",
+    "give_up",
+    "rejected",
+    "timeout",
+    "waited",
+    "hedged",
+    "hedge_won",
+    "fallback",
+    "coalesced",
+)
+NO_ERROR: Final[frozenset[What]] = frozenset({"waited", "hedged", "hedge_won", "coalesced"})
 RESEND_COUNT: Final = "http.request.resend_count"
 INTERNAL: Any = getattr(metrics, "_internal", None)
 
@@ -45,8 +56,9 @@ def instrument(meter_provider: MeterProvider | None = None) -> observers.Observa
     meter_provider: the provider of the meter; by default the global one, even if it is set later.
 
     Attributes are those of the schema and the ``labels`` of the policy. The current span gets an event for
-    each retry, and for a call that is given up, rejected or cut, with the values bound by `redouble.bind`;
-    and ``http.request.resend_count`` if an HTTP request is sent again.
+    each retry and each extra attempt of a hedge, and for a call that waits, is given up, rejected or cut, or
+    whose outcome is replaced or shared, with the values bound by `redouble.bind`; and
+    ``http.request.resend_count`` if an HTTP request is sent again.
     """
     wanted = "a MeterProvider, or None for the global one"
     instance(meter_provider, "meter_provider", MeterProvider | None, wanted)
@@ -67,7 +79,7 @@ def instrument(meter_provider: MeterProvider | None = None) -> observers.Observa
 
 def exported_name(metric: Metric) -> str:
     """Return the exported name of a metric."""
-    return "redouble." + re.sub("^(call|attempt|budget|breaker|bulkhead)_", r"\1.", metric.name)
+    return "redouble." + re.sub("^(call|attempt|budget|breaker|bulkhead|gate|throttle)_", r"\1.", metric.name)
 
 
 def _has_sdk() -> bool:
@@ -149,7 +161,7 @@ def _add_span_event(event: Event) -> None:
         "redouble.delay": event.delay,
         "redouble.by": event.by,
         "http.response.status_code": status,
-        "error.type": code_of(event),
+        "error.type": None if event.what in NO_ERROR else code_of(event),
     }
     span.add_event(
         f"redouble.{event.what}", {key: value for key, value in attributes.items() if value is not None}

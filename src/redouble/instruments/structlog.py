@@ -57,6 +57,6 @@ def _debug_enabled(logger: Any) -> bool:
     return True
 
 
-def _log(logger: Any, event: Event) -> None:
-    (message, fields), event_name = line(event, RESERVED), f"redouble.{event.what}"
+def _log(logger: Any, event: Event, *, skipped: int) -> None:
+    (message, fields), event_name = line(event, RESERVED, skipped), f"redouble.{event.what}"
     logger.log(level_of(event), event_name, summary=message, **fields)

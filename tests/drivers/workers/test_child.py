@@ -19,7 +19,7 @@ from tests.support.workers import functions as in_process
 
 
 def work(fn: Callable[..., object], *args: object, seconds: float = inf, **kwargs: object) -> bytes:
-    return pickle.dumps((partial(fn, *args, **kwargs), seconds, {}))
+    return pickle.dumps((partial(fn, *args, **kwargs), seconds, {}, None))
 
 
 @pytest.fixture

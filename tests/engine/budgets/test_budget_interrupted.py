@@ -14,7 +14,7 @@ from typing import TypeAlias
 import pytest
 
 from redouble import Grant, RetryBudget, TokenBucket
-from redouble._engine import retry_budget, token_bucket
+from redouble._engine.budgets import retry_budget, token_bucket
 from redouble._internal import locks, reentrancy, sliding_counter
 from tests.support.budgets import ANY, InterruptingTime, bucket_of
 from tests.support.interruption import interrupted

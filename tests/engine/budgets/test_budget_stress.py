@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 import trio
+import trio.lowlevel
 
 from redouble import SYSTEM, Grant, Kind, Retry, RetryBudget, TokenBucket, types
-from redouble._engine.retry_budget import MAX_PENDING
+from redouble._engine.budgets.retry_budget import MAX_PENDING
 from redouble.testing import VirtualClock
 from tests.support.budgets import ANY, InterruptingTime, bucket_of
 from tests.support.fakes import Boom
@@ -276,3 +277,83 @@ def test_cancellation_loses_no_token(place: str, options: dict[str, Any]) -> Non
     rewarded = sum(made > 1 for made in calls.ended)
     assert calls.retries > rewarded > 0
     assert bucket.snapshot()["tokens"] == pytest.approx(100 - calls.retries + rewarded, abs=1e-6)
+
+
+# ---------------------------------------------------------------------------- what is in flight
+
+
+@pytest.mark.parametrize(("share", "minimum"), [(0, 3), (0.25, 0), (0.25, 1)])
+def test_retries_in_flight_never_exceed_the_cap(share: float, minimum: int) -> None:
+    """At no moment more than all threads together justify; and nothing is left in the end."""
+    budget = RetryBudget(None, max_in_flight=share, minimum=minimum)
+    counter = budget.traits.in_flight
+    assert counter is not None
+    most, highest = max(minimum, int(THREADS * share)), list[int]()
+
+    def work(owner: str) -> None:
+        chance = random.Random(owner)
+        policy = Retry(on=Boom, attempts=4, backoff=[0, 0, 0], budget=budget, give_up_after=None)
+
+        def attempt() -> None:
+            highest.append(len(counter.retries))
+            if chance.random() < 0.7:
+                raise Boom
+
+        decorated = policy(attempt)
+        for _ in range(ROUNDS // 10):
+            with suppress(Boom):
+                decorated()
+            for each in policy:
+                with suppress(Boom), each:
+                    attempt()
+
+    run_in_threads(work, threads=THREADS)
+    assert 0 < max(highest) <= most
+    assert (len(counter.calls), len(counter.retries)) == (0, 0)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_cancelled_calls_are_not_in_flight(backend: str) -> None:
+    budget = RetryBudget(None, max_in_flight=0.5, minimum=3)
+    counter = budget.traits.in_flight
+    assert counter is not None
+    chance = random.Random(backend)
+
+    @Retry(on=Boom, attempts=4, backoff=[0, 0, 0], budget=budget)
+    async def attempt() -> None:
+        if backend == "asyncio":
+            await asyncio.sleep(0)
+        else:
+            await trio.lowlevel.checkpoint()
+        if chance.random() < 0.7:
+            raise Boom
+
+    async def one() -> None:
+        with suppress(Boom):
+            await attempt()
+
+    async def main_asyncio() -> None:
+        for _ in range(100):
+            tasks = [asyncio.create_task(one()) for _ in range(20)]
+            for _ in range(chance.randrange(6)):
+                await asyncio.sleep(0)
+            for task in chance.sample(tasks, 10):
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            assert (len(counter.calls), len(counter.retries)) == (0, 0)
+
+    async def main_trio() -> None:
+        for _ in range(100):
+            async with trio.open_nursery() as nursery:
+                for _ in range(20):
+                    nursery.start_soon(one)
+                for _ in range(chance.randrange(6)):
+                    await trio.lowlevel.checkpoint()
+                if chance.random() < 0.5:
+                    nursery.cancel_scope.cancel()
+            assert (len(counter.calls), len(counter.retries)) == (0, 0)
+
+    if backend == "asyncio":
+        asyncio.run(main_asyncio())
+    else:
+        trio.run(main_trio)

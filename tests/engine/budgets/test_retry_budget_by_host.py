@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redouble import Kind, RetryBudget, presets
-from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets
+from redouble._engine.budgets.retry_budget import MAX_HOSTS, HostBudgets
 from tests.support.thread_switching import run_in_threads, switching
 
 NOW = 5.0

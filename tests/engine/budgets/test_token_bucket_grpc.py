@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import Grant, Hints, Kind, Retry, Throttle, Timeout, TokenBucket, Verdict, errors, types
-from redouble._engine.token_bucket import RetryThrottling
+from redouble._engine.budgets.token_bucket import RetryThrottling
 from redouble.testing import Script, fail, ok
 from tests.support.fakes import Boom, Draws, always, in_colour
 from tests.support.fakes import options as defaults

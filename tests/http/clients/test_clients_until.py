@@ -7,11 +7,21 @@ from typing import Any
 
 import pytest
 
-from redouble import Fallback, Gate, Layer, Retry
+from redouble import (
+    AdaptiveRate,
+    CircuitBreaker,
+    Fallback,
+    Gate,
+    Keyed,
+    Layer,
+    Retry,
+    Throttle,
+    errors,
+)
 from redouble._failures.verdict import FailureFilter, On, Until
-from redouble.http import rule
+from redouble.http import host, rule
 from tests.support.http.body_readers import reader
-from tests.support.http.clients import CLIENTS, client
+from tests.support.http.clients import CLIENTS, client, is_async
 from tests.support.servers import Server
 
 EVERY_CLIENT = pytest.mark.parametrize("name", CLIENTS)
@@ -149,3 +159,72 @@ def test_a_fallback_replaces_a_failed_response(server: Server, name: str) -> Non
         kept.append(http.get(server.url("200")).response)
         assert http.get(server.url("503")).response is kept[0]
         assert http.get(server.url("404")).status == 404
+
+
+# ------------------------------------------------------- around the calls of a plain client
+
+
+@EVERY_CLIENT
+@pytest.mark.parametrize("bare", [True, False], ids=["plain", "ours"])
+def test_ten_returned_503s_open_a_breaker_around_the_calls_of_a_client(
+    server: Server, name: str, bare: bool
+) -> None:
+    """The function returns each response, and nobody calls ``raise_for_status``."""
+    breaker = CircuitBreaker(until=rule(), failures=10)
+    policy = None if bare else Retry(attempts=1)
+
+    def blocking(url: str) -> int:
+        return status_of(breaker.call(http.raw.get, url))
+
+    async def waiting(url: str) -> int:
+        async def fetch() -> Any:
+            response = await http.raw.get(url)
+            if name == "aiohttp":
+                await response.read()
+            return response
+
+        return status_of(await breaker(fetch)())
+
+    call = waiting if is_async(name) else blocking
+    with client(name, policy, bare=bare) as http:
+        for status, state in ((404, "closed"), (503, "open")):
+            assert [http.run(call, server.url(str(status))) for _ in range(10)] == [status] * 10
+            assert breaker.state == state
+        with pytest.raises(errors.CircuitOpen):
+            http.run(call, server.url("200"))
+
+
+@EVERY_CLIENT
+@pytest.mark.parametrize("until", [None, rule(), not_found], ids=["default", "rule", "own"])
+@pytest.mark.parametrize("place", ["alone", "inside", "outside", "keyed"])
+def test_ten_returned_503s_open_a_breaker_of_a_client_s_policy(
+    server: Server, name: str, until: Until | None, place: str
+) -> None:
+    made, once = CircuitBreaker(until=until, failures=10), Retry(attempts=1)
+    breaker: Layer = made if place != "keyed" else Keyed(host, lambda: made)
+    policy = {"inside": once | breaker, "outside": breaker | once}.get(place, breaker)
+    with client(name, policy) as http:
+        assert [http.get(server.url("503")).status for _ in range(10)] == [503] * 10
+        assert made.state == "open"
+        assert isinstance(http.get(server.url("200")).error, errors.CircuitOpen)
+
+
+@EVERY_CLIENT
+def test_throttling_that_is_returned_lowers_an_adaptive_rate(server: Server, name: str) -> None:
+    for gate, script, expected in (
+        (AdaptiveRate(), "429", 0.5),
+        (AdaptiveRate(), "404", None),
+        (AdaptiveRate(until=not_found), "404", 0.5),
+    ):
+        with client(name, gate) as http:
+            http.get(server.url(script))
+        assert gate.snapshot()["rate"] == expected
+
+
+@EVERY_CLIENT
+def test_a_throttle_counts_returned_failures(server: Server, name: str) -> None:
+    throttle = Throttle(minimum=99)
+    with client(name, throttle) as http:
+        for script in ("200", "404", "503", "500"):
+            http.get(server.url(script))
+    assert throttle.snapshot() == {"share": 0, "requests": 4, "accepts": 2}

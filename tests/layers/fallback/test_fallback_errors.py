@@ -17,8 +17,8 @@ from tests.support.layers.fallbacks import AsyncCache, atext, called, deferred, 
 THREADS = pytest.mark.parametrize("colour", SYNC)
 
 
-def two(error: Exception, other: object) -> None:
-    """Require one argument too many."""
+def none(*, error: Exception) -> None:
+    """Require a keyword argument, and take no positional one."""
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,7 @@ def test_a_plain_fallback_that_returns_an_awaitable_raises_type_error(colour: st
     [
         ((), {}, TypeError, r"^write Fallback\(fn\), with a function of the exception, or Fallback\(value="),
         ((None,), {}, TypeError, r"^write Fallback\(fn\)"),
-        ((text,), {"value": 3}, TypeError, r"^write Fallback\(fn\)"),
-        ((text,), {"value": None}, TypeError, r"^write Fallback\(fn\)"),
+        ((text, None), {"value": 3}, TypeError, r"^write Fallback\(fn\)"),
         ((3,), {}, TypeError, r"^Fallback\(3\): write a function of the exception, or value=3$"),
         (("x",), {}, TypeError, r"^Fallback\('x'\): write a function"),
         ((OSError,), {}, TypeError, r"^Fallback\(OSError\): write on=OSError, and what to return instead$"),
@@ -60,10 +59,11 @@ def test_a_plain_fallback_that_returns_an_awaitable_raises_type_error(colour: st
             (lambda: 3,),
             {},
             TypeError,
-            r"^Fallback\(.*<lambda>\) takes .*: write a function of the exception$",
+            r"^Fallback\(.*<lambda>\) takes no argument: write a function of the exception$",
         ),
-        ((two,), {}, TypeError, r"^Fallback\(two\) takes "),
-        ((text, OSError), {}, TypeError, "positional"),
+        ((none,), {}, TypeError, r"^Fallback\(none\) takes no argument"),
+        ((text, OSError), {}, TypeError, r"^Fallback\(OSError\): write on=OSError"),
+        ((text, 3), {}, TypeError, r"^Fallback\(3\): write a function of the exception, or value=3$"),
         ((), {"value": 3, "on": ()}, ValueError, r"^Fallback on=\(\) is empty"),
         ((), {"value": 3, "on": []}, ValueError, r"^Fallback on=\[\] is empty"),
         ((), {"value": 3, "on": 3}, TypeError, r"on=3: write an exception type"),

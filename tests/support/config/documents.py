@@ -33,7 +33,7 @@ from redouble.config._options.catalogue import (
     BudgetValue,
     LayerValue,
 )
-from redouble.config._options.error_names import ErrorNames
+from redouble.config._options.error_names import ErrorNames, ResultRuleName
 from redouble.config._options.option_table import Table, Tagged
 from redouble.config._options.values import (
     Choice,
@@ -100,6 +100,8 @@ def value_of(kind: Value) -> SearchStrategy[Any]:
         case ErrorNames():
             names = st.sampled_from(["transient", "OSError", "ConnectionError", "Rejected", "ValueError"])
             return names | st.lists(names, min_size=1, max_size=3)
+        case ResultRuleName():
+            return st.just("http")
         case TableOf():
             return st.dictionaries(st.sampled_from([*Kind, OTHERS]), st.integers(0, 9), max_size=3)
         case Table():

@@ -15,6 +15,7 @@ from redouble._drivers.workers.pickling import pack, unpack
 from redouble._drivers.workers.process_pool import WorkerProcess
 from redouble._internal.callables import display_name, without_partials
 from redouble._redaction.rendering import described, shown_end, without_secrets
+from redouble._runtime.priority import PRIORITY
 from redouble._telemetry.bound_fields import BOUND
 from redouble.errors import WorkerFailed
 
@@ -98,7 +99,7 @@ class ProcessJob:
 
     def start(self, seconds: float) -> None:
         """Send the call. ``seconds`` becomes the deadline in the process."""
-        self._process.send(self._packed((self._call, seconds, dict(BOUND.get()))))
+        self._process.send(self._packed((self._call, seconds, dict(BOUND.get()), PRIORITY.get())))
 
     def _packed(self, work: object) -> bytes:
         try:

@@ -14,6 +14,7 @@ from math import ceil, inf
 from typing import Any, Self, TypeVar, cast, get_args
 from weakref import WeakKeyDictionary
 
+from redouble._drivers.per_call import PerCall
 from redouble._failures.verdict import FailureFilter, On, Refusal, Until
 from redouble._internal.codegen import Template
 from redouble._internal.locks import gil
@@ -346,11 +347,15 @@ class CircuitBreaker(ReentrancySafe, Gate):
         names = {"accepts": failures.accepts, "answered": failures.answered, "BaseException": BaseException}
         return JUDGED, {"now": now, **names}
 
-    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any] | None:
-        return self._run_now(self._compile_and_record, fn, is_async)
+    def _compile(
+        self, fn: Callable[..., Any], per_call: PerCall | None, *, is_async: bool
+    ) -> Callable[..., Any] | None:
+        return self._run_now(self._compile_and_record, fn, per_call, is_async)
 
-    def _compile_and_record(self, fn: Callable[..., Any], is_async: bool) -> Callable[..., Any] | None:
-        wrapper = super()._compile(fn, is_async=is_async)
+    def _compile_and_record(
+        self, fn: Callable[..., Any], per_call: PerCall | None, is_async: bool
+    ) -> Callable[..., Any] | None:
+        wrapper = super()._compile(fn, per_call, is_async=is_async)
         if wrapper is not None:
             self._wrappers[wrapper] = is_async
         return wrapper
@@ -358,7 +363,7 @@ class CircuitBreaker(ReentrancySafe, Gate):
     def _recompile_wrappers(self) -> None:
         """Give the functions that were decorated before the template for the current ``until``."""
         for wrapper, is_async in list(self._wrappers.items()):
-            fresh: Any = super()._compile(wrapper.__globals__["redouble_fn"], is_async=is_async)
+            fresh: Any = super()._compile(wrapper.__globals__["redouble_fn"], None, is_async=is_async)
             wrapper.__globals__.update(fresh.__globals__)  # first: it has the names of both templates
             wrapper.__code__ = fresh.__code__
 

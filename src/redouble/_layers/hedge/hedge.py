@@ -12,7 +12,7 @@ from inspect import isawaitable
 from sys import modules
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-from redouble._engine.budget_protocol import Budget
+from redouble._engine.budgets.budget_protocol import Budget
 from redouble._failures.verdict import FailureFilter, Kind, On, Until, check_until
 from redouble._internal.callables import UsageError, callable_kind, display_name
 from redouble._internal.codegen import compile_wrapper, gil_variants

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import nlargest
 from itertools import chain, islice
-from math import inf
+from math import ceil, inf
 from typing import cast
 
 from redouble._engine.backoff import Backoff
-from redouble._engine.budget_protocol import traits_of
+from redouble._engine.budgets.budget_protocol import traits_of
 from redouble._engine.options import Options
 from redouble._internal.validation import format_seconds
 from redouble._layers.analysis import (
@@ -89,7 +89,9 @@ def worst_case(policy: Options, inner: WorstCase) -> WorstCase:
     drawn = _longest_delays(policy)
     delays = None if drawn is None else [_longest_wait(policy, delay) for delay in drawn]
     calls, seconds, waiting = _all_attempts(policy, each, delays)
-    worst = WorstCase(calls, min(seconds, soft + each.seconds), min(waiting, soft + each.waiting))
+    # Gates inside, like delays, never wait past the limit that they can ask for.
+    waiting = min(waiting, soft + each.waiting, policy._stated_limit)
+    worst = WorstCase(calls, min(seconds, soft + each.seconds), waiting)
     if interrupted:
         return worst.within(policy._total + grace)
     return worst if policy.attempt_timeout is None else NoBlockingCode(*worst)
@@ -115,6 +117,8 @@ def describe(policy: Options) -> str:
     each = "" if policy.attempt_timeout is None else f", {format_seconds(policy._attempt_limit)} each"
     total = "" if policy._limit == inf else f", within {format_seconds(policy._limit)}"
     budget = "" if policy.budget is None else ", limited by a budget"
+    if (in_flight := policy._in_flight) is not None:
+        budget += f" (in flight: {in_flight.share:g} of the calls, or {in_flight.minimum})"
     return attempts + each + waits + total + budget
 
 
@@ -163,6 +167,13 @@ def lint(policy: Options, outer: Layers, inner: Layers, worst: WorstCase) -> Ite
         yield (
             f"Retry with {attempts} and no budget: when the service is down, every attempt adds to its load; "
             "pass budget=RetryBudget(), shared by all policies that call it"
+        )
+    in_flight = policy._in_flight
+    if in_flight is not None and not in_flight.minimum and in_flight.share < 1:
+        few = f"while fewer than {ceil(1 / in_flight.share)} calls are in flight " if in_flight.share else ""
+        yield (
+            f"RetryBudget(max_in_flight={in_flight.share:g}, minimum=0): {few}it grants no retry; write "
+            "minimum=1 or more"
         )
     if combined_traits(inner).retries:
         yield "Retry inside Retry: their attempts multiply; retry in one place"

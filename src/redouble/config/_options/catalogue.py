@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from redouble._engine.budgets.budget_protocol import Budget, SharedBudget, SpendOnly
+from redouble._engine.budgets.retry_budget import RetryBudget
+from redouble._engine.budgets.token_bucket import TokenBucket
 from redouble._engine.options import Hints
-from redouble._engine.retry_budget import RetryBudget
-from redouble._engine.token_bucket import TokenBucket
 from redouble._engine.worker import Worker
 from redouble._layers.breaker.circuit_breaker import CircuitBreaker
 from redouble._layers.hedge.hedge import Hedge
@@ -24,7 +25,7 @@ from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
 from redouble.config._document_path import DocPath, short_repr
 from redouble.config._options.backoff import KINDS, SPAN, BackoffValue, CooldownValue
-from redouble.config._options.error_names import ErrorNames
+from redouble.config._options.error_names import ErrorNames, ResultRuleName
 from redouble.config._options.option_table import Blueprint, Option, Reference, Table, Tagged, refer
 from redouble.config._options.values import (
     Choice,
@@ -42,8 +43,21 @@ from redouble.config._options.values import (
 WAIT, LIMIT = Unlimited(SPAN), Unlimited(DurationValue(zero=False))
 SHARE, TOKENS, RATE, LOAD = Number(high=1), Number(high=1e15), Number(1e-9, 1e9), Unlimited(Number(1e-6))
 ERRORS = ErrorNames()
+RESULTS = Option(
+    ResultRuleName(), "The rule for results: http, or a registered name; what it refuses failed."
+)
 COSTS = TableOf(TOKENS, "a table such as { throttled = 10, others = 5 }", KINDS)
 LABELS = TableOf(Text(), 'a table of texts, such as { team = "payments" }')
+
+
+class CostValue(Number):
+    """What a call costs: a number, or in code a function."""
+
+    def write(self, value: Any, place: DocPath) -> object:
+        if callable(value):
+            raise place.error(f"{short_repr(value)} is a function: set it in code, or write a number")
+        return super().write(value, place)
+
 
 # ------------------------------------------------------------------------- budgets
 
@@ -52,10 +66,15 @@ BUDGETS = Tagged(
     retry_budget=Table(
         RetryBudget,
         "A budget that grants retries as a share of recent successes or requests.",
-        ratio=Option(Number(high=1e9), "How many retries each credit adds."),
+        ratio=Option(
+            Unlimited(Number(high=1e9)),
+            "How many retries each credit adds; unlimited: only max_in_flight limits them.",
+        ),
         per_second=Option(Number(high=1e9), "How many retries per second are granted in any case."),
         window=Option(SPAN, "How long credits and grants count."),
         credit=Option(Choice("success", "request"), "What adds a credit: each success, or each request."),
+        max_in_flight=Option(Unlimited(SHARE), "The retries in flight, as a share of the calls in flight."),
+        minimum=Option(Whole(), "How many retries may be in flight in any case."),
     ),
     token_bucket=Table(
         TokenBucket,
@@ -69,17 +88,40 @@ BUDGETS = Tagged(
 )
 
 
+def _view(without_credit: SharedBudget) -> Budget:
+    return without_credit.without_credit()
+
+
+class BudgetName(Text):
+    """The name of a shared budget in the document."""
+
+    def parse(self, value: object, place: DocPath) -> Any:
+        return refer(super().parse(value, place), "budgets", place)
+
+
+VIEW = Table(
+    _view,
+    "A view of a shared budget for outer policies: their retries spend, their successes add nothing.",
+    without_credit=Option(BudgetName(), "A name in [budgets]."),
+)
+
+
 class BudgetValue(Value):
-    """A budget: the name of a shared budget in the document, or the table of a budget used only here."""
+    """A budget: the name of a shared one, a view of it, or the table of a budget used only here."""
 
     def parse(self, value: object, place: DocPath) -> object:
-        return refer(value, "budgets", place) if isinstance(value, str) else BUDGETS.blueprint(value, place)
+        if isinstance(value, str):
+            return refer(value, "budgets", place)
+        table = VIEW if "without_credit" in place.table(value) else BUDGETS
+        return table.blueprint(value, place)
 
     def write(self, value: object, place: DocPath) -> object:
+        if isinstance(value, SpendOnly) and id(value.budget) in place.names:
+            return {"without_credit": place.names[id(value.budget)]}
         return place.names.get(id(value)) or BUDGETS.write(value, place)
 
     def schema(self) -> dict[str, object]:
-        return {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/budget"}]}
+        return {"anyOf": [{"type": "string"}, VIEW.schema(), {"$ref": "#/$defs/budget"}]}
 
 
 # ------------------------------------------------------------------------ policies
@@ -109,6 +151,7 @@ RETRY = Table(
     "A retry policy.",
     "defaults",
     on=Option(ERRORS, "What is retried: names of exceptions and rules; the first with an opinion decides."),
+    until=RESULTS,
     attempts=Option(ATTEMPTS, "How many attempts in total, the first included."),
     backoff=Option(BackoffValue(), "How long to wait before each retry."),
     give_up_after=Option(LIMIT, "Begin no attempt and no delay that could not start within this time."),
@@ -139,6 +182,7 @@ GATES = Tagged(
         CircuitBreaker,
         "Reject calls to a service that fails, until it has recovered.",
         on=Option(ERRORS, "What counts as a failure."),
+        until=RESULTS,
         failures=Option(Whole(1), "Open after this many failures in a row."),
         ratio=Option(Unlimited(SHARE), "Open when this share of the calls in the window failed."),
         window=Option(SPAN, "How long a call counts."),
@@ -167,12 +211,15 @@ GATES = Tagged(
         per=Option(SPAN, "The period of the rate."),
         burst=Option(Whole(1), "How many calls may begin at once after a pause."),
         wait=Option(WAIT, "How long other calls wait for a permit; 0: not at all."),
+        window=Option(Choice("sliding", "fixed"), "Count the calls of a window instead of spacing them."),
+        cost=Option(CostValue(), "How many of these calls one call counts as; 0: it is free."),
         following=Option(Flag(), "Apply the server's own limits, as responses and errors state them."),
     ),
     adaptive_rate=Table(
         AdaptiveRate,
         "A rate limit that adapts when the server throttles.",
         on=Option(ERRORS, "What counts as throttling."),
+        until=RESULTS,
         wait=Option(WAIT, "How long calls wait for a permit; 0: not at all."),
         least=Option(RATE, "The lowest rate, in calls a second."),
     ),
@@ -216,6 +263,7 @@ LAYERS = Tagged(
         max_extra_load=Option(LOAD, "How many extra calls there may be, as a share of all."),
         hedges=Option(Whole(1), "How many extra calls one call may lead to."),
         on=Option(ERRORS, "Errors that do not end the race."),
+        until=RESULTS,
         budget=Option(Unlimited(BudgetValue()), "The budget from which each extra call takes."),
     ),
     retry=RETRY,

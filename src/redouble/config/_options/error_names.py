@@ -1,7 +1,7 @@
-"""The names of exceptions and rules that a document may use in ``on``; reading a document imports nothing.
+"""The names of exceptions and rules in a document, for ``on`` and ``until``; reading one imports nothing.
 
 The names are those of the built-in exceptions, `transient`, some errors of this library, two rules that stop,
-and the names that the program registered with `register()`.
+``http`` for the rule `redouble.http.rule()`, and the names that the program registered with `register()`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from redouble._internal.validation import nearest
 from redouble.config._document_path import DocPath, short_repr
 from redouble.config._options.values import Value
 from redouble.errors import ConfigError
+from redouble.http import HttpRule, rule
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ BUILT_IN: Mapping[str, object] = MappingProxyType(
         **{name: kind for name, kind in EXCEPTIONS.items() if issubclass(kind, Exception)},
         **{name: getattr(errors, name) for name in OURS},
         "transient": transient,
+        "http": rule(),
         **{rule.name: rule for rule in (STOP_ON_TIMEOUT, STOP_ON_WORKER_FAILURE)},
     }
 )
@@ -63,11 +65,13 @@ _known = BUILT_IN  # and the registered names
 
 @public("redouble.config")
 def register(name: str, on: On) -> None:
-    """Register a name that ``on`` in documents may use for an exception type, a tuple of types, or a rule.
+    """Register a name that documents may use for an exception type, a tuple of types, or a rule.
 
     >>> from redouble.config import register
     >>> class Busy(Exception): ...
     >>> register("billing.Busy", Busy)
+
+    The name of a rule may also stand in ``until``: it then receives the results.
     """
     global _known  # noqa: PLW0603  the mapping is replaced, never changed: readers need no lock
     if not isinstance(cast("object", name), str) or not all(map(str.isidentifier, name.split("."))):
@@ -111,6 +115,42 @@ class ErrorNames(Value):
         return {"$ref": "#/$defs/on"}
 
 
+class ResultRuleName(Value):
+    """The name of a rule for results: ``http``, or that of a registered rule."""
+
+    def parse(self, value: object, place: DocPath) -> object:
+        name = place.expect(value, str, "the name of a rule in quotes, such as 'http'")
+        known = _rules_for_results()
+        if name in known:
+            return known[name]
+        if name in _known:
+            raise place.error(
+                f"{name!r} judges errors, and until judges results: write 'http', or your own rule"
+            )
+        raise place.error(
+            f"{short_repr(name)} is not known; write 'http', or name your own rule with "
+            "redouble.config.register()"
+        )
+
+    def write(self, value: object, place: DocPath) -> object:
+        for name, known in _rules_for_results().items():
+            if _same(known, value):
+                return name
+        raise _unnamed(value, place)
+
+    def schema(self) -> dict[str, object]:
+        return {"anyOf": [{"const": "http"}, {"type": "string"}]}
+
+
+def _rules_for_results() -> dict[str, object]:
+    """Return the rules that may judge results: no types, no lists, and of our own only that for HTTP."""
+    return {
+        name: known
+        for name, known in _known.items()
+        if name == "http" or not (name in BUILT_IN or isinstance(known, type | tuple))
+    }
+
+
 def _found(name: object, place: DocPath) -> object:
     name = place.expect(name, str, "a name in quotes, such as 'transient'")
     if name in _known:
@@ -132,7 +172,7 @@ def _name_of(value: object) -> str | None:
 
 
 def _same(one: object, other: object) -> bool:
-    return one is other or (type(one) is type(other) in (tuple, StopOn) and one == other)
+    return one is other or (type(one) is type(other) in (tuple, StopOn, HttpRule) and one == other)
 
 
 def _names(value: object, place: DocPath) -> Iterator[str]:
@@ -142,5 +182,9 @@ def _names(value: object, place: DocPath) -> Iterator[str]:
         for item in cast("tuple[object, ...]", value):
             yield from _names(item, place)
     else:
-        called = getattr(value, "__qualname__", None) or short_repr(value)
-        raise place.error(f"{called} has no name in documents: give it one with redouble.config.register()")
+        raise _unnamed(value, place)
+
+
+def _unnamed(value: object, place: DocPath) -> ConfigError:
+    called = getattr(value, "__qualname__", None) or short_repr(value)
+    return place.error(f"{called} has no name in documents: give it one with redouble.config.register()")

@@ -1,7 +1,8 @@
 """RetryBudget: retries as a share of the successful calls, so that they cannot become most of the load.
 
 An outage makes every call fail, and then every call retries: a service that could have recovered is
-kept down by the retries alone. A budget grants a few retries at any time, and more only as calls succeed.
+kept down by the retries alone. A budget grants a few retries at any time, and more only as calls succeed. It
+can limit the retries in flight too (`RetriesInFlight`): slow failures keep many of them open at once.
 
 `HostBudgets` has one budget for each host: the outage of one must not use up the retries of the others.
 """
@@ -14,9 +15,17 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from math import floor, isfinite
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard, cast
 
-from redouble._engine.budget_protocol import BudgetTraits, Grant, SharedBudget, amount
+from redouble._engine.budgets.budget_protocol import (
+    Budget,
+    BudgetTraits,
+    Grant,
+    SharedBudget,
+    SpendOnly,
+    amount,
+)
+from redouble._engine.budgets.retries_in_flight import RetriesInFlight
 from redouble._failures.verdict import Kind
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._internal.public import public
@@ -26,6 +35,7 @@ from redouble._internal.validation import Duration, choice, positive_seconds
 from redouble._runtime.clock import SYSTEM
 
 LONG_AGO = -(2**62)  # the index of a slice before all others
+UNLIMITED = 2**62  # grants in a window: without a ratio the window limits nothing
 MAX_PENDING = 256  # credits are counted in batches: when a retry is asked for, or when this many are pending
 
 
@@ -43,10 +53,12 @@ class DatedGrant(Grant):
 class RetryBudgetSettings:
     """The options of a `RetryBudget`."""
 
-    ratio: float
+    ratio: float | None
     per_second: float
     window: float
     credit: Literal["success", "request"]
+    max_in_flight: float | None
+    minimum: int
     name: str | None
 
 
@@ -55,40 +67,57 @@ class RetryBudget(SharedBudget, ReentrancySafe):
     """A retry budget that grants a share of the recent successful calls, and a few retries in any case.
 
     At any time, at most ``ceil(credits * ratio) + floor(per_second * window)`` retries were granted in the
-    last ``window`` seconds.
+    last ``window`` seconds. With ``max_in_flight``, at most ``max(minimum, max_in_flight * calls in flight)``
+    retries are in flight when one more is granted.
     Pass one object to every policy that talks to the same service: sharing is by identity.
 
-    ratio: the retries that each credit adds, such as 0.2: one for five.
+    ratio: the retries that each credit adds, such as 0.2: one for five. None for no limit in a window: only
+        ``max_in_flight`` limits the retries.
     per_second: the retries that are granted in any case, for services with little traffic.
     window: the seconds for which credits and grants count.
     credit: what adds a credit: each ``"success"``; or each ``"request"``, as in Finagle and httpware. A
         budget that is credited by requests grants retries while everything fails, which prolongs an overload.
+    max_in_flight: how many retries may be in flight, as a share of the calls in flight, such as 0.2. A retry
+        is in flight from its grant, before the delay, to its end. None for no such limit.
+    minimum: how many retries may be in flight in any case.
     name: its name in metrics.
     """
 
     def __init__(
         self,
-        ratio: float = 0.2,
+        ratio: float | None = 0.2,
         per_second: float = 10,
         window: Duration = 10,
         credit: Literal["success", "request"] = "success",
         *,
+        max_in_flight: float | None = None,
+        minimum: int = 3,
         name: str | None = None,
     ) -> None:
         choice(credit, "RetryBudget credit", "success", "request")
+        if ratio is None and max_in_flight is None:
+            raise TypeError(
+                "RetryBudget ratio=None: write a finite number, 0 or more, such as 0.2; None limits nothing, "
+                "unless max_in_flight is set"
+            )
+        in_flight = RetriesInFlight(0 if max_in_flight is None else max_in_flight, minimum)
         self.settings = RetryBudgetSettings(
-            ratio=amount(ratio, "RetryBudget ratio", 1e9, "0.2"),
+            ratio=None if ratio is None else amount(ratio, "RetryBudget ratio", 1e9, "0.2"),
             per_second=amount(per_second, "RetryBudget per_second", 1e9, "10"),
             window=positive_seconds(window, "RetryBudget window", "10"),
             credit=credit,
+            max_in_flight=None if max_in_flight is None else in_flight.share,
+            minimum=in_flight.minimum,
             name=name,
         )
         self._credited_by: Literal["success", "request"] = credit  # read by every call that succeeds
         starts = credit == "request" or type(self).start is not RetryBudget.start
-        self.traits = BudgetTraits(counts_starts=starts, may_wait=False)
+        self._in_flight = None if max_in_flight is None else in_flight
+        self.traits = BudgetTraits(counts_starts=starts, may_wait=False, in_flight=self._in_flight)
         # Exact decimals, not binary floats: 0.07 of 100 is 7, and not 8.
-        self._exact_ratio = Fraction(repr(self.ratio)).as_integer_ratio()
-        self._minimum = floor(Fraction(repr(self.per_second)) * Fraction(repr(self.window)))
+        self._exact_ratio = Fraction(repr(self.ratio or 0)).as_integer_ratio()
+        granted_anyway = floor(Fraction(repr(self.per_second)) * Fraction(repr(self.window)))
+        self._minimum = UNLIMITED if ratio is None else granted_anyway
         # Credits expire a little before the window has passed, grants a little after.
         self._credits, self._grants = SlidingCounter(SLICES), SlidingCounter(SLICES + 1)
         self._grants.latest = LONG_AGO  # on a clock below zero, 0 would make the first grant look late
@@ -100,8 +129,8 @@ class RetryBudget(SharedBudget, ReentrancySafe):
         super().__init__("RetryBudget", name)
 
     @property
-    def ratio(self) -> float:
-        """The retries that each credit adds."""
+    def ratio(self) -> float | None:
+        """The retries that each credit adds; None if no window limits them."""
         return self.settings.ratio
 
     @property
@@ -113,6 +142,16 @@ class RetryBudget(SharedBudget, ReentrancySafe):
     def window(self) -> float:
         """The seconds for which credits and grants count."""
         return self.settings.window
+
+    @property
+    def max_in_flight(self) -> float | None:
+        """The retries that may be in flight, as a share of the calls in flight; None for no limit."""
+        return self.settings.max_in_flight
+
+    @property
+    def minimum(self) -> int:
+        """The retries that may be in flight in any case."""
+        return self.settings.minimum
 
     def start(self, now: float | None = None, /) -> None:
         """Record that a call begins."""
@@ -126,7 +165,10 @@ class RetryBudget(SharedBudget, ReentrancySafe):
                 self._pending_credits.pop()  # or that of a call at the same moment, which is worth the same
 
     def spend(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> Grant | None:  # noqa: ARG002
-        """Grant one retry, or return None. The time is that of the system clock unless given."""
+        """Grant one retry, or return None. The time is that of the system clock unless given.
+
+        This asks the window alone. What is in flight is counted by policies, which ask about that before.
+        """
         now = SYSTEM.now() if now is None else now
         if self._owned_by_this_thread():
             return None  # re-entrant: a signal handler or the garbage collector runs inside `_advance`
@@ -150,7 +192,10 @@ class RetryBudget(SharedBudget, ReentrancySafe):
         self._run_exclusively(self._refund, grant, SYSTEM.now() if now is None else now)
 
     def snapshot(self, now: float | None = None, /) -> Mapping[str, float]:
-        """Return how many retries are ``available``, and why: as of its last use, or of ``now``."""
+        """Return how many retries are ``available``, and why: as of its last use, or of ``now``.
+
+        With ``max_in_flight`` it has the calls and the retries in flight too.
+        """
         self._run_exclusively(self._advance, None)
         return self._run_now(self._snapshot, now)
 
@@ -159,10 +204,18 @@ class RetryBudget(SharedBudget, ReentrancySafe):
         index = self._index if now is None else self._slice(now)
         earning, granted = self._credits.count_at(index), self._grants.count_at(index)
         most = self._limit_for(earning)
-        return {"available": max(0, most - granted), "limit": most, "granted": granted, "credits": earning}
+        available = max(0, most - granted)
+        seen = {"available": available, "limit": most, "granted": granted, "credits": earning}
+        if self._in_flight is None:
+            return seen
+        counts = self._in_flight.snapshot()
+        free = max(0, counts["max_retries_in_flight"] - counts["retries_in_flight"])
+        if self.ratio is None:
+            return {"available": free, **counts}
+        return {**seen, "available": min(available, free), **counts}
 
     def balance(self, now: float, /) -> int:
-        """Return how many whole retries are left; `spend` also grants the one that has been begun."""
+        """Return how many whole retries the window has left; `spend` also grants the one that was begun."""
         self._run_exclusively(self._advance, now)
         return self._run_now(self._balance)
 
@@ -171,8 +224,12 @@ class RetryBudget(SharedBudget, ReentrancySafe):
         return max(0, self._minimum + self._credits.total * earned // per - self._grants.total)
 
     def can_reconfigure(self, other: RetryBudget, /) -> bool:
-        """Return True unless ``credit`` differs: functions that are decorated already cannot change it."""
-        return self._credited_by == other._credited_by
+        """Return True unless functions that are decorated already would have to change.
+
+        They do if ``credit`` differs, or if one of the budgets has ``max_in_flight`` and the other has not.
+        """
+        same = (self.max_in_flight is None) == (other.max_in_flight is None)
+        return same and self._credited_by == other._credited_by
 
     def reconfigure(self, other: RetryBudget, /) -> None:
         """Copy the settings of another budget; credits and grants stay.
@@ -186,7 +243,10 @@ class RetryBudget(SharedBudget, ReentrancySafe):
         self._count_pending()
         old_window, window = self.window, other.window
         self.settings = replace(other.settings, name=self.name)
-        self._credited_by, self.traits = other._credited_by, other.traits
+        self._credited_by = other._credited_by
+        self.traits = other.traits._replace(in_flight=self._in_flight)
+        if self._in_flight is not None and other._in_flight is not None:
+            self._in_flight.adopt(other._in_flight)
         self._exact_ratio, self._minimum = other._exact_ratio, other._minimum
         if old_window != window:
             now = SYSTEM.now() * SLICES / old_window
@@ -259,7 +319,10 @@ class RetryBudget(SharedBudget, ReentrancySafe):
 
     def __repr__(self) -> str:
         options = {"ratio": self.ratio, "per_second": self.per_second, "window": self.window}
-        return self._described("RetryBudget", **options, credit=self._credited_by)
+        limits: dict[str, object] = {}
+        if self.max_in_flight is not None:
+            limits = {"max_in_flight": self.max_in_flight, "minimum": self.minimum}
+        return self._described("RetryBudget", **options, credit=self._credited_by, **limits)
 
 
 MAX_HOSTS = 1000  # hosts with a budget of their own: a crawler calls more hosts, each of them rarely
@@ -281,11 +344,37 @@ class HostBudgets(RetryBudget):
 
     def of(self, host: Hashable) -> RetryBudget:
         """Return the budget of a host: the same object each time, unless it was evicted."""
-        make = partial(RetryBudget, self.ratio, self.per_second, self.window, self._credited_by)
+        options = self.settings
+        make = partial(
+            RetryBudget,
+            options.ratio,
+            options.per_second,
+            options.window,
+            self._credited_by,
+            max_in_flight=options.max_in_flight,
+            minimum=options.minimum,
+        )
         return self._by_host.get_or_create(host, make)
+
+    def without_credit(self) -> Budget:
+        return SpendOnlyByHost(self)
 
     def reconfigure(self, other: RetryBudget, /) -> None:
         """Copy the settings of another budget, here and in the budgets of all hosts."""
         super().reconfigure(other)
         for budget in tuple(self._by_host._values.values()):
             budget.reconfigure(other)
+
+
+class SpendOnlyByHost(SpendOnly):
+    """The view of budgets by host that spends and never credits."""
+
+    def of(self, host: Hashable) -> Budget:
+        """Return the view of the budget of a host."""
+        budgets: HostBudgets = cast("Any", self.budget)
+        return budgets.of(host).without_credit()
+
+
+def is_by_host(budget: object) -> TypeGuard[HostBudgets | SpendOnlyByHost]:
+    """Return True if a client has a budget for each host."""
+    return isinstance(budget, HostBudgets | SpendOnlyByHost)

@@ -14,7 +14,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Literal, Self, cast
 
-from redouble._engine.budget_protocol import BudgetTraits, Grant, SharedBudget, amount
+from redouble._engine.budgets.budget_protocol import BudgetTraits, Grant, SharedBudget, amount
 from redouble._failures.verdict import Kind
 from redouble._internal.public import public
 from redouble._internal.validation import choice, number

@@ -1,0 +1,118 @@
+"""The options ``shares`` and ``priority``, the same in every gate: classes of calls and their shares.
+
+``shares={"interactive": 0.6, "batch": 0.1}`` names the classes in the order of their rank, highest first. A
+class is guaranteed its share of the limit, and may borrow what others leave idle. The rest is common. A call
+without a class, and one whose class has no share, is guaranteed nothing and ranks below all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import fsum
+from types import MappingProxyType
+from typing import Any, TypeAlias, cast
+
+from redouble._drivers.per_call import PerCall, argument_function
+from redouble._internal.callables import UsageError, display_name
+from redouble._internal.validation import number
+from redouble._runtime.priority import PRIORITY
+
+PriorityOption: TypeAlias = "str | Callable[..., str | None] | None"
+
+TOLERANCE = 1e-9  # by which a sum of shares, or a share of a limit, may be off
+EXAMPLE = '{"interactive": 0.6, "batch": 0.1}'
+
+
+class Shares:
+    """The validated options ``shares`` and ``priority`` of a gate.
+
+    shares: by class, in the order of rank, highest first.
+    priority: the option as it was given.
+    default: the class of a call that has none; None: it ranks below all classes.
+    per_call: the evaluation of ``priority``, if it is a function of the arguments of a call.
+    """
+
+    def __init__(self, shares: Mapping[str, float], priority: PriorityOption, layer: str) -> None:
+        self.shares: Mapping[str, float] = MappingProxyType(_checked(shares, f"{layer} shares"))
+        self.priority = priority
+        self.default = priority if isinstance(priority, str) else None
+        self.per_call: PerCall | None = None
+        if self.default is not None and self.default not in self.shares:
+            raise ValueError(f"{layer} priority={self.default!r}: write one of {', '.join(self.shares)}")
+        if priority is not None and self.default is None:
+            option = f"{layer} priority"
+            example = 'the name of a class, or a function such as lambda request: "batch"'
+            function = argument_function(priority, option, example)
+            self.per_call = PerCall({option: function}, class_function(function, option))
+
+    def current(self) -> str | None:
+        """Return the class of this context, or the default; None without one."""
+        name = PRIORITY.get()
+        return self.default if name is None else name
+
+    def of(self, name: str | None) -> float:
+        """Return the guaranteed share of a class."""
+        return self.shares.get(cast("str", name), 0.0)
+
+    def __repr__(self) -> str:
+        return repr(dict(self.shares))
+
+
+def shares_option(shares: object, priority: PriorityOption, layer: str) -> Shares | None:
+    """Return the validated options of a gate; None without them."""
+    if shares is None:
+        if priority is not None:
+            raise TypeError(f"{layer} priority={_shown(priority)} needs shares, such as shares={EXAMPLE}")
+        return None
+    return Shares(cast("Mapping[str, float]", shares), priority, layer)
+
+
+def class_function(function: Callable[..., Any], option: str) -> Callable[..., str | None]:
+    """Return a function of a call's arguments that returns its class; without one, that of the context.
+
+    What ``function`` raises comes out, before anything is admitted.
+    """
+
+    def class_of(*args: Any, **kwargs: Any) -> str | None:
+        name = function(*args, **kwargs)
+        if name is None:
+            return PRIORITY.get()
+        if isinstance(name, str):
+            return name
+        given = f"{option}={display_name(function)} returned a {type(name).__name__}"
+        raise UsageError(f"{given}: return the name of a class, or None for that of the context")
+
+    return class_of
+
+
+def same_functions(one: Shares | None, other: Shares | None) -> bool:
+    """Return True if decorated functions need not change: both have shares or none, and one function."""
+    if one is None or other is None:
+        return one is other
+    per_call = (one.per_call and one.priority, other.per_call and other.priority)
+    return per_call[0] is per_call[1]
+
+
+def describe_shares(shares: Shares) -> str:
+    """Return the guaranteed shares for `Pipeline.explain`, highest rank first."""
+    return ", ".join(f"{share:.0%} for {name}" for name, share in shares.shares.items())
+
+
+def _checked(shares: object, option: str) -> dict[str, float]:
+    if not isinstance(shares, Mapping):
+        raise TypeError(f"{option}={shares!r}: write a dict of shares by class, such as {EXAMPLE}")
+    if not shares:
+        raise ValueError(f"{option}={{}} is empty: write shares by class, such as {EXAMPLE}, or None")
+    checked = dict[str, float]()
+    for name, share in cast("Mapping[object, object]", shares).items():
+        if not isinstance(name, str):
+            raise TypeError(f"{option}: the class {name!r} is no text: write a name such as 'batch'")
+        checked[name] = number(share, f"{option}[{name!r}]", 0, 1, "a share from 0 to 1, such as 0.1")
+    total = fsum(checked.values())
+    if total > 1 + TOLERANCE:
+        raise ValueError(f"{option}={checked} are {total:g} together: guarantee 1.0 or less")
+    return checked
+
+
+def _shown(priority: PriorityOption) -> str:
+    return repr(priority) if isinstance(priority, str) else display_name(priority)
