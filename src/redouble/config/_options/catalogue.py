@@ -24,7 +24,7 @@ from redouble._layers.limits.throttle import Throttle
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
 from redouble.config._document_path import DocPath, short_repr
-from redouble.config._options.backoff import KINDS, SPAN, BackoffValue
+from redouble.config._options.backoff import KINDS, SPAN, BackoffValue, CooldownValue
 from redouble.config._options.error_names import ErrorNames, ResultRuleName
 from redouble.config._options.option_table import Blueprint, Option, Reference, Table, Tagged, refer
 from redouble.config._options.values import (
@@ -208,10 +208,20 @@ GATES = Tagged(
         failures=Option(Whole(1), "Open after this many failures in a row."),
         ratio=Option(Unlimited(SHARE), "Open when this share of the calls in the window failed."),
         window=Option(SPAN, "How long a call counts."),
-        minimum=Option(Whole(1), "How many calls must be in the window for the ratio."),
+        calls=Option(Unlimited(Whole(1)), "Count the last so many calls instead of those of the window."),
+        minimum=Option(Whole(1), "How many calls must be in the window for the ratios."),
         slow=Option(WAIT, "A call that takes this long counts as failed."),
-        cooldown=Option(SPAN, "How long to stay open."),
+        slow_ratio=Option(
+            Unlimited(SHARE), "Slow calls do not count as failed; open when this share of the calls was slow."
+        ),
+        cooldown=Option(
+            CooldownValue(by_kind=False), "How long to stay open; a backoff: longer each time it opens again."
+        ),
         probes=Option(Whole(1), "How many calls are admitted as probes after the cooldown."),
+        probe_ratio=Option(Unlimited(SHARE), "Open again only if this share of the probes fails."),
+        state=Option(
+            Choice("closed", "isolated", "disabled", "metrics_only"), "The first state; a reload changes it."
+        ),
         reopening=Option(
             SHARES, "Rising shares of the calls to admit after the probes, one after the other."
         ),
