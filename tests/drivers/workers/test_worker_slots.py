@@ -24,6 +24,7 @@ from redouble._drivers import attempt_timeout as _attempt_timeout
 from redouble._drivers.workers import threads as _threads
 from redouble._drivers.workers import worker_slots as _worker_slots
 from redouble._internal import reentrancy
+from redouble._internal.locks import gil
 from redouble._runtime import slots as _slots
 from redouble.testing import virtual_time
 from redouble.types import Event as Seen
@@ -273,6 +274,16 @@ def test_a_blocking_call_never_waits_on_the_thread_of_a_loop() -> None:
     assert Retry(worker=worker).call(int) == 0
 
 
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_slot_that_comes_free_at_once_needs_no_wait(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another caller, which is rejected, had added its lease just then."""
+    worker = Worker(limit=1, wait=0)
+    assert worker._slots is not None
+    monkeypatch.setattr(worker._slots, "try_acquire", lambda _: False)
+    assert called(colour, Retry(attempts=1, worker=worker), int) == 0
+    assert worker.snapshot() == {"limit": 1, **NOTHING}
+
+
 def test_a_function_that_calls_its_own_worker_is_refused_in_the_end() -> None:
     """It waits for itself."""
     policy = Retry(attempts=1, worker=Worker(limit=1, wait=SOON))
@@ -467,8 +478,12 @@ def free_when_a_call_waits(worker: Worker, held: Held) -> None:
 
 @pytest.mark.stress
 @pytest.mark.usefixtures(switching.__name__)
-def test_many_callers_of_all_colours_that_time_out_and_are_cancelled(idle: list[Thread]) -> None:
+@pytest.mark.parametrize("with_gil", [True, False])
+def test_many_callers_of_all_colours_that_time_out_and_are_cancelled(
+    with_gil: bool, idle: list[Thread], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No slot is lost, and there are never more attempts at once than slots."""
+    monkeypatch.setattr(gil, "enabled", with_gil)
     worker, running, most = Worker(limit=4, wait=None, grace=0, overlap=True), set[object](), list[int]()
     policy = Retry(
         on=(Boom, errors.AttemptTimeout), attempts=2, backoff=[0], attempt_timeout=0.002, worker=worker
