@@ -29,7 +29,7 @@ PUBLIC = {
     "report", "policy_of", "variant", "deadline", "remaining", "cancelled", "Timeout", "Worker", "errors",
     "RetryBudget", "TokenBucket", "Bulkhead", "CircuitBreaker", "Fallback", "RateLimit", "AdaptiveRate",
     "AdaptiveConcurrency", "Throttle", "Hedge", "Chaos", "Keyed", "bind", "stats", "policies", "redact",
-    "hide", "priority",
+    "hide", "priority", "Coalesce",
 }
 # fmt: on
 
