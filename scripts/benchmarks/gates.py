@@ -17,6 +17,7 @@ from benchmarks.workloads import AsyncCall, Call, awork, work
 from redouble import (
     AdaptiveConcurrency,
     AdaptiveRate,
+    Bulkhead,
     CircuitBreaker,
     Hedge,
     Keyed,
@@ -30,9 +31,14 @@ ROOMY = 1e9  # calls a second
 LONG = 30.0  # seconds
 HALF_A_MICROSECOND = 500.0  # nanoseconds
 
-BREAKER, TIMER, NO_KEY = "closed breaker", "our timer", "no key"
+BREAKER, TIMER, NO_KEY, NO_SHARES = "closed breaker", "our timer", "no key", "no shares"
 
 row = partial(Row, about="gates")
+
+
+def is_fine(result: int) -> bool:
+    """Accept a result: the rule of a gate that judges results."""
+    return result >= 0
 
 
 class Bucket:
@@ -91,6 +97,13 @@ GATES: dict[str, tuple[Layer, Call | None]] = {
 }
 
 
+SHARES = {"interactive": 0.6, "batch": 0.1}
+BULKHEADS = {
+    "the class of the context": Bulkhead(10, shares=SHARES),
+    "the class of the arguments": Bulkhead(10, shares=SHARES, priority=lambda _: "batch"),
+}
+
+
 def gates(effort: Effort) -> Iterator[Row]:
     """Measure and yield the rows."""
     closed = CircuitBreaker()(work)
@@ -100,11 +113,20 @@ def gates(effort: Effort) -> Iterator[Row]:
             shapes["by hand"] = by_hand
         timed = race({shape: calls(call) for shape, call in shapes.items()}, effort)
         yield row(f"{name}, sync success", timed, 1.5, base=BREAKER)
+    for name, bulkhead in BULKHEADS.items():
+        classes = {"redouble": calls(bulkhead(work)), NO_SHARES: calls(Bulkhead(10)(work))}
+        yield row(f"bulkhead with shares, {name}, sync success", race(classes, effort), 2.0, base=NO_SHARES)
+    judging = {"redouble": calls(CircuitBreaker(until=is_fine)(work)), BREAKER: calls(closed)}
+    yield row("closed breaker that judges results, sync success", race(judging, effort), 1.3, base=BREAKER)
     with asyncio.Runner() as runner:
         aclosed = async_calls(runner, CircuitBreaker()(awork))
         for name, (gate, _) in GATES.items():
             samples = {"redouble": async_calls(runner, gate(awork)), BREAKER: aclosed}
             yield row(f"{name}, async success", race(samples, effort), 1.5, base=BREAKER)
+        judging = {"redouble": async_calls(runner, CircuitBreaker(until=is_fine)(awork)), BREAKER: aclosed}
+        yield row(
+            "closed breaker that judges results, async success", race(judging, effort), 1.3, base=BREAKER
+        )
         for name, hedge in (("fixed", Hedge(LONG)(awork)), ("learned", learned(runner))):
             samples = {"redouble": async_calls(runner, hedge), TIMER: async_calls(runner, timed_by_us)}
             work_done = f"hedge that does not fire, its delay {name}"

@@ -193,6 +193,7 @@ def test_the_messages_of_other_layers() -> None:
     with logger() as (target, kept), instrument(target):
         emit_layer_events("region")
         emit_layer("fallback", "fallback", "refusing", value=object())
+        emit_layer("fallback", "stale_fallback", "prices", error=ConnectionError("gone"), level=90.0)
     assert kept.messages() == [
         "DEBUG region: admitted by bulkhead after 0.25 s",
         "INFO region: the limit of adaptive_concurrency is now 12",
@@ -201,7 +202,9 @@ def test_the_messages_of_other_layers() -> None:
         "INFO region: a fallback replaced an error: ConnectionError: gone",
         "DEBUG region: shared a call in flight for 0.125 s",
         "INFO refusing: a fallback replaced a refused result",
+        "INFO prices: a fallback replaced an error by a result that is 90 s old: ConnectionError: gone",
     ]
+    assert [fields.get("age") for fields in kept.fields()] == [None] * 7 + [90.0]
 
 
 def test_what_happens_in_every_call_is_logged_once_in_ten_seconds() -> None:

@@ -14,20 +14,24 @@ from redouble import (
     AdaptiveConcurrency,
     AdaptiveRate,
     Bulkhead,
+    Chaos,
     CircuitBreaker,
     Gate,
     Kind,
+    RateLimit,
+    Retry,
     RetryBudget,
     Throttle,
     TokenBucket,
     errors,
+    priority,
 )
 from redouble.instruments import memory
 from redouble.instruments._metric_definitions import METRICS, STATES
 from redouble.instruments._metrics_recorder import read_gauge
 from tests.support.bulkhead_callers import callers
 from tests.support.fakes import Boom, Operation, Virtual, fail, ok
-from tests.support.instruments.sample_events import limited_rate
+from tests.support.instruments.sample_events import TwoClasses, limited_rate
 from tests.support.layers.breaker_scripts import BreakerScript
 
 GAUGES = [metric for metric in METRICS if metric.kind == "gauge"]
@@ -103,7 +107,14 @@ def test_breakers_of_one_name_are_added_up() -> None:
     """For example, one breaker per host."""
     kept = [CircuitBreaker(name="gauge many") for _ in range(3)]
     kept[0].isolate()
-    assert states("gauge many") == {"closed": 2, "half_open": 0, "open": 0, "isolated": 1}
+    assert states("gauge many") == {
+        "closed": 2,
+        "half_open": 0,
+        "open": 0,
+        "isolated": 1,
+        "disabled": 0,
+        "metrics_only": 0,
+    }
     with memory.instrument() as metrics:
         assert metrics.gauge("breaker_state", name="gauge many") == 3
 
@@ -168,6 +179,56 @@ def test_a_gate_of_the_user_has_the_gauges_that_its_snapshot_has() -> None:
     own = HalfOpenPool()
     own.register()
     assert shown("gauge own") == {"gate_limit half_open_pool": 3}
+
+
+def test_a_layer_that_is_no_gate_has_no_gauges_of_gates() -> None:
+    """The rate of a `Chaos` is a share of calls."""
+    chaos = Chaos(fault=Boom, rate=0.5, name="gauge chaos")
+    assert chaos.snapshot()["rate"] == 0.5
+    assert shown("gauge chaos") == {}
+
+
+def test_the_gauges_of_classes() -> None:
+    gate = TwoClasses("gauge classes")
+    assert shown("gauge classes") == {
+        "gate_class_in_use two_classes interactive": 1,
+        "gate_class_in_use two_classes batch": 2,
+        "gate_class_queued two_classes interactive": 0,
+        "gate_class_queued two_classes batch": 3,
+    }
+    assert gate.snapshot()
+
+
+def test_the_gauges_of_a_bulkhead_with_shares() -> None:
+    gate = Bulkhead(4, 0, shares={"interactive": 0.5, "batch": 0.25}, name="gauge ranked")
+    with priority("batch"), gate:
+        gauges = shown("gauge ranked")
+    assert {name: value for name, value in gauges.items() if "class" in name} == {
+        "gate_class_in_use bulkhead interactive": 0,
+        "gate_class_in_use bulkhead batch": 1,
+        "gate_class_queued bulkhead interactive": 0,
+        "gate_class_queued bulkhead batch": 0,
+    }
+
+
+def test_the_gauge_of_a_rate_limit_is_calls_a_second() -> None:
+    kept = RateLimit(120, per=60, name="gauge paced")
+    assert shown("gauge paced") == {"gate_rate rate_limit": 2, "gate_queued rate_limit": 0}
+    assert kept.rate == 120
+
+
+def test_the_gauge_of_retries_in_flight() -> None:
+    budget = RetryBudget(max_in_flight=0.5, minimum=2, name="gauge capped")
+    assert shown("gauge capped")["budget_in_flight"] == 0
+
+    def work() -> None:
+        seen.append(shown("gauge capped")["budget_in_flight"])
+        raise Boom
+
+    seen: list[float] = []
+    Retry(on=Boom, attempts=2, backoff=[0], budget=budget).run(work)
+    assert seen == [0, 1]
+    assert shown("gauge capped")["budget_in_flight"] == 0
 
 
 @pytest.mark.parametrize(

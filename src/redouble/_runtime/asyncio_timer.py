@@ -43,7 +43,7 @@ class TimerEntry:
     ``cancelled_caught``: the block ended by that cancellation.
     """
 
-    __slots__ = ("_before", "_task", "_timer", "cancel_called", "cancelled_caught")
+    __slots__ = ("_before", "_due", "_task", "_timer", "cancel_called", "cancelled_caught")
 
     def __init__(self, seconds: float) -> None:
         self.cancel_called = self.cancelled_caught = False
@@ -61,7 +61,7 @@ class TimerEntry:
         except AttributeError:
             timer = Timer(loop)
         self._timer: Timer | None = timer
-        moment = timer.clock() + seconds
+        self._due = moment = timer.clock() + seconds
         if timer.stale > MAX_STALE:
             timer.sweep()
         heappush(timer.heap, (moment, _number(), self))
@@ -91,6 +91,12 @@ class TimerEntry:
             self.cancelled_caught = True
         return self.cancelled_caught
 
+    def left(self) -> float:
+        """Return the seconds until the limit, 0 once it was reached; infinity if there is none."""
+        if self._task is None:
+            return inf
+        return 0.0 if self._timer is None else self._due - self._timer.clock()
+
     def expire(self) -> None:
         """Cancel the task, unless the block has been left."""
         if self._task is not None:
@@ -102,6 +108,13 @@ class RepeatingTimerEntry(TimerEntry):
     """A limit that can be armed again. Subclasses override ``expire``, which cancels the task by default."""
 
     __slots__ = ()
+
+    def bind(self) -> None:
+        """Belong to the current task without a limit: for an entry made with infinite seconds."""
+        running = _get_running_loop()
+        task = None if running is None else current_task(running)
+        if task is not None:
+            self._task, self._before, self._timer = task, task.cancelling(), None
 
     def rearm(self, seconds: float) -> None:
         """Arm the entry again."""

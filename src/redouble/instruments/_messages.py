@@ -25,6 +25,9 @@ INFO_EVENTS: Final[tuple[What, ...]] = (
     "circuit_half_open",
     "circuit_closed",
     "circuit_isolated",
+    "circuit_disabled",
+    "circuit_metrics_only",
+    "circuit_exceeded",
 )
 # Logged at INFO too, but once in an interval for each name: in an outage every call may have one.
 FREQUENT_EVENTS: Final[tuple[What, ...]] = ("limit_changed", "fallback")
@@ -50,6 +53,9 @@ LEVELS: Mapping[What, int] = {
     **dict.fromkeys(DEBUG_EVENTS, logging.DEBUG),
     "give_up": logging.WARNING,
 }
+# The fields for the level of an event.
+LEVEL_FIELDS: Mapping[What, str] = {"limit_changed": "limit", "fallback": "age"}
+
 # Other events come before a decision.
 DECISIONS: Mapping[What, str] = {"success": "accept", "retry": "retry", "give_up": "stop"}
 
@@ -119,8 +125,8 @@ def line(event: Event, taken: Collection[str], skipped: int) -> tuple[str, dict[
         "elapsed": round(event.elapsed, 6),
         "labels": {one_line(key): one_line(value) for key, value in event.labels.items()},
     }
-    if event.level is not None:
-        fields["limit"] = event.level
+    if event.level is not None and event.what in LEVEL_FIELDS:
+        fields[LEVEL_FIELDS[event.what]] = event.level
     for key, value in event.bound.items():
         free = one_line(key)
         while free in fields or free in taken:
@@ -131,7 +137,10 @@ def line(event: Event, taken: Collection[str], skipped: int) -> tuple[str, dict[
 
 
 def _fallback(event: Event) -> str:
-    return f"a fallback replaced {'a refused result' if event.error is None else 'an error'}{_error(event)}"
+    by = "" if event.level is None else f" by a result that is {format_seconds(event.level)} old"
+    return (
+        f"a fallback replaced {'a refused result' if event.error is None else 'an error'}{by}{_error(event)}"
+    )
 
 
 LAYER_MESSAGES: Mapping[What, Callable[[Event], str]] = {
@@ -167,6 +176,8 @@ def _message(event: Event) -> str:
         return LAYER_MESSAGES[what](event)
     state = what.removeprefix("circuit_").replace("_", " ")
     hint = "" if event.hint is None else f" for {format_seconds(event.hint)}"
+    if what == "circuit_exceeded":
+        return f"circuit would have opened{hint}"
     return f"circuit {state}{hint}, {event.rejected or 0} calls rejected"
 
 

@@ -14,9 +14,8 @@ from redouble._drivers.calls import begin_run
 from redouble._engine.options import Options
 from redouble._engine.run import Run
 from redouble._internal.public import public
-from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import context_clock
-from redouble._runtime.deadline import time_left
+from redouble._runtime.deadline import deadline_left, remaining, uninterrupted_time_left
 from redouble._telemetry.bound_fields import Value
 from redouble.llm._spend.account import Account
 from redouble.llm._spend.meter import Meter
@@ -43,6 +42,8 @@ class Call:
 
     key: its idempotency key, if it has one.
     headers: the headers that send the key to the provider.
+
+    ``attempt``, ``attempts``, ``remaining``, ``name``, ``labels``: as in the result of `redouble.current`.
     """
 
     provider: str
@@ -54,12 +55,16 @@ class Call:
 
     _meter: Meter = field(default_factory=Meter, repr=False, compare=False)
     _account: Account | None = field(default=None, repr=False, compare=False)
+    _run: Run | None = field(init=False, default=None, repr=False, compare=False)
     _ends_at: float = field(init=False, repr=False, compare=False)  # a time of ``_now``
+    _around_ends_at: float = field(init=False, repr=False, compare=False)  # a limit of a call around this one
     _now: Callable[[], float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         now = context_clock()
-        vars(self).update(_now=now, _ends_at=now() + limit_of(self.timeouts.total))
+        # The call begins outside of its own policy, so that only the limits around the model count.
+        around = now() + uninterrupted_time_left()
+        vars(self).update(_now=now, _ends_at=now() + limit_of(self.timeouts.total), _around_ends_at=around)
 
     @property
     def timeout(self) -> dict[str, float | None]:
@@ -70,11 +75,38 @@ class Call:
         """Begin the run of this call: its events and its report have what the call has used."""
         run = begin_run(Run, policy, name, aio=aio)
         run.usage = self._meter.used
+        vars(self)["_run"] = run
         return run
 
+    @property
+    def attempt(self) -> int:
+        """The number of the running attempt, counted from 1; 0 before the first."""
+        return 0 if self._run is None else self._run.attempt
+
+    @property
+    def attempts(self) -> int | None:
+        """The most attempts of the call; None for no limit but time."""
+        return None if self._run is None else self._run.attempts
+
+    @property
+    def name(self) -> str:
+        """The name of the call in events and reports."""
+        return "" if self._run is None else self._run.name
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of the policy."""
+        return {} if self._run is None else self._run.labels
+
+    @property
+    def remaining(self) -> float | None:
+        """The seconds left of all limits, also of the model's own total limit; None without a limit."""
+        seconds = min(self.left(), remaining(inf))
+        return None if seconds == inf else max(0.0, seconds)
+
     def left(self) -> float:
-        """Return the seconds until its total limit or the deadline of the context, whichever is earlier."""
-        return min(self._ends_at - self._now(), time_left() if ambient.active else inf)
+        """Return the seconds until its total limit, or until a limit around it, whichever is earlier."""
+        return min(min(self._ends_at, self._around_ends_at) - self._now(), deadline_left())
 
 
 CURRENT: ContextVar[Call | None] = ContextVar("redouble_llm_call", default=None)

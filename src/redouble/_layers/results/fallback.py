@@ -234,9 +234,13 @@ class Fallback(Layer):
 
     def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:  # noqa: ARG002
         for layer in outer:
-            on = layer.traits().handles
-            if on is not None and self._failures.covers(on):
-                name = type(layer).__name__
+            traits, name = layer.traits(), type(layer).__name__
+            if traits.concurrent:
+                yield (
+                    f"Fallback inside {name}: the substitute for a failed attempt ends the race as a success "
+                    "would, while another attempt could still succeed; put it outside"
+                )
+            if traits.handles is not None and self._failures.covers(traits.handles):
                 yield (
                     f"Fallback inside {name}, for the same errors: it replaces each error before the "
                     f"{name} sees it, so the {name} does nothing; put it outside"

@@ -198,13 +198,13 @@ def test_a_plain_function_that_returns_a_coroutine_raises_type_error() -> None:
 def test_the_snapshot() -> None:
     limit = RateLimit(2, burst=3)
     with virtual_time() as clock:
-        assert limit.snapshot() == {"available": 3, "queued": 0, "retry_after": 0}
+        assert limit.snapshot() == {"rate": 2, "available": 3, "queued": 0, "retry_after": 0}
         for left in (2, 1, 0):
             limit.call(int)
             assert limit.snapshot()["available"] == left
-        assert limit.snapshot() == {"available": 0, "queued": 0, "retry_after": 0.5}
+        assert limit.snapshot() == {"rate": 2, "available": 0, "queued": 0, "retry_after": 0.5}
         clock.advance(0.75)
-        assert limit.snapshot() == {"available": 1, "queued": 0, "retry_after": 0}
+        assert limit.snapshot() == {"rate": 2, "available": 1, "queued": 0, "retry_after": 0}
 
 
 def test_the_snapshot_counts_the_waiters() -> None:
@@ -214,9 +214,9 @@ def test_the_snapshot_counts_the_waiters() -> None:
         with virtual_time():
             tasks = [asyncio.ensure_future(limit.call(nothing)) for _ in range(4)]
             await asyncio.sleep(0)
-            assert limit.snapshot() == {"available": 0, "queued": 3, "retry_after": 2}
+            assert limit.snapshot() == {"rate": 2, "available": 0, "queued": 3, "retry_after": 2}
             await asyncio.gather(*tasks)
-            assert limit.snapshot() == {"available": 0, "queued": 0, "retry_after": 0.5}
+            assert limit.snapshot() == {"rate": 2, "available": 0, "queued": 0, "retry_after": 0.5}
 
     asyncio.run(main())
 

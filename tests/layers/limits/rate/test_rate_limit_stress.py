@@ -69,7 +69,7 @@ def test_calls_pass_as_if_the_cancelled_waiters_had_never_been_there(
                     task.cancel()
             await settled(colour)
         await SYSTEM.asleep(20)
-        assert limit.snapshot() == {"available": burst, "queued": 0, "retry_after": 0}
+        assert limit.snapshot() == {"rate": 1, "available": burst, "queued": 0, "retry_after": 0}
 
     with_tasks(colour, main)
     assert passed == expected(burst, leaves_at)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from functools import partial
 from math import inf
@@ -99,11 +99,11 @@ def test_a_waiter_whose_wait_fails_leaves_the_queue(colour: str) -> None:
     class Breaking(Permits):
         asked = 0
 
-        def due(self, now: float, ahead: int = 0, /) -> float:
+        def due(self, now: float, cost: float = 1.0, ahead: Sequence[float] = (), /) -> float:
             self.asked += 1
             if self.asked > 2:
                 raise Boom
-            return super().due(now, ahead)
+            return super().due(now, cost, ahead)
 
     pacer = Breaking()
     queue = queue_of(pacer)

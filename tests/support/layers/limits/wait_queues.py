@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -38,11 +38,11 @@ class Permits:
     def open_fast_path(self) -> None:
         self.fast_path_closed = False
 
-    def due(self, now: float, ahead: int = 0, /) -> float:
-        return 0.0 if self.available > ahead else FAR
+    def due(self, now: float, cost: float = 1.0, ahead: Sequence[float] = (), /) -> float:
+        return 0.0 if self.available >= sum(ahead) + cost else FAR
 
-    def take(self, now: float, /) -> None:
-        self.available -= 1
+    def take(self, now: float, cost: float = 1.0, /) -> None:
+        self.available -= int(cost)
 
     def add(self, permits: int) -> None:
         self.available += permits

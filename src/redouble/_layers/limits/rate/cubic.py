@@ -10,6 +10,7 @@ Rule 4: the rate fills a token bucket, and each call takes one token.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import cbrt, floor
 
 from redouble._layers.limits.rate.pacing import CLOCK_JUMP, CLOCK_TOLERANCE
@@ -100,17 +101,17 @@ class AdaptiveTokenBucket:
         self._least = least
         self.set_rate(self.rate, now)
 
-    def due(self, now: float, ahead: int = 0) -> float:
-        """Return the seconds until a token is available, after ``ahead`` other calls."""
+    def due(self, now: float, cost: float = 1.0, ahead: Sequence[float] = ()) -> float:
+        """Return the seconds until there are tokens for a call, after others with the costs ``ahead``."""
         if not self.meter.limiting:
             return 0.0
-        wait = (1 + ahead - self._tokens_at(now)) / self.rate
+        wait = (cost + sum(ahead) - self._tokens_at(now)) / self.rate
         return 0.0 if wait <= CLOCK_TOLERANCE else wait
 
-    def take(self, now: float) -> None:
-        """Take a token."""
+    def take(self, now: float, cost: float = 1.0) -> None:
+        """Take tokens, as many as the cost."""
         if self.meter.limiting:
-            self._tokens, self._updated_at = self._tokens_at(now) - 1, now
+            self._tokens, self._updated_at = self._tokens_at(now) - cost, now
 
     def close_fast_path(self) -> None:
         """Do nothing: there is no fast path to close; see ``limiting``."""

@@ -1,11 +1,13 @@
-"""The GCRA arithmetic of a rate limit, and of the quotas and pauses that a server asks for.
+"""The arithmetic of a rate limit: GCRA, and the quotas and pauses that a server asks for.
 
-A pacer is passed the time and never waits; `WaitQueue` decides which call waits, and in what order.
+A pacer is passed the time and never waits; `WaitQueue` decides which call waits, and in what order. The
+windows of a rate limit are pacers too: see `windows`.
 
 Rule 1: ``arrival_time`` is the theoretical arrival time: when the next call would arrive if all calls were
         evenly spaced. A call may pass up to ``slack`` seconds earlier, which makes the burst. Each call moves
         it on by one interval, from the present if it is in the past: permits that were not used are lost. So
-        in any t seconds at most t / interval + burst calls pass.
+        in any t seconds at most t / interval + burst calls pass. A call that costs n moves it on by n
+        intervals and may pass n - 1 intervals later than one that costs 1, so the same holds for the costs.
 Rule 2: while the fast path is open, ``fast_arrival_time`` is that moment, and the wrapper of a call takes its
         permit with three attribute accesses: between reading and writing there is no call and no loop, so
         that no other thread and no signal handler can run in between. While the fast path is closed,
@@ -17,13 +19,15 @@ Rule 3: the server's hints about its own limits are kept apart, as ``not_before`
 
 from __future__ import annotations
 
-from math import ceil, floor, inf
-from typing import Protocol
+from collections.abc import Sequence
+from math import floor, inf
+from typing import Protocol, Self
 
 from redouble._internal.locks import gil
 
 CLOCK_TOLERANCE = 2e-9  # seconds by which a virtual clock may stop short of the moment it was moved to
 CLOCK_JUMP = 1.0  # second: a time that goes back by more was read from another clock
+ROUNDING = 1e-9  # the share of a limit, or of an interval, that is a rounding error
 
 
 class Pacer(Protocol):
@@ -35,95 +39,102 @@ class Pacer(Protocol):
     def open_fast_path(self) -> None:
         """Let calls whose permit is available pass without asking the pacer."""
 
-    def due(self, now: float, ahead: int = 0, /) -> float:
-        """Return the seconds until a call may pass, after ``ahead`` others; 0.0 if it may pass now."""
+    def due(self, now: float, cost: float = 1.0, ahead: Sequence[float] = (), /) -> float:
+        """Return the seconds until a call may pass, after others with the costs ``ahead``.
+
+        0.0 if it may pass now; infinity if its cost is more than there can ever be.
+        """
         ...
 
-    def take(self, now: float, /) -> None:
-        """Take a permit."""
+    def take(self, now: float, cost: float = 1.0, /) -> None:
+        """Take permits, as many as the cost."""
 
 
-class GcraPacer:
-    """A pacer that spaces calls by an interval, and follows the server's hints."""
+class FollowingPacer:
+    """What is common to the pacers of a rate limit: the server's hints, and calls that wait for others.
 
-    def __init__(self, interval: float, burst: int) -> None:
-        self.interval, self.slack = interval, interval * (burst - 1)
-        self.arrival_time = -inf  # hints never change these
-        self.fast_arrival_time = -inf if gil.enabled else inf
+    A subclass computes `_earliest` and records in `_use`, and knows nothing of hints.
+    """
+
+    # Those of a wrapper's fast path, for a pacer without one.
+    fast_arrival_time, slack = inf, 0.0
+
+    def __init__(self, interval: float, most: float) -> None:
+        """Create a pacer for a rate of one per ``interval``; ``most``: the highest cost that may pass."""
+        self.interval, self.most = interval, most
         self.not_before, self._hinted_at = -inf, inf
         # From `not_before` to `_spread_until`, calls are `_spread_interval` seconds apart.
         self._spread_interval, self._spread_until = 0.0, -inf
 
     def close_fast_path(self) -> None:
         """Make every call ask the pacer."""
-        if self.fast_arrival_time != inf:
-            self.arrival_time = self.fast_arrival_time  # with no call in between, by rule 2
-            self.fast_arrival_time = inf
 
     def open_fast_path(self) -> None:
-        """Let calls whose permit is available pass without asking the pacer, unless a hint is in force."""
-        if self.fast_arrival_time == inf and self.not_before == -inf and gil.enabled:
-            self.fast_arrival_time = self.arrival_time
+        """Let calls whose permit is available pass without asking the pacer."""
 
-    def due(self, now: float, ahead: int = 0) -> float:
-        """Return the seconds until a call may pass, after ``ahead`` others."""
-        self._expire_hints(now)
-        arrival, not_before = self.arrival_time, max(self.not_before, now)
-        if self._spread_interval:
-            first = max(arrival - self.slack, not_before)
-            # The number of calls that pass before the end of the spread.
-            fit = max(0, ceil((self._spread_until - first) / self._spread_interval - 1e-9))
-            if ahead < fit:
-                return _rounded(first + ahead * self._spread_interval - now)
-            if fit:
-                last, ahead = first + (fit - 1) * self._spread_interval, ahead - fit
-                arrival = last + self.slack + self.interval
-            not_before = max(not_before, self._spread_until)
-        own = max(arrival, not_before) - self.slack + ahead * self.interval
-        return _rounded(max(not_before, own) - now)
+    def due(self, now: float, cost: float = 1.0, ahead: Sequence[float] = ()) -> float:
+        """Return the seconds until a call may pass, after others with the costs ``ahead``; or infinity."""
+        if cost > self.most:
+            return inf
+        self._adjust(now)
+        pacer, begins = self, now
+        if ahead:
+            pacer = self._copy()
+            for other in ahead:
+                if other <= self.most:  # else it will be rejected
+                    begins = pacer._earliest_allowed(begins, other)
+                    pacer.take(begins, other)
+            pacer._adjust(begins)
+        wait = pacer._earliest_allowed(begins, cost) - now
+        return 0.0 if wait <= CLOCK_TOLERANCE else wait
 
     def available(self, now: float) -> int:
-        """Return how many calls could pass now."""
+        """Return how many calls with a cost of 1 could pass now."""
         if self.due(now):
             return 0
-        unused = now + self.slack - max(self.arrival_time, now) + CLOCK_TOLERANCE
-        return 1 if self._spread_interval else 1 + floor(unused / self.interval)
+        return 1 if self._spread_interval else self._room(now)
 
-    def take(self, now: float) -> None:
-        """Take a permit."""
-        self._expire_hints(now)
-        least = now
-        if self._spread_interval:  # no burst
-            least += self.slack
-            self.not_before = min(max(self.not_before, now) + self._spread_interval, self._spread_until)
-        self.arrival_time = max(self.arrival_time, least) + self.interval
+    def take(self, now: float, cost: float = 1.0) -> None:
+        """Take permits, as many as the cost."""
+        self._adjust(now)
+        self._use(now, cost)
+        if self._spread_interval:
+            after = max(self.not_before, now) + cost * self._spread_interval
+            self.not_before = min(after, self._spread_until)
+
+    def rate(self, now: float) -> float:
+        """Return the current rate, in calls a second: that of a hint while one is in force."""
+        self._adjust(now)
+        if self._spread_interval:
+            return 1 / self._spread_interval
+        return 0.0 if self.not_before > now + CLOCK_TOLERANCE else 1 / self.interval
 
     def pause(self, seconds: float, now: float) -> None:
         """Hold back all calls for this many seconds."""
-        self._expire_hints(now)
+        self._adjust(now)
         self._hinted_at, self.not_before = now, max(self.not_before, now + seconds)
 
     def spread(self, calls: int, seconds: float, now: float) -> None:
         """Spread ``calls`` calls evenly over ``seconds`` seconds; then restore the usual interval."""
-        self._expire_hints(now)
+        self._adjust(now)
         self._spread_interval, self._spread_until = 0.0, -inf
         if seconds > calls * self.interval:
             self._hinted_at, self._spread_interval, self._spread_until = now, seconds / calls, now + seconds
             self.not_before = max(self.not_before, now)
 
-    def reconfigure(self, interval: float, burst: int, now: float) -> None:
-        """Change the interval and the burst; the used part of the burst stays used."""
-        self._expire_hints(now)
-        used = min(max((self.arrival_time - now) / self.interval, 0.0), burst)
-        self.interval, self.slack = interval, interval * (burst - 1)
-        self.arrival_time = now + used * interval
+    def _earliest_allowed(self, moment: float, cost: float) -> float:
+        """Return the first moment from this one on at which a call may pass, by rate and by hints."""
+        begins = max(self._earliest(moment, cost), self.not_before)
+        if self._spread_interval and begins < self._spread_until:
+            # A call that costs more than what is left of the quota waits for its end.
+            last = begins + max(0.0, cost - 1) * self._spread_interval
+            if last >= self._spread_until - ROUNDING * self._spread_interval:
+                begins = self._spread_until
+        return begins
 
-    def _expire_hints(self, now: float) -> None:
+    def _adjust(self, now: float) -> None:
         """Forget hints that have expired, and times that were read from another clock."""
-        if self.fast_arrival_time != inf:
-            self.arrival_time = self.fast_arrival_time
-        if self.arrival_time - now > self.slack + self.interval + CLOCK_JUMP:  # never by one clock
-            self.arrival_time = -inf
+        self._forget_other_clock(now)
         if now < self._hinted_at - CLOCK_JUMP:
             self.not_before, self._hinted_at, self._spread_interval, self._spread_until = -inf, inf, 0.0, -inf
         if self._spread_until <= now + CLOCK_TOLERANCE:
@@ -131,6 +142,79 @@ class GcraPacer:
             if self.not_before <= now + CLOCK_TOLERANCE:
                 self.not_before, self._hinted_at = -inf, inf
 
+    def _copy(self) -> Self:
+        """Return a pacer with the same state, to look ahead."""
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
 
-def _rounded(wait: float) -> float:
-    return 0.0 if wait <= CLOCK_TOLERANCE else wait
+    def _earliest(self, moment: float, cost: float) -> float:
+        """Return the first moment from this one on at which a call may pass, by the rate alone."""
+        raise NotImplementedError
+
+    def _use(self, now: float, cost: float) -> None:
+        """Record a call that passes now."""
+        raise NotImplementedError
+
+    def _room(self, now: float) -> int:
+        """Return how many calls with a cost of 1 could pass now, by the rate alone; at least one can."""
+        raise NotImplementedError
+
+    def _forget_other_clock(self, now: float) -> None:
+        """Forget times that were read from another clock."""
+        raise NotImplementedError
+
+
+class GcraPacer(FollowingPacer):
+    """A pacer that spaces calls by an interval, and follows the server's hints.
+
+    fast: calls without a cost may take the fast path.
+    """
+
+    def __init__(self, interval: float, burst: int, *, fast: bool = True) -> None:
+        super().__init__(interval, burst)
+        self.slack = interval * (burst - 1)
+        self.arrival_time = -inf  # hints never change these
+        self._fast = fast and gil.enabled
+        self.fast_arrival_time = -inf if self._fast else inf
+
+    def close_fast_path(self) -> None:
+        if self.fast_arrival_time != inf:
+            self.arrival_time = self.fast_arrival_time  # with no call in between, by rule 2
+            self.fast_arrival_time = inf
+
+    def open_fast_path(self) -> None:
+        """Let calls whose permit is available pass without asking the pacer, unless a hint is in force."""
+        if self.fast_arrival_time == inf and self.not_before == -inf and self._fast:
+            self.fast_arrival_time = self.arrival_time
+
+    def reconfigure(self, interval: float, burst: int, now: float) -> None:
+        """Change the interval and the burst; the used part of the burst stays used."""
+        self._adjust(now)
+        used = min(max((self.arrival_time - now) / self.interval, 0.0), burst)
+        self.interval, self.slack, self.most = interval, interval * (burst - 1), burst
+        self.arrival_time = now + used * interval
+
+    def _earliest(self, moment: float, cost: float) -> float:
+        return max(moment, self.arrival_time - self.slack + (cost - 1) * self.interval)
+
+    def _use(self, now: float, cost: float) -> None:
+        if self._spread_interval:  # no burst
+            self.arrival_time = now + self.slack + self.interval
+        else:
+            self.arrival_time = max(self.arrival_time, now) + cost * self.interval
+
+    def _room(self, now: float) -> int:
+        unused = now + self.slack - max(self.arrival_time, now) + CLOCK_TOLERANCE
+        return 1 + floor(unused / self.interval)
+
+    def _copy(self) -> Self:
+        copied = super()._copy()
+        copied.close_fast_path()
+        return copied
+
+    def _forget_other_clock(self, now: float) -> None:
+        if self.fast_arrival_time != inf:
+            self.arrival_time = self.fast_arrival_time
+        if self.arrival_time - now > self.slack + self.interval + CLOCK_JUMP:  # never by one clock
+            self.arrival_time = -inf

@@ -1,34 +1,46 @@
-"""RateLimit: a fixed rate of calls with a burst; other calls wait in a FIFO queue, or are rejected."""
+"""RateLimit: a fixed rate of calls, by interval or by window; others wait in a FIFO queue or are rejected."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from functools import partial
+from math import ceil, inf
+from typing import Any, Literal, Self, TypeAlias
 
+from redouble._drivers.per_call import PerCall
 from redouble._failures.retry_after import quota, response_hint
+from redouble._internal.callables import display_name
 from redouble._internal.codegen import Template
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, format_seconds, instance, integer, number
+from redouble._internal.validation import Duration, choice, format_seconds, instance, integer, number
 from redouble._internal.validation import seconds as checked
 from redouble._layers.gate import Wrapper, describe_others
+from redouble._layers.limits.rate.cost import Cost, CostError, checked_cost, cost_function, cost_option
+from redouble._layers.limits.rate.emitted_level import EmittedLevel
 from redouble._layers.limits.rate.pacing import GcraPacer
-from redouble._layers.limits.rate.wait_queue import WaitingGate, WaitQueue
+from redouble._layers.limits.rate.wait_queue import Demand, WaitingGate, WaitQueue
+from redouble._layers.limits.rate.windows import FixedWindowPacer, SlidingWindowPacer
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.emit import emit_rejected
+from redouble._telemetry.observers import watch
 from redouble.errors import RateLimited
 
+Window: TypeAlias = Literal["sliding", "fixed"]
+RatePacer: TypeAlias = GcraPacer | SlidingWindowPacer | FixedWindowPacer
+
+WINDOWS: Mapping[Window, type[SlidingWindowPacer | FixedWindowPacer]] = {
+    "sliding": SlidingWindowPacer,
+    "fixed": FixedWindowPacer,
+}
 MAX_PAUSE = 3600.0  # seconds: a server that asks for more is mistaken, or hostile
 MAX_CALLS = 10**9  # the largest rate, and the largest burst
 TOO_MANY_REQUESTS = 429
 SLOWING = (403, TOO_MANY_REQUESTS, 503)  # the statuses of answers whose `Retry-After` means all calls
 
 # Between reading and writing `fast_arrival_time` there is no call: see rule 2 of the pacing module.
-PACED = Template(
-    "rate limit",
-    """\
-{async_}def paced({parameters}):
+FAST_PATH = """\
     redouble_moment = redouble_system() if redouble_ambient else redouble_now()
     if redouble_pacer.fast_arrival_time <= redouble_moment:
         redouble_pacer.fast_arrival_time = redouble_moment + redouble_pacer.interval
@@ -36,8 +48,14 @@ PACED = Template(
         redouble_pacer.fast_arrival_time += redouble_pacer.interval
     else:
         {await_}redouble_wait()
-    redouble_result = {await_}redouble_fn({arguments})
-    {check}
+"""
+PACED = Template(
+    "rate limit",
+    f"""\
+{{async_}}def paced({{parameters}}):
+{FAST_PATH}\
+    redouble_result = {{await_}}redouble_fn({{arguments}})
+    {{check}}
     return redouble_result
 """,
 )
@@ -56,6 +74,14 @@ FOLLOWING = PACED.derive(
 """,
     ),
 )
+# What a call costs is computed first: what the function raises comes out before anything is taken.
+BY_COST = (FAST_PATH, "    {await_}redouble_wait(*redouble_per_call({arguments}))\n")
+TEMPLATES = {  # by `following`, and whether the cost is a function
+    (False, False): PACED,
+    (True, False): FOLLOWING,
+    (False, True): PACED.derive("rate limit by cost", BY_COST),
+    (True, True): FOLLOWING.derive("following rate limit by cost", BY_COST),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,27 +92,71 @@ class RateLimitSettings:
     per: float
     burst: int
     wait: float | None
+    window: Window | None
+    cost: Cost
     following: bool
     name: str | None
 
     @property
     def pace(self) -> str:
         """The rate, for messages."""
-        return f"{self.rate:g} " + ("a second" if self.per == 1 else f"in {format_seconds(self.per)}")
+        which = {"sliding": "any ", "fixed": "each "}.get(self.window or "", "")
+        if self.per == 1:
+            return f"{self.rate:g} {'in ' + which if which else 'a '}second"
+        return f"{self.rate:g} in {which}{format_seconds(self.per)}"
+
+    @property
+    def most(self) -> float:
+        """The highest cost that a call may have."""
+        return self.burst if self.window is None else self.rate
+
+    def check_cost(self) -> None:
+        """Raise ValueError if a call can never begin, because it costs more than begin at once."""
+        if callable(self.cost) or self.cost <= self.most:
+            return
+        given = f"RateLimit({self.rate:g}, per={self.per:g}"
+        if self.window is None:
+            raise ValueError(
+                f"{given}, burst={self.burst}, cost={self.cost:g}): at most {self.burst} may begin at once; "
+                f"write burst={ceil(self.cost)} or more"
+            )
+        raise ValueError(
+            f"{given}, window={self.window!r}, cost={self.cost:g}): no window has room for a call; "
+            "write a higher rate, and a longer period for it"
+        )
+
+    def new_pacer(self) -> RatePacer:
+        """Return the arithmetic of this rate."""
+        if self.window is None:
+            return GcraPacer(self.per / self.rate, self.burst, fast=self.cost == 1)
+        return WINDOWS[self.window](self.rate, self.per)
+
+    def apply(self, pacer: RatePacer, now: float) -> None:
+        """Change the rate of a pacer for windows of the same kind."""
+        if isinstance(pacer, GcraPacer):
+            pacer.reconfigure(self.per / self.rate, self.burst, now)
+        else:
+            pacer.reconfigure(self.rate, self.per, now)
 
 
 @public("redouble")
 class RateLimit(WaitingGate):
     """A rate limit: ``rate`` calls begin in ``per`` seconds, evenly spaced; after a pause ``burst`` at once.
 
-    In any t seconds at most ``rate / per * t + burst`` calls begin, in all threads and event loops together.
-    Other calls wait in a FIFO queue for up to ``wait`` seconds (None: as long as it takes, 0: not at all). A
-    call that cannot be admitted in time raises `RateLimited` at once, with ``retry_after``. A blocking call
-    on the thread of a running event loop never waits, because it would stop the loop.
+    In any t seconds at most ``rate / per * t + burst`` calls begin, in all threads and event loops together;
+    with ``window="sliding"`` at most ``rate`` in any ``per`` seconds, all at once if need be. Other calls
+    wait in a FIFO queue for up to ``wait`` seconds (None: as long as it takes, 0: not at all). A call that
+    cannot be admitted in time raises `RateLimited` at once, with ``retry_after``. A blocking call on the
+    thread of a running event loop never waits, because it would stop the loop.
 
     For more than some hundred calls a second set a burst: timers are late by up to a millisecond, and without
     a burst that time is lost.
 
+    window: None: evenly spaced, with a burst. "sliding": count the calls of the last ``per`` seconds,
+        exactly. "fixed": count those of windows that follow one another from the first call on; up to twice
+        the rate may begin around the end of one.
+    cost: how much of the rate a call uses, 1 if not given: a number, or a function of its arguments. 0 is
+        free; the most is ``burst``, with a window ``rate``. A call never overtakes one that costs more.
     following: apply the server's own limits, as the headers of each response or error state them: see
         `follow`.
     name: the name of the limit in its errors.
@@ -99,6 +169,8 @@ class RateLimit(WaitingGate):
         burst: int = 1,
         wait: Duration | None = None,
         *,
+        window: Window | None = None,
+        cost: Cost = 1,
         following: bool = False,
         name: str | None = None,
     ) -> None:
@@ -115,12 +187,28 @@ class RateLimit(WaitingGate):
                 f"{given}: write a rate that a clock can measure, and a burst of up to {MAX_CALLS:g}"
             )
         wait = None if wait is None else checked(wait, "RateLimit wait")
+        if window is not None:
+            choice(window, "RateLimit window", *WINDOWS)
+            if burst != 1:
+                raise ValueError(
+                    f"RateLimit burst={burst}: leave it out, a window has all of its rate at once"
+                )
         instance(following, "RateLimit following", bool, "True or False")
         self.settings = RateLimitSettings(
-            rate=rate, per=per, burst=burst, wait=wait, following=following, name=name
+            rate=rate,
+            per=per,
+            burst=burst,
+            wait=wait,
+            window=window,
+            cost=cost_option(cost, "RateLimit cost"),
+            following=following,
+            name=name,
         )
+        self.settings.check_cost()
         self.name = name
-        self._pacer = GcraPacer(per / rate, burst)
+        self._per_call = per_call_cost(self.settings.cost)
+        self._pacer = self.settings.new_pacer()
+        self._level = EmittedLevel("rate_limit")
         self._wait_queue = WaitQueue(self._pacer, wait, self._rejection, self._admitted_late)
         self.register("limits")
 
@@ -140,6 +228,26 @@ class RateLimit(WaitingGate):
     def burst(self) -> int:
         """The number of calls that may begin at once after a pause."""
         return self.settings.burst
+
+    def acquire(self, cost: float = 1, /) -> None:
+        """Take permits, as many as the cost, for something that is no call: wait, or raise `RateLimited`."""
+        self._wait_queue.enter(checked_cost(cost, "RateLimit acquire"))
+
+    async def aacquire(self, cost: float = 1, /) -> None:
+        """Take permits, as many as the cost, for something that is no call: wait, or raise `RateLimited`."""
+        await self._wait_queue.aenter(checked_cost(cost, "RateLimit acquire"))
+
+    def _demand(self, per_call: Demand | None) -> Demand:
+        """Return the cost of a call; a block has no arguments, so a function cannot compute one."""
+        cost = self.settings.cost
+        if per_call is not None:
+            return per_call
+        if callable(cost):
+            raise CostError(
+                f"RateLimit cost={display_name(cost)} needs the arguments of a call, which a block has not: "
+                "write limit.acquire(cost), or async `await limit.aacquire(cost)`"
+            )
+        return (cost,)
 
     def follow(self, answer: object, /) -> None:
         """Apply the server's own limits, as stated by a response, an error, or headers.
@@ -173,51 +281,85 @@ class RateLimit(WaitingGate):
         pause = max(asked or 0.0, seconds if calls == 0 else 0.0)
         if pause:
             self._wait_queue.update_pacer(self._pacer.pause, min(pause, MAX_PAUSE), now)
+        self._emit_level()
+
+    def _emit_level(self) -> None:
+        if watch.by_event["limit_changed"]:
+            self._level.emit(self._wait_queue.query_pacer(self._pacer.rate), self.name)
 
     def snapshot(self) -> Mapping[str, float]:
         """Return the numbers of calls that may begin now (``available``) and that wait (``queued``).
 
+        ``rate``: the current rate, in calls a second, less while the limits of the server are in force.
         ``retry_after``: the seconds that another call would have to wait.
         """
         return self._wait_queue.query_pacer(self._snapshot)
 
     def _snapshot(self, now: float) -> Mapping[str, float]:
-        available, queued = self._pacer.available(now), len(self._wait_queue)
-        return {"available": available, "queued": queued, "retry_after": self._pacer.due(now, queued)}
+        pacer, costs = self._pacer, self._wait_queue.costs
+        return {
+            "rate": pacer.rate(now),
+            "available": pacer.available(now),
+            "queued": len(costs),
+            "retry_after": pacer.due(now, min(1.0, pacer.most), costs),
+        }
 
     def _wrapper(self, *, is_async: bool) -> Wrapper:
-        wait = self._wait_queue.aenter if is_async else self._wait_queue.enter
-        names = {"pacer": self._pacer, "wait": wait, "follow": self._follow}
-        return FOLLOWING if self.settings.following else PACED, names
+        settings = self.settings
+        wait: Callable[..., Any] = self._wait_queue.aenter if is_async else self._wait_queue.enter
+        names: dict[str, Any] = {"pacer": self._pacer, "wait": wait, "follow": self._follow}
+        if settings.cost != 1 and not callable(settings.cost):
+            names["wait"] = partial(wait, settings.cost)
+        return TEMPLATES[settings.following, callable(settings.cost)], names
 
     def can_reconfigure(self, other: Self, /) -> bool:
-        """Return True unless ``following`` differs: functions that are decorated already cannot change it."""
-        return self.settings.following == other.settings.following
+        """Return True unless ``following``, ``window`` or ``cost`` differs: decorated functions keep them."""
+        mine, others = self.settings, other.settings
+        return (mine.following, mine.window, mine.cost) == (others.following, others.window, others.cost)
 
     def reconfigure(self, other: Self, /) -> None:
-        """Apply the settings of another limit; the used part of the burst stays used."""
+        """Apply the settings of another limit; the used part of the burst, or of a window, stays used."""
         self.settings = settings = replace(other.settings, name=self.name)
         self._wait_queue.wait = settings.wait
-        interval, burst = settings.per / settings.rate, settings.burst
         # The time is read under the lock of the queue; read earlier, it could be outdated.
-        self._wait_queue.update_pacer(lambda: self._pacer.reconfigure(interval, burst, SYSTEM.now()))
+        self._wait_queue.update_pacer(lambda: settings.apply(self._pacer, SYSTEM.now()))
+        self._emit_level()
 
     def ended(self, ticket: object, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
         """Apply the limits in the headers of an error, if ``following`` is set."""
         if self.settings.following and error is not None:
             self._follow(error)
 
-    def _rejection(self, why: str, wait: float) -> RateLimited:
+    def _rejection(self, why: str, wait: float) -> Exception:
+        if wait == inf:
+            return CostError(f"{self._title('rate limit')} has at most {self.settings.most:g} at once, {why}")
         message = f"{self._title('rate limit')} is used up: {self.settings.pace}, {why}"
         error = RateLimited(message, retry_after=wait)
         return emit_rejected(error, "rate_limit", self.name)
 
     def describe(self) -> str:
-        return f"{self.settings.pace}, {describe_others(self.wait)}"
+        cost = self.settings.cost
+        costs = "" if cost == 1 else ", each at its cost" if callable(cost) else f", a call costs {cost:g}"
+        return f"{self.settings.pace}{costs}, {describe_others(self.wait)}"
 
     def __repr__(self) -> str:
-        pace = f"{self.rate:.12g}, per={self.per:.12g}, burst={self.burst}"
-        return self._repr(pace, f"wait={self.wait}", following=self.settings.following or None)
+        cost, window, following = self.settings.cost, self.settings.window, self.settings.following or None
+        pace = f"{self.rate:.12g}, per={self.per:.12g}" + (f", burst={self.burst}" if window is None else "")
+        own = () if cost == 1 else (f"cost={display_name(cost) if callable(cost) else cost}",)
+        return self._repr(pace, f"wait={self.wait}", *own, window=window, following=following)
+
+
+def per_call_cost(cost: Cost) -> PerCall | None:
+    """Return the evaluation of a cost that is a function of a call's arguments; None if it is a number."""
+    if not callable(cost):
+        return None
+    option = "RateLimit cost"
+    cost_of = cost_function(cost, option)
+
+    def demand(*args: Any, **kwargs: Any) -> Demand:
+        return (cost_of(*args, **kwargs),)
+
+    return PerCall({option: cost}, demand)
 
 
 def _headers_and_status(answer: Any) -> tuple[object, object]:

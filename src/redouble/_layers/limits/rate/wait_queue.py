@@ -1,6 +1,7 @@
-"""The FIFO queue of calls that wait for a permit, one for all colours, and the gates that have one.
+"""The FIFO queue of calls that wait for permits, one for all colours, and the gates that have one.
 
-A `Pacer` decides when the next permit is available.
+A `Pacer` decides when the next permit is available. A call takes as many as it costs; no call overtakes one
+that costs more, so none waits for ever.
 
 Rule 1: a permit is taken at the moment of admission, never reserved. A cancelled waiter holds nothing; the
         waiters behind it advance.
@@ -15,8 +16,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import takewhile
 from math import inf
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from redouble._internal.locks import SharedByIdentity
 from redouble._internal.reentrancy import ReentrancySafe
@@ -32,6 +34,8 @@ from redouble._telemetry.emit import emit_layer, layer_kind
 
 T = TypeVar("T")
 
+Demand: TypeAlias = tuple[float, ...]  # the arguments of `WaitQueue.enter`
+
 HEAD_GRACE = 0.1  # seconds that the head may take to react after its permit is available
 WAKE_LATENCY = 0.002  # seconds for each waiter ahead: an event loop wakes a millisecond late, or is busy
 
@@ -39,7 +43,11 @@ WAKE_LATENCY = 0.002  # seconds for each waiter ahead: an event loop wakes a mil
 class Waiter:
     """A waiting call, compared by identity; ``queued_before``: it has been in the queue."""
 
-    queued_before = False
+    __slots__ = ("cost", "queued_before")
+
+    def __init__(self, cost: float = 1.0) -> None:
+        self.cost = cost
+        self.queued_before = False
 
 
 class WaitQueue(ReentrancySafe):
@@ -62,9 +70,16 @@ class WaitQueue(ReentrancySafe):
     def __len__(self) -> int:
         return len(self._queue)
 
-    def enter(self) -> None:
-        """Wait for a permit, blocking this thread; or raise."""
-        waiter, until = Waiter(), self._acquire_or_wait_until(blocking=True)
+    @property
+    def costs(self) -> list[float]:
+        """The costs of the waiters, in order."""
+        return [waiter.cost for waiter in self._queue]
+
+    def enter(self, cost: float = 1.0) -> None:
+        """Wait for permits, as many as the cost, blocking this thread; or raise. A free call never waits."""
+        if not cost:
+            return
+        waiter, until = Waiter(cost), self._acquire_or_wait_until(cost, blocking=True)
         if until is None:
             return
         clock, began = virtual(), SYSTEM.now()
@@ -85,9 +100,11 @@ class WaitQueue(ReentrancySafe):
         if self._admitted_late is not None:
             self._admitted_late(SYSTEM.now() - began)
 
-    async def aenter(self) -> None:
-        """Wait for a permit in async code; or raise."""
-        waiter, until = Waiter(), self._acquire_or_wait_until(blocking=False)
+    async def aenter(self, cost: float = 1.0) -> None:
+        """Wait for permits, as many as the cost, in async code; or raise. A free call never waits."""
+        if not cost:
+            return
+        waiter, until = Waiter(cost), self._acquire_or_wait_until(cost, blocking=False)
         if until is None:
             return
         clock, began = virtual(), SYSTEM.now()
@@ -109,9 +126,9 @@ class WaitQueue(ReentrancySafe):
         if self._admitted_late is not None:
             self._admitted_late(SYSTEM.now() - began)
 
-    def acquire_at(self, now: float) -> None:
-        """Take a permit without waiting, or raise."""
-        wait = self._try_acquire(now)
+    def acquire_at(self, now: float, cost: float = 1.0) -> None:
+        """Take permits, as many as the cost, without waiting; or raise."""
+        wait = self._try_acquire(cost, now) if cost else 0.0
         if wait:
             raise self._rejection("and it does not wait", wait)
 
@@ -134,22 +151,25 @@ class WaitQueue(ReentrancySafe):
             self._pacer.open_fast_path()
         return result
 
-    def _try_acquire(self, now: float | None = None) -> float:
-        """Take a permit that no waiter needs and return 0; else return the seconds until there is one."""
+    def _try_acquire(self, cost: float, now: float | None = None) -> float:
+        """Take permits that no waiter needs and return 0; else return the seconds until there are enough."""
         if self._owned_by_this_thread():
             raise self._rejection(
                 "and a signal handler cannot use it while this thread is inside it", HEAD_GRACE
             )
-        wait: float = self._run_now(self._with_pacer, self._take_or_due, now)
+        wait: float = self._run_now(self._with_pacer, self._take_or_due, cost, now)
+        if wait == inf:
+            raise self._rejection(never(cost), wait)
         return wait
 
-    def _take_or_due(self, now: float | None) -> float:
+    def _take_or_due(self, cost: float, now: float | None) -> float:
         now = SYSTEM.now() if now is None else now  # read under the lock, or it could be outdated
-        if self._queue and not self._pacer.due(now):
+        head = self._first()
+        if head is not None and not self._pacer.due(now, head.cost):
             self._skip_unresponsive_head(now)
-        wait = self._pacer.due(now, len(self._queue))
+        wait = self._pacer.due(now, cost, self.costs)
         if not wait:
-            self._pacer.take(now)
+            self._pacer.take(now, cost)
         return wait
 
     def _try_acquire_in_turn(self, waiter: Waiter, wake: Callable[[], object], until: float) -> float | None:
@@ -159,6 +179,8 @@ class WaitQueue(ReentrancySafe):
         if result is None:
             return None
         wait, now, late = result
+        if wait == inf:
+            raise self._rejection(never(waiter.cost), wait)
         if late:
             self._wake_head()
         if now >= until:
@@ -169,15 +191,20 @@ class WaitQueue(ReentrancySafe):
         """Take a permit and return None; or the seconds to wait, the time, and True if the head is late."""
         now, pacer = SYSTEM.now(), self._pacer
         ahead = self._enqueue(waiter, wake)
-        wait = pacer.due(now)
+        wait = pacer.due(now, ahead[0] if ahead else waiter.cost)
         if wait or not ahead:
             self._slow_head = (None, now)
-        if not wait and (not ahead or self._skip_unresponsive_head(now)):
-            pacer.take(now)
+        late = not wait and bool(ahead)
+        if late and self._skip_unresponsive_head(now):
+            late, ahead = False, ahead[1:]
+            wait = pacer.due(now, waiter.cost)  # the cost of the head may have been lower
+        if not (wait or late):
+            pacer.take(now, waiter.cost)
             return None
-        late = not wait  # then there are waiters ahead
-        if ahead:
-            wait = HEAD_GRACE if late else max(pacer.due(now, ahead), ahead * WAKE_LATENCY) + HEAD_GRACE
+        if late:
+            wait = HEAD_GRACE
+        elif ahead:
+            wait = max(pacer.due(now, waiter.cost, ahead), len(ahead) * WAKE_LATENCY) + HEAD_GRACE
         return wait, now, late
 
     def _skip_unresponsive_head(self, now: float) -> bool:
@@ -190,16 +217,15 @@ class WaitQueue(ReentrancySafe):
         self._queue.popitem(last=False)  # if it reacts after all, it becomes the head again
         return True
 
-    def _enqueue(self, waiter: Waiter, wake: Callable[[], object]) -> int:
-        """Join the queue, at its head if the waiter was skipped; return the number of waiters ahead."""
+    def _enqueue(self, waiter: Waiter, wake: Callable[[], object]) -> list[float]:
+        """Join the queue, at its head if the waiter was skipped; return the costs of the waiters ahead."""
         queue = self._queue
-        queued, head = waiter in queue, self._first()
+        queued = waiter in queue
         queue[waiter] = wake
         if not queued and waiter.queued_before:
             queue.move_to_end(waiter, last=False)
-            return 0
         waiter.queued_before = True
-        return 0 if head in (None, waiter) else list(queue).index(waiter) if queued else len(queue) - 1
+        return [other.cost for other in takewhile(lambda other: other is not waiter, queue)]
 
     def _dequeue(self, waiter: Waiter) -> None:
         """Leave the queue and wake the new head."""
@@ -215,12 +241,12 @@ class WaitQueue(ReentrancySafe):
 
     # ---------------------------------------------------------------------- without the lock
 
-    def _acquire_or_wait_until(self, *, blocking: bool) -> float | None:
-        """Take a permit and return None; or return the time until which to wait for one, or raise."""
-        limit, now = wait_limit(self.wait), SYSTEM.now()
-        wait = self._try_acquire()
+    def _acquire_or_wait_until(self, cost: float, *, blocking: bool) -> float | None:
+        """Take permits and return None; or return the time until which to wait for them, or raise."""
+        wait = self._try_acquire(cost)
         if not wait:
             return None
+        limit, now = wait_limit(self.wait), SYSTEM.now()
         if not limit:
             raise self._rejection("and it does not wait", wait)
         if blocking and in_event_loop():
@@ -244,6 +270,11 @@ class WaitQueue(ReentrancySafe):
             self._run_now(self._with_pacer, self._queue.pop, head, None)
 
 
+def never(cost: float) -> str:
+    """Return why a call is rejected whose cost is more than there can ever be."""
+    return f"and a call that costs {cost:g} can never begin"
+
+
 class WaitingGate(SharedByIdentity, Gate):
     """A gate whose calls wait for a permit in a `WaitQueue`."""
 
@@ -261,15 +292,19 @@ class WaitingGate(SharedByIdentity, Gate):
 
     def admit(self, now: float, /) -> None:
         """Take a permit without waiting, or raise `RateLimited`."""
-        self._wait_queue.acquire_at(now)
+        self._wait_queue.acquire_at(now, *self._demand(None))
 
     def _acquire_admission(self, admission: Admission) -> None:
-        self._wait_queue.enter()
+        self._wait_queue.enter(*self._demand(admission.per_call))
         admission.entered = True
 
     async def _aacquire_admission(self, admission: Admission) -> None:
-        await self._wait_queue.aenter()
+        await self._wait_queue.aenter(*self._demand(admission.per_call))
         admission.entered = True
+
+    def _demand(self, per_call: Demand | None) -> Demand:  # noqa: ARG002
+        """Return what a call asks of the queue; ``per_call`` is None for a block."""
+        return ()
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
         return inner.after(inf if self.wait is None else self.wait)
