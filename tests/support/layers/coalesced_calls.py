@@ -95,9 +95,7 @@ class Group:
             threads[-1].start()
             until(lambda count=index + 1: self._present() == count)  # type: ignore[misc]
         for _ in range(rounds):
-            until(lambda: bool(self.service._released))
-            present = self._present()
-            until(lambda count=present: self._present() == count)  # type: ignore[misc]
+            until(lambda: bool(self.service._released) and self._present() == _alive(threads))
             self.service.release()
         for thread in threads:
             thread.join(A_MINUTE)
@@ -122,3 +120,7 @@ class Group:
 
     def _present(self) -> float:
         return sum(self.coalesce.snapshot().values())
+
+
+def _alive(threads: list[threading.Thread]) -> int:
+    return sum(thread.is_alive() for thread in threads)

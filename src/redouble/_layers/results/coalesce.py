@@ -34,10 +34,9 @@ from redouble._layers.results.call_key import (
     unhashable,
 )
 from redouble._layers.results.flight import Flight, FlightTable, duplicate
-from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import backend, cancel_after, cancelling, in_event_loop
 from redouble._runtime.clock import SYSTEM, virtual
-from redouble._runtime.deadline import time_left, wait_limit
+from redouble._runtime.deadline import wait_limit
 from redouble._runtime.thread_waker import ThreadWaker
 from redouble._telemetry.emit import emit_layer
 from redouble._telemetry.observers import watch
@@ -202,7 +201,7 @@ class Coalesce(ForkSafe, Layer):
 
     def _fail(self, flight: Flight, error: Exception) -> None:
         """Share the error of the call in flight, unless its own deadline has passed."""
-        if not (ambient.active and time_left() <= 0):
+        if wait_limit(None) > 0:
             flight.error = duplicate(error)  # now, because layers outside will change it
             flight.landed = True
 
