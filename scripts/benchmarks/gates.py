@@ -17,6 +17,7 @@ from benchmarks.workloads import AsyncCall, Call, awork, work
 from redouble import (
     AdaptiveConcurrency,
     AdaptiveRate,
+    Bulkhead,
     CircuitBreaker,
     Hedge,
     Keyed,
@@ -30,7 +31,7 @@ ROOMY = 1e9  # calls a second
 LONG = 30.0  # seconds
 HALF_A_MICROSECOND = 500.0  # nanoseconds
 
-BREAKER, TIMER, NO_KEY = "closed breaker", "our timer", "no key"
+BREAKER, TIMER, NO_KEY, NO_SHARES = "closed breaker", "our timer", "no key", "no shares"
 
 row = partial(Row, about="gates")
 
@@ -96,6 +97,13 @@ GATES: dict[str, tuple[Layer, Call | None]] = {
 }
 
 
+SHARES = {"interactive": 0.6, "batch": 0.1}
+BULKHEADS = {
+    "the class of the context": Bulkhead(10, shares=SHARES),
+    "the class of the arguments": Bulkhead(10, shares=SHARES, priority=lambda _: "batch"),
+}
+
+
 def gates(effort: Effort) -> Iterator[Row]:
     """Measure and yield the rows."""
     closed = CircuitBreaker()(work)
@@ -105,6 +113,9 @@ def gates(effort: Effort) -> Iterator[Row]:
             shapes["by hand"] = by_hand
         timed = race({shape: calls(call) for shape, call in shapes.items()}, effort)
         yield row(f"{name}, sync success", timed, 1.5, base=BREAKER)
+    for name, bulkhead in BULKHEADS.items():
+        classes = {"redouble": calls(bulkhead(work)), NO_SHARES: calls(Bulkhead(10)(work))}
+        yield row(f"bulkhead with shares, {name}, sync success", race(classes, effort), 2.0, base=NO_SHARES)
     judging = {"redouble": calls(CircuitBreaker(until=is_fine)(work)), BREAKER: calls(closed)}
     yield row("closed breaker that judges results, sync success", race(judging, effort), 1.3, base=BREAKER)
     with asyncio.Runner() as runner:

@@ -30,7 +30,15 @@ def exported() -> dict[str, frozenset[str]]:
 
 COUNTED = "rejected_total hedges_total hedges_won_total fallbacks_total coalesced_total"
 # Whose names are also those of another series: the bulkheads are those of redouble_bulkhead_in_use.
-FOLLOWING = ("bulkhead_queued", "gate_limit", "throttle_accepts", "hedges_won_total")
+FOLLOWING = (
+    "budget_in_flight",
+    "bulkhead_queued",
+    "gate_limit",
+    "gate_class_in_use",
+    "gate_class_queued",
+    "throttle_accepts",
+    "hedges_won_total",
+)
 
 
 def of_gates(exported: Series) -> set[str]:

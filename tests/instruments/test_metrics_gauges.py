@@ -14,9 +14,11 @@ from redouble import (
     AdaptiveConcurrency,
     AdaptiveRate,
     Bulkhead,
+    Chaos,
     CircuitBreaker,
     Gate,
     Kind,
+    Retry,
     RetryBudget,
     Throttle,
     TokenBucket,
@@ -27,7 +29,7 @@ from redouble.instruments._metric_definitions import METRICS, STATES
 from redouble.instruments._metrics_recorder import read_gauge
 from tests.support.bulkhead_callers import callers
 from tests.support.fakes import Boom, Operation, Virtual, fail, ok
-from tests.support.instruments.sample_events import limited_rate
+from tests.support.instruments.sample_events import TwoClasses, limited_rate
 from tests.support.layers.breaker_scripts import BreakerScript
 
 GAUGES = [metric for metric in METRICS if metric.kind == "gauge"]
@@ -168,6 +170,38 @@ def test_a_gate_of_the_user_has_the_gauges_that_its_snapshot_has() -> None:
     own = HalfOpenPool()
     own.register()
     assert shown("gauge own") == {"gate_limit half_open_pool": 3}
+
+
+def test_a_layer_that_is_no_gate_has_no_gauges_of_gates() -> None:
+    """The rate of a `Chaos` is a share of calls."""
+    chaos = Chaos(fault=Boom, rate=0.5, name="gauge chaos")
+    assert chaos.snapshot()["rate"] == 0.5
+    assert shown("gauge chaos") == {}
+
+
+def test_the_gauges_of_classes() -> None:
+    gate = TwoClasses("gauge classes")
+    assert shown("gauge classes") == {
+        "gate_class_in_use two_classes interactive": 1,
+        "gate_class_in_use two_classes batch": 2,
+        "gate_class_queued two_classes interactive": 0,
+        "gate_class_queued two_classes batch": 3,
+    }
+    assert gate.snapshot()
+
+
+def test_the_gauge_of_retries_in_flight() -> None:
+    budget = RetryBudget(max_in_flight=0.5, minimum=2, name="gauge capped")
+    assert shown("gauge capped")["budget_in_flight"] == 0
+
+    def work() -> None:
+        seen.append(shown("gauge capped")["budget_in_flight"])
+        raise Boom
+
+    seen: list[float] = []
+    Retry(on=Boom, attempts=2, backoff=[0], budget=budget).run(work)
+    assert seen == [0, 1]
+    assert shown("gauge capped")["budget_in_flight"] == 0
 
 
 @pytest.mark.parametrize(

@@ -122,8 +122,8 @@ COUNTERS = """
     fallbacks, coalesced
 """
 GAUGES = """
-    budget_tokens, breaker_state, bulkhead_in_use, bulkhead_queued, gate_limit, gate_in_use, gate_queued,
-    gate_rate, throttle_requests, throttle_accepts
+    budget_tokens, budget_in_flight, breaker_state, bulkhead_in_use, bulkhead_queued, gate_limit, gate_in_use,
+    gate_queued, gate_class_in_use, gate_class_queued, gate_rate, throttle_requests, throttle_accepts
 """
 
 

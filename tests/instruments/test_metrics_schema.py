@@ -31,17 +31,20 @@ STABLE = [
     ("time_to_first_item", "histogram", ("name",), "s"),
     ("gate_wait", "histogram", ("name", "by"), "s"),
     ("budget_tokens", "gauge", ("name",), "retry"),
+    ("budget_in_flight", "gauge", ("name",), "retry"),
     ("breaker_state", "gauge", ("name", "state"), "breaker"),
     ("bulkhead_in_use", "gauge", ("name",), "call"),
     ("bulkhead_queued", "gauge", ("name",), "call"),
     ("gate_limit", "gauge", ("name", "by"), "call"),
     ("gate_in_use", "gauge", ("name", "by"), "call"),
     ("gate_queued", "gauge", ("name", "by"), "call"),
+    ("gate_class_in_use", "gauge", ("name", "by", "priority"), "call"),
+    ("gate_class_queued", "gauge", ("name", "by", "priority"), "call"),
     ("gate_rate", "gauge", ("name", "by"), "call/s"),
     ("throttle_requests", "gauge", ("name",), "call"),
     ("throttle_accepts", "gauge", ("name",), "call"),
 ]
-FEW_VALUES = {"name", "ok", "kind", "result", "reason", "code", "by", "state", "type"}
+FEW_VALUES = {"name", "ok", "kind", "result", "reason", "code", "by", "state", "type", "priority"}
 
 
 def test_the_metrics_are_the_stable_ones() -> None:

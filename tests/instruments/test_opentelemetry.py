@@ -38,12 +38,15 @@ CONTRACT = {
     "redouble.time_to_first_item": ("Histogram", "s", {"name"}),
     "redouble.gate.wait": ("Histogram", "s", {"name", "by"}),
     "redouble.budget.tokens": ("Gauge", "{retry}", {"name"}),
+    "redouble.budget.in_flight": ("Gauge", "{retry}", {"name"}),
     "redouble.breaker.state": ("Gauge", "{breaker}", {"name", "state"}),
     "redouble.bulkhead.in_use": ("Gauge", "{call}", {"name"}),
     "redouble.bulkhead.queued": ("Gauge", "{call}", {"name"}),
     "redouble.gate.limit": ("Gauge", "{call}", {"name", "by"}),
     "redouble.gate.in_use": ("Gauge", "{call}", {"name", "by"}),
     "redouble.gate.queued": ("Gauge", "{call}", {"name", "by"}),
+    "redouble.gate.class_in_use": ("Gauge", "{call}", {"name", "by", "priority"}),
+    "redouble.gate.class_queued": ("Gauge", "{call}", {"name", "by", "priority"}),
     "redouble.gate.rate": ("Gauge", "{call/s}", {"name", "by"}),
     "redouble.throttle.requests": ("Gauge", "{call}", {"name"}),
     "redouble.throttle.accepts": ("Gauge", "{call}", {"name"}),
@@ -130,6 +133,9 @@ def test_the_exported_numbers(meters: Meters) -> None:
         assert meters.value("bulkhead.queued", name="o mail") == 0
         assert meters.value("gate.limit", name="o mail", by="bulkhead") == 1
         assert meters.value("gate.rate", name="o crawl", by="adaptive_rate") == 0.5
+        shares = {"name": "o shares", "by": "two_classes"}
+        assert meters.value("gate.class_in_use", **shares, priority="batch") == 2
+        assert meters.value("budget.in_flight", name="o capped") == 0
         assert meters.value("throttle.requests", name="o search") == 0
         assert meters.value("hedges", name="o region") == meters.value("hedges_won", name="o region") == 1
         assert meters.value("fallbacks", name="o region", code="ConnectionError") == 1

@@ -49,12 +49,15 @@ CONTRACT: dict[str, tuple[str, set[str]]] = {
     "redouble_gate_wait_seconds_count": ("histogram", {"name", "by"}),
     "redouble_gate_wait_seconds_sum": ("histogram", {"name", "by"}),
     "redouble_budget_tokens": ("gauge", {"name"}),
+    "redouble_budget_in_flight": ("gauge", {"name"}),
     "redouble_breaker_state": ("gauge", {"name", "state"}),
     "redouble_bulkhead_in_use": ("gauge", {"name"}),
     "redouble_bulkhead_queued": ("gauge", {"name"}),
     "redouble_gate_limit": ("gauge", {"name", "by"}),
     "redouble_gate_in_use": ("gauge", {"name", "by"}),
     "redouble_gate_queued": ("gauge", {"name", "by"}),
+    "redouble_gate_class_in_use": ("gauge", {"name", "by", "priority"}),
+    "redouble_gate_class_queued": ("gauge", {"name", "by", "priority"}),
     "redouble_gate_rate": ("gauge", {"name", "by"}),
     "redouble_throttle_requests": ("gauge", {"name"}),
     "redouble_throttle_accepts": ("gauge", {"name"}),
@@ -120,6 +123,10 @@ def test_the_exported_numbers(registry: CollectorRegistry) -> None:
         assert value(registry, "gate_limit", name="p mail", by="bulkhead") == 1
         assert value(registry, "gate_in_use", name="p mail", by="bulkhead") == 1
         assert value(registry, "gate_rate", name="p crawl", by="adaptive_rate") == 0.5
+        shares = {"name": "p shares", "by": "two_classes"}
+        assert value(registry, "gate_class_in_use", **shares, priority="batch") == 2
+        assert value(registry, "gate_class_queued", **shares, priority="interactive") == 0
+        assert value(registry, "budget_in_flight", name="p capped") == 0
         assert value(registry, "gate_queued", name="p crawl", by="adaptive_rate") == 0
         assert value(registry, "throttle_requests", name="p search") == 0
         assert value(registry, "hedges_total", name="p region") == 1

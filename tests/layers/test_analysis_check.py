@@ -26,6 +26,7 @@ from redouble import (
     presets,
     transient,
 )
+from redouble.http import rule
 from redouble.httpx2 import Transport
 from tests.support.fakes import Ledger, UnhashableRule, always
 from tests.support.layers.analysis import UNHINTED, Own, Patient, assert_warnings
@@ -57,6 +58,9 @@ FALLBACK_HIDES = (
 )
 FALLBACK_RACES = r"Fallback inside Hedge: the substitute for a failed attempt ends the race .*; put it .*"
 BREAKER_CUT = r"CircuitBreaker inside the limit of an attempt: it takes a call that is cut for a cancelled .*"
+SHARED_WRITES = (
+    r"StaleFallback around a policy that sends (PATCH, )?POST again: .*; put it around functions .*"
+)
 NO_JITTER = r"Retry without jitter: clients that failed together retry together; write backoff=Backoff.*"
 TOO_LONG = r"Retry\(attempts=\d+\) may need .* s and has .* s: at worst, there is no time for the last .*"
 NO_BUDGET = (
@@ -165,6 +169,9 @@ PROBLEMS: list[tuple[Layer, list[str]]] = [
     (Hedge(0.1) | Fallback(value=1), [FALLBACK_RACES]),
     (Hedge() | Timeout(2) | Fallback(print, on=OSError), [FALLBACK_RACES]),
     (quick() | Hedge(0.1) | Fallback(value=1), [FALLBACK_INSIDE, FALLBACK_RACES]),
+    # results that must not be shared
+    (Fallback.stale(9) | Retry(on=rule(methods={"GET", "POST", "PATCH"})), [SHARED_WRITES]),
+    (Fallback.stale(9) | BULKHEAD | Retry(on=[OSError, rule(methods=["post"])]), [SHARED_WRITES]),
     # no jitter
     (Retry(backoff=Backoff.exponential(0.2)), [NO_JITTER]),
     (Retry(backoff=[1, 2, 3]), [NO_JITTER]),
@@ -237,6 +244,9 @@ FINE: list[Layer] = [
     Timeout(30) | Retry() | BREAKER,  # a limit of the whole call
     Fallback(value=1) | BREAKER,
     Fallback(value=1) | Hedge(0.1),
+    Fallback.stale(9) | Retry(on=rule()),
+    Fallback.stale(9) | Retry(on=[OSError, RULE, rule(methods={"GET", "PUT"})]) | BREAKER,
+    Retry(on=rule(methods={"POST"})) | CircuitBreaker(),
     CircuitBreaker(OSError) | Fallback(value=1, on=KeyError),
     BREAKER | Fallback(value=1, on=OSError),
     Retry(on=OSError) | Fallback(value=1, on=KeyError),

@@ -202,10 +202,10 @@ def test_shared_state_that_is_there_twice_is_reported() -> None:
     gate, ledger = Turnstile(1), RetryBudget()
     assert problems_of(gate | gate) == ["the same Turnstile is in the pipeline twice"]
     assert problems_of(Limit(Traits(shared=(ledger,))) | Limit(Traits(shared=(ledger,)))) == [
-        "the same RetryBudget is in the pipeline twice"
+        "the same RetryBudget in nested policies"
     ]
     assert problems_of(Limit(Traits(shared=(ledger,))) | Retry(budget=ledger)) == [
-        "the same RetryBudget is in the pipeline twice"
+        "the same RetryBudget in nested policies"
     ]
     assert problems_of(Turnstile(1) | Turnstile(1)) == []
 

@@ -355,7 +355,7 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         *(f"_drivers/context_managers.{name}" for name in ("EnteredManager._aenter", "Entrance.__aexit__")),
         *(f"_internal/shared_context_manager.Block.{name}" for name in ("abegin", "aleave")),
         *(
-            "_layers/limits/bulkhead.Bulkhead._aenter",
+            "_layers/limits/slot_gate.SlotGate._aenter",
             "_layers/results/fallback.Fallback._open_stream",
             "_layers/results/substitutes._as_async_items",
             "_layers/results/substitutes.Substitutes._waiting",

@@ -100,7 +100,7 @@ def test_a_thread_inherits_the_deadline_by_a_copied_context_only() -> None:
         (10, {"attempt_timeout": 60}, 10),
         (10, {"attempt_timeout": 5}, 5),
         (10, {"timeout": 5}, 5),
-        (10, {"give_up_after": 5}, 10),
+        (10, {"give_up_after": 5}, 5),
         (None, {"attempt_timeout": 5}, 5),
         (None, {"timeout": 5, "attempt_timeout": 8}, 5),
         (None, {"work_timeout": 4}, 4),

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from redouble import Bulkhead
+from redouble import Bulkhead, priority
 from tests.support.fakes import in_colour
 
 MAX_POLLS = 10_000
@@ -27,8 +27,8 @@ def until(condition: Callable[[], bool]) -> None:
 class Caller:
     """One call that occupies its slot until it is released."""
 
-    def __init__(self, owner: Callers, colour: str) -> None:
-        self.owner = owner
+    def __init__(self, owner: Callers, colour: str, of: str | None) -> None:
+        self.owner, self.of = owner, of
         self.name = f"{len(owner.started)} {colour}"
         self.error: BaseException | None = None
         self.released = threading.Event()
@@ -42,7 +42,8 @@ class Caller:
             await self.owner.gate.call(occupy)
 
         try:
-            in_colour(colour, lambda: self.owner.gate.call(self._occupy), waiting)
+            with priority(self.of):
+                in_colour(colour, lambda: self.owner.gate.call(self._occupy), waiting)
         except BaseException as error:
             self.error = error
 
@@ -69,9 +70,9 @@ class Callers:
         now = self.gate.snapshot()
         return now["in_use"], now["queued"]
 
-    def start(self, colour: str) -> Caller:
-        """Start a caller, and wait until it is admitted, queued or rejected."""
-        caller, before = Caller(self, colour), self.used()
+    def start(self, colour: str, of: str | None = None) -> Caller:
+        """Start a caller of a class, and wait until it is admitted, queued or rejected."""
+        caller, before = Caller(self, colour, of), self.used()
         self.started.append(caller)
         caller.thread.start()
         until(lambda: self.used() != before or not caller.thread.is_alive())

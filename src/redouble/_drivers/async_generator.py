@@ -15,6 +15,7 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from functools import partial
+from types import FrameType
 from typing import Any
 
 from redouble._drivers.opened_stream import (
@@ -25,6 +26,7 @@ from redouble._drivers.opened_stream import (
     close_generator,
 )
 from redouble._runtime.backend import backend
+from redouble._runtime.enclosing import EnclosingCall, holds_call
 
 
 def async_items(owner: StreamOwner) -> AsyncGenerator[Any, Any]:
@@ -93,6 +95,15 @@ async def _items(owner: StreamOwner) -> AsyncGenerator[Any, Any]:
             if not recorded:
                 owner.cut(sys.exception())
                 await aclose_failed(source)
+
+
+def _read_call(frame: FrameType) -> EnclosingCall | None:
+    """Return the call of a frame of `_items`."""
+    owner: StreamOwner = frame.f_locals["owner"]
+    return owner.call()
+
+
+holds_call("_items", async_items.__code__.co_filename, _read_call)
 
 
 async def _forward(items: Any, reply: ConsumerReply) -> Any:

@@ -200,6 +200,7 @@ async def _arun_on_thread(
     job = thread_job()(_clock_of(run), fn, args, kwargs, wake)
     in_time = False
     try:
+        job.inherit()
         job.start(seconds)
         woken = await _wait_within(seconds, ended)
         in_time = job.ended_in_time(woken=woken and _waits_by_system_clock(run))

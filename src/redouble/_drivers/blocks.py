@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import inf
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, ClassVar, NoReturn, Self
 
-from redouble._drivers.calls import begin_run, slow_path_needed
+from redouble._drivers.calls import CallWithoutRun, begin_run, slow_path_needed
 from redouble._engine.options import Options, refuse_limits, refuse_until
 from redouble._engine.run import Run, Wait
 from redouble._engine.run_results import error_of
@@ -24,13 +24,15 @@ from redouble._internal.logger import log
 from redouble._internal.public import public
 from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import cancel_after, in_event_loop
+from redouble._runtime.enclosing import EnclosingCall, blocks
 from redouble.errors import Reason
 
 if TYPE_CHECKING:
     from redouble._runtime.backend import CancelScope
 
-# An attempt that is entered is over, unless it fails; it has ended when its block was left without an error.
-READY, OVER, FAILED, ENDED = range(4)
+# When the block of an attempt is left, the attempt has ended (without an error), has failed (another one
+# follows), or is over.
+READY, ENTERED, OVER, FAILED, ENDED = range(5)
 ERROR_LOST = (
     "a loop over the attempts of %s was left after attempt %d had failed, so nothing raises its %s: leave "
     "the loop inside `with attempt:`, or let it retry"
@@ -62,7 +64,7 @@ class Attempt:
             raise RuntimeError(
                 "an attempt can be entered only once: write `with attempt:` once per turn of the loop"
             )
-        self._state = OVER
+        self._state = ENTERED
         return self
 
     def __exit__(
@@ -74,6 +76,7 @@ class Attempt:
                 self._end_in_flight()
             self._state = ENDED
             return False
+        self._state = OVER
         return isinstance(error, Exception) and self._record_failure(error)
 
     def _record_failure(self, error: Exception) -> bool:
@@ -119,12 +122,21 @@ class Attempt:
             )
         return self._run if self._state == FAILED else None
 
+    def _call(self) -> EnclosingCall | None:
+        """Return the call if its attempt is running, else None."""
+        if self._state != ENTERED:
+            return None
+        policy, run, started = self._policy, self._run, self._started
+        if run is not None or started is None:
+            return run
+        return CallWithoutRun(policy, policy.name or "block", started, aio=self._aio)
+
     def _leave(self) -> None:
         """End the call: the body has left the loop, or the garbage collector has found it.
 
         If an attempt failed and no other one was entered since, nothing will raise its error.
         """
-        run, entered = self._run, self._state == OVER
+        run, entered = self._run, self._state in (ENTERED, OVER)
         if self._state == ENDED:
             return
         self._left = True
@@ -195,6 +207,16 @@ class AsyncAttempt(Attempt):
             """Exist, so that `async with` reaches the message above."""
 
 
+def _read_calls(frame: FrameType) -> list[EnclosingCall]:
+    """Return the calls whose attempts a frame has entered, the innermost first."""
+    try:
+        # By type: looking up `__class__` may run code of the caller's.
+        attempts = [value for value in frame.f_locals.values() if issubclass(type(value), Attempt)]
+    except Exception:
+        return []  # the namespace of an `exec` may be anything
+    return [call for attempt in reversed(attempts) if (call := attempt._call()) is not None]
+
+
 def start_attempt(policy: Options, attempt: Attempt, run: Run) -> None:
     """Wait for the next attempt and begin it."""
     attempt._state = OVER  # the end of the wait is the end of the call, unless the attempt begins
@@ -236,6 +258,7 @@ async def astart_attempt(policy: Options, attempt: Attempt, run: Run) -> None:
 def attempts(policy: Options) -> Iterator[Attempt]:
     """Yield the attempts of a ``for`` loop."""
     # A generator is the fastest iterator.
+    blocks.read = _read_calls
     attempt = Attempt()
     attempt._policy = policy
     attempt._state, attempt._run = READY, None
@@ -268,6 +291,7 @@ class AsyncAttempts:
     __slots__ = ("_attempt", "_policy", "_straight")
 
     def __init__(self, policy: Options) -> None:
+        blocks.read = _read_calls
         self._policy = policy
         self._attempt = attempt = AsyncAttempt()
         attempt._policy = policy

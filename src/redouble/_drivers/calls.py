@@ -9,9 +9,10 @@ compiled wrappers (`retrying_wrapper`) hand over. Only a plain policy makes the 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from math import inf
+from types import FrameType
 from typing import Any, TypeAlias, TypeVar
 
 from redouble._drivers.attempt_timeout import arun_limited, arun_on_worker, run_limited
@@ -23,7 +24,8 @@ from redouble._internal.callables import UsageError, reject_awaitable
 from redouble._runtime.ambient import ATTEMPT_OVERRIDE, CREDITED_CALL, ambient
 from redouble._runtime.backend import cancelling
 from redouble._runtime.clock import call_reader, virtual
-from redouble._runtime.deadline import ACTIVE_DEADLINE, time_left
+from redouble._runtime.deadline import ACTIVE_DEADLINE, deadline_left
+from redouble._runtime.enclosing import EnclosingCall, holds_call
 from redouble._telemetry.emit import make_emitter
 from redouble._telemetry.observers import watch
 
@@ -52,9 +54,57 @@ def begin_run(
     if ambient.active:
         if (override := ATTEMPT_OVERRIDE.get()) is not None and not override.ended:
             run.max_attempts = override.attempts
-        if (seconds := time_left()) < inf:
+        if (seconds := deadline_left()) < inf:
             run.apply_deadline(seconds)
     return run
+
+
+class CallWithoutRun:
+    """A call in its first attempt, which has no run."""
+
+    __slots__ = ("_aio", "_now", "_policy", "_started", "name")
+    attempt = 1
+
+    def __init__(self, policy: Options, name: str, started: float, *, aio: bool) -> None:
+        self._policy, self.name, self._started, self._aio = policy, name, started, aio
+        self._now = policy._anow if aio else policy._now
+
+    @property
+    def attempts(self) -> int | None:
+        """The most attempts of the call; None for no limit."""
+        return self._policy.attempts
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of its policy."""
+        return self._policy.labels
+
+    def left(self, *, soft: bool = False) -> float:
+        """Return the seconds until its earliest limit, negative after it; ``soft``: as in `RunState.left`."""
+        policy = self._policy
+        shortest = policy._stated_limit
+        if not soft or not (self._aio or policy.worker is not None):
+            shortest = min(shortest, policy._attempt_limit, policy._work_limit)
+        elif shortest == policy._total:
+            return inf
+        return shortest if shortest == inf else shortest - (self._now() - self._started)
+
+
+CO_COROUTINE = 0x80  # the flag of `inspect`, which takes long to import
+
+
+def _read_call(frame: FrameType) -> EnclosingCall | None:
+    """Return the call of a frame of `drive`, of `call`, or of their twins."""
+    variables = frame.f_locals
+    run: EnclosingCall | None = variables.get("run")
+    if run is None and "started" in variables:
+        policy, name, started = variables["policy"], variables["name"], variables["started"]
+        return CallWithoutRun(policy, name, started, aio=bool(frame.f_code.co_flags & CO_COROUTINE))
+    return run
+
+
+for function in ("drive", "adrive", "call", "acall"):
+    holds_call(function, begin_run.__code__.co_filename, _read_call)
 
 
 def slow_path_needed() -> bool:

@@ -26,6 +26,7 @@ from redouble._runtime.backend import backend
 
 if TYPE_CHECKING:
     from redouble._runtime.backend import Backend
+    from redouble._runtime.enclosing import EnclosingCall
 
 T = TypeVar("T")
 
@@ -164,6 +165,10 @@ class StreamOwner:
             except Exception as error:
                 self.cut(error)
                 raise
+
+    def call(self) -> EnclosingCall | None:
+        """Return the call of a policy that opened the source; None for another layer."""
+        return None
 
     def failed(self, error: Exception, *, final: bool = False) -> bool:  # noqa: ARG002
         """Handle a failure of the source after its first item; return True to open another one.

@@ -19,12 +19,18 @@ class PerCall:
 
     functions: by option, for messages, such as ``"Bulkhead priority"``.
     evaluate: called with the arguments of a call; returns what the gate needs to know about it.
+    inlined: what a compiled wrapper calls instead, if its template does the rest of ``evaluate``.
     """
 
-    __slots__ = ("evaluate", "functions")
+    __slots__ = ("evaluate", "functions", "inlined")
 
-    def __init__(self, functions: Mapping[str, Callable[..., Any]], evaluate: Callable[..., Any]) -> None:
-        self.functions, self.evaluate = functions, evaluate
+    def __init__(
+        self,
+        functions: Mapping[str, Callable[..., Any]],
+        evaluate: Callable[..., Any],
+        inlined: Callable[..., Any] | None = None,
+    ) -> None:
+        self.functions, self.evaluate, self.inlined = functions, evaluate, inlined or evaluate
 
     def check(self, fn: Callable[..., Any]) -> None:
         """Raise TypeError if one of the functions does not accept the arguments of ``fn``."""

@@ -9,21 +9,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from redouble._drivers.attempt_timeout import arun_limited, overdue, run_limited, thread_job
-from redouble._drivers.calls import acall, adrive, begin_run, call, drive, slow_path_needed
+from redouble._drivers.calls import (
+    CallWithoutRun,
+    acall,
+    adrive,
+    begin_run,
+    call,
+    drive,
+    slow_path_needed,
+)
 from redouble._engine.options import FirstAttempt, Options
 from redouble._engine.run import Run, Wait
 from redouble._engine.run_results import error_of
 from redouble._internal.callables import call_plain, display_name
-from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.codegen import FILENAME_PREFIX, Template, compile_wrapper
 from redouble._internal.logger import call_hook, is_own
 from redouble._runtime.ambient import CREDITED_CALL, ambient, credited_call
 from redouble._runtime.backend import cancel_after, cancelling
 from redouble._runtime.clock import SYSTEM
+from redouble._runtime.enclosing import EnclosingCall, holds_call
 from redouble._telemetry.emit import FastEmitter, make_emitter
 from redouble._telemetry.observers import watch
+
+if TYPE_CHECKING:
+    from redouble._drivers.streams import OpenStream
 
 T = TypeVar("T")
 
@@ -264,6 +277,24 @@ EVERY_ATTEMPT = Template(
     return {await_}redouble_call(redouble_policy, redouble_name, redouble_fn, ({positional}), {keyword_dict})
 """,
 )
+
+
+def _read_call(frame: FrameType) -> EnclosingCall | None:
+    """Return the call of a frame of one of these wrappers."""
+    variables, names = frame.f_locals, frame.f_globals
+    run: EnclosingCall | None = variables.get("redouble_run")
+    if run is not None:
+        return run
+    if (stream := variables.get("redouble_streaming")) is not None:
+        return cast("OpenStream[Any]", stream).call()
+    started = variables.get("redouble_started")
+    if started is None:
+        return None  # another driver makes the call
+    aio = names["redouble_cancelling"] is not None
+    return CallWithoutRun(names["redouble_policy"], names["redouble_name"], started, aio=aio)
+
+
+holds_call("retrying", FILENAME_PREFIX, _read_call)
 
 # For a generator function: everything until its first item is ordinary code too (`OpenStream`).
 STREAM = Template(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from functools import partial
+from types import FrameType
 from typing import Any, Generic, Self, TypeVar, cast
 
 from redouble._drivers.async_generator import async_items
@@ -31,6 +32,7 @@ from redouble._engine.run_results import error_of
 from redouble._engine.stream_run import StreamRun
 from redouble._internal.public import public
 from redouble._internal.shared_context_manager import try_from_start
+from redouble._runtime.enclosing import EnclosingCall, holds_call
 
 T = TypeVar("T")
 
@@ -97,6 +99,10 @@ class Opener(StreamOwner, Generic[T]):
         """Record the end, without a failure: the consumer has thrown this error into the source."""
         self.ended()
 
+    def call(self) -> EnclosingCall | None:
+        """Return the call, which encloses its sources; None before the first item is requested."""
+        return self._run
+
     def ended(self) -> None:
         """Record that a source ended or was closed."""
         run = cast("StreamRun", self._run)
@@ -129,6 +135,10 @@ class OpenStream(Generic[T]):
 
     def __enter__(self) -> Self:
         return self
+
+    def call(self) -> EnclosingCall | None:
+        """Return the call, which encloses the source; None before it begins."""
+        return self._opener.call()
 
     def first(self) -> Generator[T, Any, Iterator[T]]:
         """Yield items until the consumer calls ``next``; return the later ones, to delegate to."""
@@ -193,6 +203,14 @@ def items(opener: Opener[T]) -> Generator[T, Any, None]:
         with OpenStream(opener) as stream:
             yield from (yield from stream.first())
         resumes = stream.resumes
+
+
+def _read_call(frame: FrameType) -> EnclosingCall | None:
+    """Return the call of a frame of `items`."""
+    return cast("Opener[Any]", frame.f_locals["opener"]).call()
+
+
+holds_call("items", items.__code__.co_filename, _read_call)
 
 
 @public("redouble.types")

@@ -8,7 +8,6 @@ nested in it. A worker that an inner policy or layer has left running is found t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -25,20 +24,16 @@ from redouble._engine.report import (
     stamp_of_response,
 )
 from redouble._failures.error_path import ErrorPath
-from redouble._internal.codegen import is_compiled
+from redouble._internal.codegen import is_own
 from redouble._internal.logger import log
 from redouble._runtime.backend import under_trio
 from redouble._runtime.clock import Clock, SystemClock
-from redouble.errors import Reason, Rejected, WorkerStillRunning
+from redouble.errors import Reason, WorkerStillRunning
 
 if TYPE_CHECKING:
     from redouble._engine.run_state import RunState
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-# The directory of this package, as in `co_filename`. `redouble.errors` is public, so it stays at the top of
-# the package, wherever this module is moved.
-PACKAGE = os.path.join(os.path.dirname(Rejected.__init__.__code__.co_filename), "")
 
 _gate_code: set[CodeType] = set()  # functions registered by `asks_gate`
 _warned: WeakValueDictionary[int, Options] = WeakValueDictionary()  # by identity
@@ -84,7 +79,7 @@ def rejected_before_call(error: BaseException, run: RunState) -> bool:
         code = trace.tb_frame.f_code
         if code in _gate_code:
             return True  # deeper frames are the gate's own
-        if not _is_own(code):
+        if not is_own(code):
             return False
         trace = trace.tb_next
     return True
@@ -94,11 +89,6 @@ def asks_gate(function: F) -> F:
     """Register a function that asks a gate for admission: `rejected_before_call` stops at its frame."""
     _gate_code.add(cast("FunctionType", function).__code__)
     return function
-
-
-def _is_own(code: CodeType) -> bool:
-    """Return True for code of this package."""
-    return code.co_filename.startswith(PACKAGE) or is_compiled(code)
 
 
 def _exhausted(stamp: CallStamp | Report) -> bool:
@@ -159,7 +149,7 @@ def _is_block_inside(inner: RunState, path: ErrorPath, run: RunState) -> bool:
     driver = path.driver
     return (
         driver is not None
-        and not _is_own(driver.f_code)
+        and not is_own(driver.f_code)
         and inner.started > run.attempt_started
         and path.is_in_driver(inner)
     )

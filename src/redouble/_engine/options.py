@@ -21,6 +21,7 @@ from redouble._internal.lazy_dataclass import dataclass
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, choice, hook, instance, integer, methods, number, seconds
 from redouble._runtime.clock import SYSTEM, Chance, Clock, ForeignClock, fast_reader
+from redouble._runtime.enclosing import limits as limits_of_calls
 from redouble._telemetry.events import Observer
 from redouble._telemetry.registry import Counts, counts_of, register
 
@@ -78,6 +79,7 @@ FirstAttempt: TypeAlias = Literal[
 
 DEFAULT_BACKOFF = Backoff.exponential(0.2).maximum(2).full_jitter()
 DEFAULT_HINTS = Hints()
+GIVE_UP_AFTER = 30.0
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 LIMITS = ("give_up_after", "timeout", "work_timeout")  # each of these bounds the length of a call
 MAX_RECORDS = 1000  # attempts in a report: a policy may retry for days
@@ -94,7 +96,7 @@ class Options:
     until: Until | None = None
     attempts: int | None = 4
     backoff: Delays | Mapping[Kind, Delays] | Mapping[Kind | None, Delays] = DEFAULT_BACKOFF
-    give_up_after: Duration | None = 30.0
+    give_up_after: Duration | None = GIVE_UP_AFTER
     timeout: Duration | None = None
     attempt_timeout: Duration | None = None
     work_timeout: Duration | None = None
@@ -130,6 +132,7 @@ class Options:
         _total: float = field(init=False)
         _attempt_limit: float = field(init=False)
         _interrupt_limit: float = field(init=False)
+        _stated_limit: float = field(init=False)
         _has_hooks: bool = field(init=False)
         _first: FirstAttempt = field(init=False)
         _afirst: FirstAttempt = field(init=False)
@@ -212,6 +215,10 @@ class Options:
         self._set("_attempt_limit", limits[3])
         # The limit of a first attempt where it can be interrupted: `give_up_after` interrupts nothing.
         self._set("_interrupt_limit", min(limits[0], *limits[2:]))
+        # The limit of the whole call for code inside that asks. The default of `give_up_after` does not
+        # count: it interrupts nothing, and is around code that runs for hours, too.
+        self._set("_stated_limit", limits[0] if limits[1] == GIVE_UP_AFTER else min(limits[:2]))
+        limits_of_calls.exist |= min(self._stated_limit, self._interrupt_limit) < inf
         self._set("_max_attempts", inf if self.attempts is None else self.attempts)
         recipe = self._recipe
         self._set("_make_delays", recipe.factory(self.random) if isinstance(recipe, Backoff) else None)

@@ -38,6 +38,7 @@ from redouble._failures.verdict import (
 from redouble._internal.callables import UsageError
 from redouble._internal.logger import call_hook
 from redouble._runtime.backend import Cancellation
+from redouble._runtime.enclosing import limits
 from redouble.errors import AttemptTimeout, Reason, RedoubleError, Rejected
 
 # An unlimited policy without delays, on a clock that stands still, would never end. No real clock
@@ -250,6 +251,8 @@ class Run(RunState):
                 return self.refuse(HINT_TOO_LONG, error, delay)
             delay = self.apply_hint(delay, verdict.after)
         # 8. does it fit?
+        if delay and limits.exist:
+            until = self.limit_by_calls_around()
         resume = now + delay
         if not resume < until:  # written so that NaN does not fit either
             return self.refuse(TIMEOUT, error, delay)

@@ -24,6 +24,7 @@ from redouble._internal.logger import call_hook
 from redouble._redaction.rendering import shortened
 from redouble._runtime.ambient import CREDITED_CALL, CreditedCall, credited_call
 from redouble._runtime.clock import SYSTEM, Clock
+from redouble._runtime.deadline import uninterrupted_time_left
 from redouble._telemetry.events import NO_USAGE, What
 from redouble.errors import AttemptTimeout, Limit, Reason
 
@@ -233,6 +234,16 @@ class RunState:
         """The clock that times this call."""
         return self.policy.clock
 
+    @property
+    def attempts(self) -> int | None:
+        """The most attempts of this call; None for no limit."""
+        return None if self.max_attempts == INFINITY else int(self.max_attempts)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of its policy."""
+        return self.policy.labels
+
     def limiting_limit(self) -> Limit | None:
         """Return the limit that ended the call, or else the one that the last attempt exceeded."""
         if self.limits_tied and self.limit == "attempt":
@@ -267,6 +278,11 @@ class RunState:
         self.deadline = self.refresh_now() + seconds
         self.until = min(self.until, self.deadline)
 
+    def limit_by_calls_around(self) -> float:
+        """Start no attempt after the limits of the calls around this one; return the time of its end."""
+        self.until = min(self.until, self.now + uninterrupted_time_left(self))
+        return self.until
+
     def time_left(self, *, own: bool = True) -> float:
         """Return how long the attempt may take from now on; record which limit that is.
 
@@ -294,6 +310,20 @@ class RunState:
     def is_reached(self, slack: float) -> bool:
         """Return True if no more than ``slack`` seconds are left of the time that `time_left` returned."""
         return self.refresh_now() - self.attempt_started >= self.binding_seconds - slack
+
+    def left(self, *, soft: bool = False) -> float:
+        """Return the seconds until the earliest limit of the running attempt, negative after it.
+
+        For code inside the attempt; ``soft``: only of the limits that do not interrupt it.
+        """
+        policy, now = self.policy, self.refresh_now()
+        if soft and self.guard is not None:
+            return INFINITY  # a client applies the limits of its own policy itself
+        whole = policy._stated_limit - (now - self.started)
+        if soft and (self.cancelling is not None or policy.worker is not None):
+            return whole if policy._stated_limit < policy._total else INFINITY
+        took = now - self.attempt_started
+        return min(policy._attempt_limit - took, policy._work_limit - self.work - took, whole)
 
     def expired(self) -> AttemptTimeout:
         """Record that the running attempt exceeded its limit; return the error it failed with."""

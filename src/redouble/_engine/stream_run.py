@@ -40,6 +40,10 @@ class StreamRun(Run):
         self.credited = self.ok = True
         return None
 
+    def left(self, *, soft: bool = False) -> float:
+        """Return the seconds until the earliest limit; infinity after the first item: limits end there."""
+        return INFINITY if self.committed else super().left(soft=soft)
+
     def ended(self, now: float) -> None:
         """Record that the stream ended or was closed."""
         Run.returned(self, None, now)

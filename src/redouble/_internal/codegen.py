@@ -8,6 +8,7 @@ stand beside their layers.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import lru_cache
 from keyword import iskeyword
@@ -112,6 +113,15 @@ def compile_wrapper(
 def is_compiled(code: CodeType) -> bool:
     """Return True if the code is that of a wrapper compiled by `compile_wrapper`."""
     return code.co_filename.startswith(FILENAME_PREFIX)
+
+
+# The directory of this package, as in `co_filename`: two levels above this module.
+PACKAGE = os.path.join(os.path.dirname(os.path.dirname(compile_wrapper.__code__.co_filename)), "")
+
+
+def is_own(code: CodeType) -> bool:
+    """Return True for code of this package, and for compiled wrappers."""
+    return code.co_filename.startswith((PACKAGE, FILENAME_PREFIX))
 
 
 def _signature(fn: Callable[..., Any]) -> tuple[str, str, str, str]:

@@ -112,7 +112,7 @@ class Gate(AsyncSharedContextManager["Admission"], Layer):
         wrapper = self._wrapper(is_async=is_async)
         if per_call is not None:
             per_call.check(fn)
-            wrapper = wrapper or (PER_CALL, {"Admission": Admission})
+            wrapper = wrapper or (PER_CALL, {"Admission": Admission, "per_call": per_call.evaluate})
         if wrapper is None:
             return None
         template, names = wrapper
@@ -120,7 +120,7 @@ class Gate(AsyncSharedContextManager["Admission"], Layer):
         ended = self.ended if is_own(self) else partial(call_hook, self, "ended")
         common = {"owner": self, "ended": ended, "exception": exception, **WRAPPER_CLOCK}
         if per_call is not None:
-            common["per_call"] = per_call.evaluate
+            common["per_call"] = per_call.inlined
         return compile_wrapper(fn, template, is_async=is_async, **common | names)
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:

@@ -5,11 +5,12 @@ Async functions are cancelled; blocking ones run on a worker.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any, ParamSpec, TypeVar, cast
+from types import FrameType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from redouble._drivers.attempt_timeout import run_on_worker
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
@@ -28,11 +29,15 @@ from redouble._layers.analysis import (
 )
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers
 from redouble._runtime.ambient import ambient
-from redouble._runtime.backend import cancel_after
+from redouble._runtime.backend import backend, cancel_after
 from redouble._runtime.clock import SYSTEM, Clock, context_clock
-from redouble._runtime.deadline import time_left
+from redouble._runtime.deadline import deadline_left
+from redouble._runtime.enclosing import EnclosingCall, holds_call, limits
 from redouble._telemetry.emit import emit_timeout
 from redouble.errors import AttemptTimeout, Limit, WorkerStillRunning
+
+if TYPE_CHECKING:
+    from redouble._runtime.backend import CancelScope
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -63,6 +68,7 @@ class Timeout(Layer):
         object.__setattr__(self, "seconds", limit)
         if self.worker is not None:
             check_worker(self.worker, "Timeout worker")
+        limits.exist = True
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` limited, on a worker."""
@@ -106,7 +112,7 @@ class Timeout(Layer):
         async def limited(*args: P.args, **kwargs: P.kwargs) -> T:
             call = TimeoutCall(self._limit, name)
             if allowed := call.time_left():
-                with cancel_after(allowed):
+                with cancel_after(allowed) as limit:  # noqa: F841  for `_read_call`
                     return await fn(*args, **kwargs)
             raise call.expired()
 
@@ -139,6 +145,31 @@ class Timeout(Layer):
         return cast("float", self.seconds)  # `__post_init__` has converted a timedelta
 
 
+class LimitedCall:
+    """A call under a limit that cancels it, as what encloses the code inside: no call of a policy."""
+
+    attempt = 0
+    attempts = None
+    name = ""
+    labels: Mapping[str, str] = {}
+
+    def __init__(self, limit: CancelScope) -> None:
+        self._limit = limit
+
+    def left(self, *, soft: bool = False) -> float:
+        """Return the seconds until the limit, which interrupts."""
+        return inf if soft else backend().seconds_left(self._limit)
+
+
+def _read_call(frame: FrameType) -> EnclosingCall | None:
+    """Return the call of a frame of an async function under a `Timeout`; a worker has a deadline."""
+    limit = frame.f_locals.get("limit")
+    return None if limit is None else LimitedCall(limit)
+
+
+holds_call("limited", Timeout.around.__code__.co_filename, _read_call)
+
+
 class TimeoutCall:
     """The state of one call under a limit; `run_on_worker` uses it in place of a `Run`."""
 
@@ -153,7 +184,7 @@ class TimeoutCall:
 
     def time_left(self, *, own: bool = True) -> float:
         """Return the seconds that the call may take, and record which limit that is."""
-        left = time_left() if ambient.active else inf
+        left = deadline_left() if ambient.active else inf
         limit = self._seconds if own else inf
         self._limiting_limit: Limit = "attempt" if limit <= left else "deadline"
         self._allowed = limit if limit <= left else max(0.0, left)

@@ -106,6 +106,9 @@ async def checkpoint() -> None:
         await sleep(0)
 
 
+seconds_left = TimerEntry.left
+
+
 def remove_limit(limit: TimerEntry) -> bool:
     """Remove the time limit of a scope that is still entered; return True."""
     limit.__exit__(None, None, None)

@@ -43,7 +43,7 @@ class TimerEntry:
     ``cancelled_caught``: the block ended by that cancellation.
     """
 
-    __slots__ = ("_before", "_task", "_timer", "cancel_called", "cancelled_caught")
+    __slots__ = ("_before", "_due", "_task", "_timer", "cancel_called", "cancelled_caught")
 
     def __init__(self, seconds: float) -> None:
         self.cancel_called = self.cancelled_caught = False
@@ -61,7 +61,7 @@ class TimerEntry:
         except AttributeError:
             timer = Timer(loop)
         self._timer: Timer | None = timer
-        moment = timer.clock() + seconds
+        self._due = moment = timer.clock() + seconds
         if timer.stale > MAX_STALE:
             timer.sweep()
         heappush(timer.heap, (moment, _number(), self))
@@ -90,6 +90,12 @@ class TimerEntry:
         if self.cancel_called and task.uncancel() <= self._before and isinstance(error, CancelledError):
             self.cancelled_caught = True
         return self.cancelled_caught
+
+    def left(self) -> float:
+        """Return the seconds until the limit, 0 once it was reached; infinity if there is none."""
+        if self._task is None:
+            return inf
+        return 0.0 if self._timer is None else self._due - self._timer.clock()
 
     def expire(self) -> None:
         """Cancel the task, unless the block has been left."""

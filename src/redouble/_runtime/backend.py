@@ -52,6 +52,10 @@ if TYPE_CHECKING:
             """Return a scope that is cancelled after ``seconds`` and catches its own cancellation."""
             ...
 
+        def seconds_left(self, limit: Any, /) -> float:
+            """Return the seconds until the limit of a scope that is entered; infinity if it has none."""
+            ...
+
         def remove_limit(self, limit: Any, /) -> bool:
             """Remove the limit of a scope that is still entered; return True if it was not yet reached."""
             ...

@@ -1,14 +1,18 @@
-"""Deadlines: time limits carried in a context variable.
+"""The time left: deadlines, which a context variable carries, and the limits of the calls around this code.
 
 A deadline cancels nothing. Policies and limits read it, and so may the caller's own code. The cancellation of
-an attempt on a worker is carried in the same way: in the worker's context no time is left.
+an attempt on a worker is carried in the same way: in the worker's context no time is left. The calls that
+enclose the running code are found on the call stack (`enclosing`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from itertools import chain
 from math import inf
+from types import FrameType
 from typing import TYPE_CHECKING, NoReturn, TypeVar, overload
 
 from redouble._internal.public import public
@@ -17,6 +21,7 @@ from redouble._internal.validation import Duration
 from redouble._internal.validation import seconds as checked
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import context_clock
+from redouble._runtime.enclosing import EnclosingCall, calls_on_stack, limits
 
 T = TypeVar("T")
 
@@ -36,6 +41,10 @@ class ActiveDeadline:
         """Return the seconds until the deadline; negative if it has passed."""
         return 0.0 if self.cancelled else self.until - self.clock()
 
+    def calls(self) -> Iterator[EnclosingCall]:
+        """Yield the calls around the code that set it, if that runs on another stack than the code inside."""
+        return iter(())
+
 
 ACTIVE_DEADLINE: ContextVar[ActiveDeadline | None] = ContextVar("redouble_deadline", default=None)
 
@@ -47,21 +56,64 @@ def in_force(moment: ActiveDeadline | None) -> ActiveDeadline | None:
     return moment
 
 
-def time_left() -> float:
-    """Return the seconds until the earliest deadline of this context, negative after it; infinity if none."""
-    shortest = inf
+def deadlines() -> Iterator[ActiveDeadline]:
+    """Yield the deadlines of this context that are in force, innermost first."""
     moment = in_force(ACTIVE_DEADLINE.get())
     while moment is not None:
-        shortest = min(shortest, moment.left())
+        yield moment
         moment.outer = in_force(moment.outer)  # drop those that are over, or the chain would grow for ever
         moment = moment.outer
+
+
+def deadline_left() -> float:
+    """Return the seconds until the earliest deadline of this context, negative after it; infinity if none.
+
+    Policies and timeouts obey it. The limits of the calls around them need not be obeyed: they interrupt, or
+    the call around ends its attempts.
+    """
+    return min((moment.left() for moment in deadlines()), default=inf)
+
+
+def time_left() -> float:
+    """Return the seconds until the earliest limit of this code, negative after it; infinity if none.
+
+    That is a deadline of this context, or a limit of a call around this code.
+    """
+    shortest = deadline_left()
+    if limits.exist:
+        for call in enclosing_calls(sys._getframe(1)):
+            shortest = min(shortest, call.left())
     return shortest
 
 
+def uninterrupted_time_left(own: object = None) -> float:
+    """Return the time left by limits that interrupt nothing: for clients, and for the delays of calls inside.
+
+    The other limits interrupt at the right moment, and know better which limit it was. ``own`` is the call
+    that asks, whose own limits do not count.
+    """
+    shortest = deadline_left()
+    if limits.exist:
+        for call in enclosing_calls(sys._getframe(1)):
+            if call is not own:
+                shortest = min(shortest, call.left(soft=True))
+    return shortest
+
+
+def is_limited() -> bool:
+    """Return True if a deadline, or a limit that interrupts nothing, limits a client here."""
+    return uninterrupted_time_left() < inf
+
+
+def enclosing_calls(frame: FrameType | None) -> Iterator[EnclosingCall]:
+    """Yield the calls that enclose a frame: those on its stack, the innermost first, then the inherited."""
+    return chain(calls_on_stack(frame), chain.from_iterable(moment.calls() for moment in deadlines()))
+
+
 def wait_limit(wait: float | None) -> float:
-    """Return the seconds to wait, at most until the deadline; ``wait=None`` is no limit of its own."""
+    """Return the seconds to wait, at most the time left; ``wait=None`` is no limit of its own."""
     seconds = inf if wait is None else wait
-    if not seconds or not ambient.active:
+    if not seconds or not (ambient.active or limits.exist):
         return seconds
     context_clock()()  # so that a virtual clock synchronises with its event loop
     return min(seconds, max(0.0, time_left()))
@@ -120,10 +172,11 @@ def remaining() -> float | None: ...
 def remaining(default: T) -> float | T: ...
 @public("redouble")
 def remaining(default: object = None) -> object:
-    """Return the seconds left until the deadline of this context, 0 if it has passed.
+    """Return the seconds that are left for the running code, 0 if none; the default if it has no limit.
 
-    Without a deadline: the default. On a worker the limit of the attempt is a deadline too, so that
-    ``requests.get(url, timeout=redouble.remaining(10))`` never waits longer than that.
+    It is the shortest of the deadlines around the code and of the limits of each `Timeout` and `Retry` that
+    has called it: ``timeout``, ``attempt_timeout``, ``work_timeout``, and ``give_up_after`` if it is not the
+    default. So ``requests.get(url, timeout=redouble.remaining(10))`` never waits longer than the call may.
     """
     seconds = time_left()
     return default if seconds == inf else max(0.0, seconds)

@@ -30,9 +30,13 @@ Wake: TypeAlias = Callable[[], object]  # wakes a waiter; returns False if the w
 
 
 class Lease:
-    """The slot of one call, compared by identity; ``released``: the call has ended, or stopped waiting."""
+    """The slot of one call, compared by identity; ``released``: the call has ended, or stopped waiting.
+
+    displaced: it had to leave a full queue, where slots have classes.
+    """
 
     released = False
+    displaced = False
 
 
 class Slots(ReentrancySafe):

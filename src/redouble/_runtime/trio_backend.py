@@ -29,6 +29,11 @@ def cancel_after(seconds: float) -> CancelScope:
     return CancelScope(deadline=now() + seconds)
 
 
+def seconds_left(limit: CancelScope) -> float:
+    """Return the seconds until the limit of a scope."""
+    return limit.deadline - now()
+
+
 def remove_limit(limit: CancelScope) -> bool:
     """Remove the time limit of a scope without exiting it; return False if it was already cancelled."""
     limit.deadline = inf

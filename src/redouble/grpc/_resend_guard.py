@@ -21,9 +21,8 @@ from redouble._engine.report import annotate
 from redouble._engine.run_results import OUTCOMES
 from redouble._failures.grpc_trailers import requested_delay
 from redouble._failures.verdict import Verdict
-from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, context_clock, virtual
-from redouble._runtime.deadline import time_left
+from redouble._runtime.deadline import uninterrupted_time_left
 from redouble._runtime.thread_waker import ThreadWaker
 from redouble.errors import Reason, Stopped
 from redouble.grpc._finished_call import CANCELLED, CallCancelled, CancelledCall, as_rpc_error
@@ -53,7 +52,7 @@ class RpcResendGuard(ClientCall):
         self.continuation, self.call_details = continuation, call_details
         self.request = call_details
         timeout = getattr(call_details, "timeout", None)
-        ambient_limit = time_left() if ambient.active else inf
+        ambient_limit = uninterrupted_time_left()
         self.deadline = self.started + min(inf if timeout is None else timeout, ambient_limit)
         self._lock = allocate_lock()
 
@@ -65,7 +64,7 @@ class RpcResendGuard(ClientCall):
 
     def attempt_limit(self) -> float:
         """Return the time limit of an attempt, in seconds; of a stream, the limit until its first message."""
-        return min(self.call_limit(), time_left()) if ambient.active else self.call_limit()
+        return min(self.call_limit(), uninterrupted_time_left())
 
     def time_remaining(self) -> float | None:
         """Return how many seconds are left for the call, or None if it has no deadline, as gRPC does."""

@@ -22,7 +22,7 @@ from redouble._failures.verdict import RETRY, Ended, Verdict
 from redouble._internal.public import public
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, context_clock, fast_reader
-from redouble._runtime.deadline import time_left
+from redouble._runtime.deadline import uninterrupted_time_left
 from redouble._telemetry.emit import emit_timeout
 from redouble.errors import (
     AttemptTimeout,
@@ -136,7 +136,7 @@ class Exchange(ClientCall):
     def seconds_left(self) -> float:
         """Return the seconds that the next attempt may take."""
         seconds = min(self.call_deadline, self.client_deadline) - self.now()
-        return min(seconds, time_left()) if ambient.active else seconds
+        return min(seconds, uninterrupted_time_left())
 
     def seconds_left_to_read(self) -> float:
         """Return the seconds that reading the last response body may take."""

@@ -11,6 +11,7 @@ from redouble._clients.client_call import ClientCall
 from redouble._clients.held_gate import held_gate
 from redouble._clients.plan import Plan, Send, layers_of, make_plan
 from redouble._engine.budgets.retry_budget import MAX_HOSTS, HostBudgets, RetryBudget
+from redouble._failures.codes import IDEMPOTENT
 from redouble._failures.verdict import Ended, On
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._internal.logger import call_hook
@@ -18,7 +19,7 @@ from redouble._layers.keyed import Keyed
 from redouble._layers.layer import Layer, Pipeline
 from redouble._layers.retry.retry import Retry
 from redouble._runtime.ambient import credited_call
-from redouble.http._rule import FAILING, IDEMPOTENT, HttpRule, StatusRule
+from redouble.http._rule import FAILING, HttpRule, StatusRule
 
 Credit: TypeAlias = Callable[[float], object]
 

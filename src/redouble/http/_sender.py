@@ -23,6 +23,8 @@ from redouble._engine.report import STAMP
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import CREDITED_CALL, ambient
 from redouble._runtime.clock import SYSTEM, fast_reader
+from redouble._runtime.deadline import is_limited
+from redouble._runtime.enclosing import limits
 from redouble._telemetry.emit import ContinuingCall
 from redouble.http._exchange import NOW, Exchange, IssuedKey, SuccessRecord
 from redouble.http._plan import HttpPlan, http_plan
@@ -216,7 +218,8 @@ class Sender(SenderState):
         """Send a request as often as the policy allows; ``deliver`` sends it once."""
         plan = self._binding.value or self._binding.current
         deliver = deliver or self._deliver
-        if not plan.fast_path or ambient.active or self._keys.auto or not self._is_simple(request):
+        limited = ambient.active or (limits.exist and is_limited())
+        if limited or not plan.fast_path or self._keys.auto or not self._is_simple(request):
             return self._complete(self._begin_exchange(plan, request, deliver))
         started = NOW()
         try:
@@ -363,7 +366,8 @@ class AsyncSender(SenderState):
         """Send a request as often as the policy allows; ``deliver`` sends it once."""
         plan = self._binding.value or self._binding.current
         deliver = deliver or self._deliver
-        if not plan.fast_path or ambient.active or self._keys.auto or not self._is_simple(request):
+        limited = ambient.active or (limits.exist and is_limited())
+        if limited or not plan.fast_path or self._keys.auto or not self._is_simple(request):
             return await self._complete(self._begin_exchange(plan, request, deliver))
         started = NOW()
         try:

@@ -62,6 +62,8 @@ GATE_WAIT: Final = Metric("gate_wait", "histogram", ("name", "by"), "s",
     "The time that calls waited before a gate admitted them; calls that did not wait are not in it.")
 BUDGET_TOKENS: Final = Metric("budget_tokens", "gauge", ("name",), "retry",
     "The tokens left in a TokenBucket, or the retries left in a RetryBudget.")
+BUDGET_IN_FLIGHT: Final = Metric("budget_in_flight", "gauge", ("name",), "retry",
+    "Retries in flight, of a RetryBudget that limits them.")
 BREAKER_STATE: Final = Metric("breaker_state", "gauge", ("name", "state"), "breaker",
     "The number of breakers with this name in each state: 1 or 0 if only one has the name.")
 BULKHEAD_IN_USE: Final = Metric("bulkhead_in_use", "gauge", ("name",), "call",
@@ -74,6 +76,10 @@ GATE_IN_USE: Final = Metric("gate_in_use", "gauge", ("name", "by"), "call",
     "Calls in flight in a gate that limits them.")
 GATE_QUEUED: Final = Metric("gate_queued", "gauge", ("name", "by"), "call",
     "Calls that wait until a gate admits them.")
+GATE_CLASS_IN_USE: Final = Metric("gate_class_in_use", "gauge", ("name", "by", "priority"), "call",
+    "Calls in flight in a gate with shares, by their class.")
+GATE_CLASS_QUEUED: Final = Metric("gate_class_queued", "gauge", ("name", "by", "priority"), "call",
+    "Calls that wait until a gate with shares admits them, by their class.")
 GATE_RATE: Final = Metric("gate_rate", "gauge", ("name", "by"), "call/s",
     "The current limit of the calls that a gate admits in a second; without a limit it is not exported.")
 THROTTLE_REQUESTS: Final = Metric("throttle_requests", "gauge", ("name",), "call",

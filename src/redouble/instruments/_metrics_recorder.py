@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+from redouble._layers.gate import Gate
 from redouble._telemetry.emit import layer_kind
 from redouble._telemetry.events import Event, What
 from redouble._telemetry.registry import Section, registered
@@ -97,7 +98,7 @@ GaugeValues: TypeAlias = dict[tuple[str, ...], float]
 
 Snapshot: TypeAlias = Mapping[str, Any]
 Values: TypeAlias = Mapping[tuple[str, ...], float]
-Read: TypeAlias = Callable[[Snapshot, str], Values]  # from the snapshot and the type of a layer
+Read: TypeAlias = Callable[[Snapshot, object], Values]  # from the snapshot of an object, and the object
 
 
 def read_gauge(metric: Metric) -> GaugeValues:
@@ -107,7 +108,7 @@ def read_gauge(metric: Metric) -> GaugeValues:
     for section in sections:
         for name, thing in registered(section):
             try:
-                values = read(snapshot_of(thing, section), layer_kind(thing))
+                values = read(snapshot_of(thing, section), thing)
             except Exception:  # noqa: S112  a user's subclass raised: skip it and read the others
                 continue
             for label_values, value in values.items():
@@ -115,28 +116,43 @@ def read_gauge(metric: Metric) -> GaugeValues:
     return totals
 
 
-def _states(snapshot: Snapshot, _: str) -> Values:
+def _states(snapshot: Snapshot, _: object) -> Values:
     return {(state,): float(snapshot["state"] == state) for state in schema.STATES}
 
 
-def _tokens(snapshot: Snapshot, _: str) -> Values:
+def _tokens(snapshot: Snapshot, _: object) -> Values:
     return {(): float(snapshot["tokens"] if "tokens" in snapshot else snapshot["available"])}
 
 
-def _value_of(key: str) -> Read:
-    """Return a reader of one value, of the layers whose snapshot has it."""
+def _value(key: str) -> Read:
+    """Return a reader of one value, of the objects whose snapshot has it."""
 
-    def read(snapshot: Snapshot, _: str) -> Values:
+    def read(snapshot: Snapshot, _: object) -> Values:
         return {} if snapshot.get(key) is None else {(): float(snapshot[key])}
 
     return read
 
 
-def _value_by_type(key: str) -> Read:
-    """Return a reader of one value, with the type of the layer as the label ``by``."""
+def _of_gate(key: str) -> Read:
+    """Return a reader of one value of gates; the type of the gate is the label ``by``."""
 
-    def read(snapshot: Snapshot, kind: str) -> Values:
-        return {} if snapshot.get(key) is None else {(label_value(kind),): float(snapshot[key])}
+    def read(snapshot: Snapshot, thing: object) -> Values:
+        if snapshot.get(key) is None or not isinstance(thing, Gate):
+            return {}  # such as the rate of a `Chaos`, which is a share
+        return {(label_value(layer_kind(thing)),): float(snapshot[key])}
+
+    return read
+
+
+def _by_class(key: str) -> Read:
+    """Return a reader of the values of each class of calls, such as ``in_use.batch``."""
+
+    def read(snapshot: Snapshot, thing: object) -> Values:
+        kind = label_value(layer_kind(thing))
+        named = {
+            name.partition(".")[2]: value for name, value in snapshot.items() if name.startswith(f"{key}.")
+        }
+        return {(kind, label_value(priority)): float(value) for priority, value in named.items()}
 
     return read
 
@@ -144,13 +160,16 @@ def _value_by_type(key: str) -> Read:
 GATES: Final[tuple[Section, ...]] = ("bulkheads", "limits", "layers")
 READERS: Mapping[Metric, tuple[tuple[Section, ...], Read]] = {
     schema.BUDGET_TOKENS: (("budgets",), _tokens),
+    schema.BUDGET_IN_FLIGHT: (("budgets",), _value("retries_in_flight")),
     schema.BREAKER_STATE: (("breakers",), _states),
-    schema.BULKHEAD_IN_USE: (("bulkheads",), _value_of("in_use")),
-    schema.BULKHEAD_QUEUED: (("bulkheads",), _value_of("queued")),
-    schema.GATE_LIMIT: (GATES, _value_by_type("limit")),
-    schema.GATE_IN_USE: (GATES, _value_by_type("in_use")),
-    schema.GATE_QUEUED: (GATES, _value_by_type("queued")),
-    schema.GATE_RATE: (GATES, _value_by_type("rate")),
-    schema.THROTTLE_REQUESTS: (("limits",), _value_of("requests")),
-    schema.THROTTLE_ACCEPTS: (("limits",), _value_of("accepts")),
+    schema.BULKHEAD_IN_USE: (("bulkheads",), _value("in_use")),
+    schema.BULKHEAD_QUEUED: (("bulkheads",), _value("queued")),
+    schema.GATE_LIMIT: (GATES, _of_gate("limit")),
+    schema.GATE_IN_USE: (GATES, _of_gate("in_use")),
+    schema.GATE_QUEUED: (GATES, _of_gate("queued")),
+    schema.GATE_CLASS_IN_USE: (GATES, _by_class("in_use")),
+    schema.GATE_CLASS_QUEUED: (GATES, _by_class("queued")),
+    schema.GATE_RATE: (GATES, _of_gate("rate")),
+    schema.THROTTLE_REQUESTS: (("limits",), _value("requests")),
+    schema.THROTTLE_ACCEPTS: (("limits",), _value("accepts")),
 }

@@ -6,7 +6,6 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from math import inf
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -14,9 +13,8 @@ from redouble._drivers.calls import begin_run
 from redouble._engine.options import Options
 from redouble._engine.run import Run
 from redouble._internal.public import public
-from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import context_clock
-from redouble._runtime.deadline import time_left
+from redouble._runtime.deadline import deadline_left, uninterrupted_time_left
 from redouble._telemetry.bound_fields import Value
 from redouble.llm._spend.account import Account
 from redouble.llm._spend.meter import Meter
@@ -55,11 +53,14 @@ class Call:
     _meter: Meter = field(default_factory=Meter, repr=False, compare=False)
     _account: Account | None = field(default=None, repr=False, compare=False)
     _ends_at: float = field(init=False, repr=False, compare=False)  # a time of ``_now``
+    _around_ends_at: float = field(init=False, repr=False, compare=False)  # a limit of a call around this one
     _now: Callable[[], float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         now = context_clock()
-        vars(self).update(_now=now, _ends_at=now() + limit_of(self.timeouts.total))
+        # The call begins outside of its own policy, so that only the limits around the model count.
+        around = now() + uninterrupted_time_left()
+        vars(self).update(_now=now, _ends_at=now() + limit_of(self.timeouts.total), _around_ends_at=around)
 
     @property
     def timeout(self) -> dict[str, float | None]:
@@ -73,8 +74,8 @@ class Call:
         return run
 
     def left(self) -> float:
-        """Return the seconds until its total limit or the deadline of the context, whichever is earlier."""
-        return min(self._ends_at - self._now(), time_left() if ambient.active else inf)
+        """Return the seconds until its total limit, or until a limit around it, whichever is earlier."""
+        return min(min(self._ends_at, self._around_ends_at) - self._now(), deadline_left())
 
 
 CURRENT: ContextVar[Call | None] = ContextVar("redouble_llm_call", default=None)

@@ -27,7 +27,7 @@ from redouble._internal.logger import log
 from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import backend
 from redouble._runtime.clock import SYSTEM, Clock, virtual
-from redouble._runtime.deadline import ACTIVE_DEADLINE, ActiveDeadline, cancelled, time_left
+from redouble._runtime.deadline import ACTIVE_DEADLINE, ActiveDeadline, cancelled, deadline_left
 from redouble.errors import AttemptTimeout, Limit
 from redouble.llm._call import CURRENT, Call, in_context, leave
 from redouble.llm._errors import CutShort, ErrorEvent
@@ -107,7 +107,7 @@ class GuardedStream(Generic[T]):
         call, silence = self._call, self._silence
         now = call._now()
         total = call._ends_at - now
-        self._chunk_seconds = shortest = min(silence, total, time_left() if ambient.active else inf)
+        self._chunk_seconds = shortest = min(silence, total, deadline_left(), call._around_ends_at - now)
         self._chunk_due = now + shortest
         self._chunk_limit: Limit = (
             "attempt" if shortest == silence else "total" if shortest == total else "deadline"

@@ -9,7 +9,7 @@ import pytest
 
 from redouble import priority
 from redouble._internal.callables import UsageError
-from redouble._layers.limits.shares import Shares, describe_shares, same_functions, shares_option
+from redouble._layers.limits.shares import Shares, describe_shares, same_function, shares_option
 
 TWO = {"interactive": 0.6, "batch": 0.1}
 
@@ -36,7 +36,7 @@ def test_shares_up_to_one(shares: dict[str, float]) -> None:
     [
         ({}, ValueError, "Bulkhead shares={} is empty: write shares by class, such as"),
         (0.5, TypeError, "Bulkhead shares=0.5: write a dict of shares by class, such as"),
-        ({"a": 0.6, "b": 0.5}, ValueError, "are 1.1 together: guarantee 1.0 or less"),
+        ({"a": 0.6, "b": 0.5}, ValueError, "Bulkhead shares add up to 1.1: guarantee 1.0 or less"),
         ({"a": 1.5}, ValueError, "Bulkhead shares['a']=1.5: write a share from 0 to 1, such as 0.1"),
         ({"a": -0.1}, ValueError, "Bulkhead shares['a']=-0.1"),
         ({"a": "x"}, TypeError, "Bulkhead shares['a']='x'"),
@@ -92,8 +92,7 @@ def test_the_class_of_a_function() -> None:
 def test_functions_that_differ() -> None:
     none, one, other = None, Shares(TWO, work, "Bulkhead"), Shares(TWO, class_of_call, "Bulkhead")
     named, unnamed = Shares(TWO, "batch", "Bulkhead"), Shares({"a": 1}, None, "Bulkhead")
-    assert same_functions(none, none)
-    assert same_functions(one, Shares({"a": 1}, work, "Bulkhead"))
-    assert same_functions(named, unnamed)
-    for pair in ((none, one), (named, none), (one, other), (one, named), (unnamed, other)):
-        assert not same_functions(*pair)
+    assert same_function(one, Shares({"a": 1}, work, "Bulkhead"))
+    equal = [(none, none), (named, unnamed), (named, none)]
+    pairs = [*equal, (none, one), (one, other), (one, named), (unnamed, other)]
+    assert [pair for pair in pairs if same_function(*pair)] == equal

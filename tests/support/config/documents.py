@@ -31,6 +31,7 @@ from redouble.config._options.catalogue import (
     PIPELINE_LAYERS,
     RETRY,
     BudgetValue,
+    ClassName,
     LayerValue,
 )
 from redouble.config._options.error_names import ErrorNames, ResultRuleName
@@ -95,6 +96,10 @@ def value_of(kind: Value) -> SearchStrategy[Any]:
             return shares.map(sorted)  # they rise
         case Listed(of=inner, least=least):
             return st.lists(value_of(inner), min_size=least, max_size=3)
+        case TableOf(of=Number(high=1)):
+            return st.dictionaries(st.just("other"), st.floats(0, 0.5), max_size=1).map({"batch": 0.5}.__or__)
+        case ClassName():
+            return st.just("batch")
         case TableOf(of=Text()):
             return st.dictionaries(st.sampled_from(["team", "a b", ""]), st.text(max_size=3), max_size=2)
         case ErrorNames():
@@ -142,7 +147,13 @@ def table_of(table: Table, **more: Any) -> SearchStrategy[Any]:
     """Draw a table."""
     kinds = {key: value_of(option.kind) for key, option in table.options.items()}
     needed = {key: kinds.pop(key) for key in table.needed}
-    return st.fixed_dictionaries({**more, **needed}, optional=kinds)
+    drawn = st.fixed_dictionaries({**more, **needed}, optional=kinds)
+    return drawn.map(with_shares) if "priority" in kinds else drawn
+
+
+def with_shares(drawn: dict[str, Any]) -> dict[str, Any]:
+    """Add the shares that a class needs."""
+    return {"shares": {"batch": 0.5}, **drawn} if "priority" in drawn else drawn
 
 
 def tagged_of(tables: Tagged) -> SearchStrategy[Any]:

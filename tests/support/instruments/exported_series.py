@@ -19,7 +19,7 @@ from redouble.errors import AttemptTimeout, Rejected
 from redouble.instruments import opentelemetry, prometheus
 from redouble.testing import virtual_time
 from redouble.types import Event
-from tests.support.instruments.sample_events import USED, emit_layer_events, limited_rate
+from tests.support.instruments.sample_events import USED, TwoClasses, emit_layer_events, limited_rate
 
 __all__ = ["Instrument", "exported_by_opentelemetry", "exported_by_prometheus"]
 
@@ -43,7 +43,8 @@ def _make_calls() -> tuple[object, ...]:
     """Make calls of every kind, and return the objects whose gauges are exported while they exist."""
     budget, breaker = RetryBudget(name="shared"), CircuitBreaker(name="billing", failures=1)
     bulkhead = Bulkhead(1, wait=0, name="db")
-    limits = limited_rate("crawl"), Throttle(name="search")
+    limits = limited_rate("crawl"), Throttle(name="search"), TwoClasses("shares")
+    capped = RetryBudget(max_in_flight=0.2, minimum=3, name="capped")
     policy = Retry(name="orders", attempts=2, budget=budget)
     with virtual_time():
         policy.run(_unreachable)
@@ -55,7 +56,7 @@ def _make_calls() -> tuple[object, ...]:
             asyncio.run(Timeout(1).call(asyncio.sleep, 2))
     publish(Event("success", "chat", 1, 2.0, 2.0, usage=USED), None)
     emit_layer_events("region")
-    return budget, breaker, bulkhead, limits
+    return budget, breaker, bulkhead, limits, capped
 
 
 @cache

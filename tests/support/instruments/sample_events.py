@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 
-from redouble import AdaptiveRate, Bulkhead, CircuitBreaker, Throttle, Timeout, TokenBucket, errors
+from redouble import (
+    AdaptiveRate,
+    Bulkhead,
+    CircuitBreaker,
+    Gate,
+    RetryBudget,
+    Throttle,
+    Timeout,
+    TokenBucket,
+    errors,
+)
 from redouble._telemetry.emit import emit_layer
 from redouble._telemetry.observers import publish
 from redouble.testing import virtual_time
@@ -15,7 +25,7 @@ from tests.support.fakes import Boom, Operation, Virtual, fail, ok
 from tests.support.instruments.counts import policy
 from tests.support.streams import ScriptedSource, Takes
 
-__all__ = ["USED", "emit_layer_events", "everything", "limited_rate"]
+__all__ = ["USED", "TwoClasses", "emit_layer_events", "everything", "limited_rate"]
 
 USED = {"input_tokens": 1000, "cached_tokens": 400, "output_tokens": 200, "cost": 0.004}
 
@@ -33,6 +43,8 @@ def everything(prefix: str = "") -> Generator[None]:
         CircuitBreaker(name=f"{prefix}pay"),
         Throttle(name=f"{prefix}search"),
         limited_rate(f"{prefix}crawl"),
+        RetryBudget(max_in_flight=0.2, minimum=3, name=f"{prefix}capped"),
+        TwoClasses(f"{prefix}shares"),
     )
     gate = Bulkhead(1, 0, name=f"{prefix}mail")
     labels = {"team": "x", "tier": "1"}
@@ -53,7 +65,18 @@ def everything(prefix: str = "") -> Generator[None]:
         with suppress(errors.BulkheadFull):
             gate.call(int)
         yield
-    assert len(kept) == 4
+    assert len(kept) == 6
+
+
+class TwoClasses(Gate):
+    """A gate of the user's whose snapshot has the calls of two classes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.register()
+
+    def snapshot(self) -> Mapping[str, float]:
+        return {"in_use.interactive": 1, "in_use.batch": 2, "queued.interactive": 0, "queued.batch": 3}
 
 
 def limited_rate(name: str) -> AdaptiveRate:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import os
 from _thread import allocate_lock
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from contextvars import copy_context
 from math import inf
+from sys import _getframe
 from threading import TIMEOUT_MAX, Thread
+from types import FrameType
 from typing import Any
 
 from redouble._engine.report import has_left_a_worker
 from redouble._failures.error_path import hands_over
 from redouble._runtime.ambient import ambient
 from redouble._runtime.deadline import ACTIVE_DEADLINE, ActiveDeadline, in_force
+from redouble._runtime.enclosing import EnclosingCall, InheritedCall, calls_on_stack
 from redouble.errors import WorkerFailed
 
 IDLE_TIMEOUT = 10.0  # seconds after which an idle thread ends
@@ -42,6 +45,8 @@ class ThreadJob(ActiveDeadline):
         self.outer = outer if outer is None else in_force(outer)
         self.until, self.clock = inf, read_clock
         self.over = False
+        self._caller: FrameType | None = None  # of a blocking call, which waits until the job ends
+        self._inherited: list[InheritedCall] = []  # of async code, whose callers are on no stack meanwhile
         self._fn, self._args, self._kwargs = fn, args, kwargs
         self._context = copy_context()
         self._lock = lock = allocate_lock()
@@ -71,7 +76,7 @@ class ThreadJob(ActiveDeadline):
 
     def run_within(self, seconds: float) -> bool:
         """Run the call and wait for its end; return True if it has ended in time."""
-        in_time = False
+        in_time, self._caller = False, _getframe(1)
         try:
             self.start(seconds)
             self.wait(seconds)
@@ -80,8 +85,19 @@ class ThreadJob(ActiveDeadline):
             self.end(in_time=in_time)  # also after a KeyboardInterrupt
         return in_time
 
+    def calls(self) -> Iterator[EnclosingCall]:
+        """Yield the calls around the caller, while it waits."""
+        if self.cancelled:
+            return iter(())
+        return iter(self._inherited) if self._caller is None else calls_on_stack(self._caller)
+
+    def inherit(self) -> None:
+        """Keep the calls around the caller, which is async code."""
+        self._inherited = [InheritedCall(call, self.clock) for call in calls_on_stack(_getframe(1))]
+
     def end(self, *, in_time: bool) -> None:
         """Record that the caller no longer waits; unless the call ended in time, it should stop."""
+        self._caller = None  # break the cycle of the frame and this job
         if in_time:
             self.over = True
         else:

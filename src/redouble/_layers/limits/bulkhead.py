@@ -5,23 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self, get_args
 
 from redouble._internal.codegen import Template
 from redouble._internal.locks import SharedByIdentity, gil
 from redouble._internal.public import public
 from redouble._internal.shared_context_manager import try_from_start
-from redouble._internal.validation import Duration, format_seconds, integer
+from redouble._internal.validation import Duration, choice, integer
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import WorstCase, combined_traits
-from redouble._layers.gate import Admission, Gate, Wrapper, describe_others
+from redouble._layers.gate import Admission, Wrapper, describe_others
 from redouble._layers.layer import Layers
-from redouble._runtime.backend import backend, cancel_after, in_event_loop
-from redouble._runtime.clock import virtual
-from redouble._runtime.deadline import wait_limit
-from redouble._runtime.slots import Lease, Slots, Wake
-from redouble._runtime.thread_waker import ThreadWaker
-from redouble._telemetry.emit import emit_rejected
+from redouble._layers.limits.ranked_slots import Order, RankedSlots
+from redouble._layers.limits.shares import (
+    PriorityOption,
+    describe_shares,
+    same_function,
+    shares_option,
+)
+from redouble._layers.limits.slot_gate import (
+    RANKED_ACQUIRE,
+    RANKED_LEASE,
+    RANKED_RELEASE,
+    SlotGate,
+    ranked_names,
+    ranked_templates,
+    slot_names,
+)
+from redouble._runtime.slots import Lease, Slots
+from redouble._telemetry.emit import emit_layer, emit_rejected
 from redouble.errors import BulkheadFull
 
 SLOT_WRAPPER = Template(
@@ -45,6 +57,20 @@ SLOT_WRAPPER = Template(
     return redouble_result
 """,
 )
+RANKED_WRAPPER = ranked_templates(
+    "bulkhead",
+    f"""\
+{{async_}}def held({{parameters}}):
+{RANKED_LEASE}\
+    try:
+{RANKED_ACQUIRE}\
+        redouble_result = {{await_}}redouble_fn({{arguments}})
+        {{check}}
+    finally:
+{RANKED_RELEASE}\
+    return redouble_result
+""",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,16 +80,32 @@ class BulkheadSettings:
     limit: int
     wait: float | None
     queue: int | None
+    order: Order
+    shares: Mapping[str, float] | None
+    priority: PriorityOption
     name: str | None
+
+    @property
+    def ranked(self) -> bool:
+        """True if calls are not simply admitted in order of arrival."""
+        return self.shares is not None or self.order != "fifo"
 
 
 @public("redouble")
-class Bulkhead(SharedByIdentity, Gate):
+class Bulkhead(SharedByIdentity, SlotGate):
     """A limit on concurrent calls: at most ``limit`` at once, in all threads and event loops together.
 
     Other calls wait for a slot in a FIFO queue, for up to ``wait`` seconds (None: for ever, 0: not at all);
     then they raise `BulkheadFull`. At most ``queue`` calls wait at once. A blocking call on the thread of a
     running event loop never waits, because it would stop the loop. A deadline ends the waiting too.
+
+    order: which waiter is admitted first: ``"fifo"``, the one that came first; ``"lifo"``, the newest;
+        ``"adaptive"``, the newest while the queue is more than half full, or longer than the limit.
+    shares: guaranteed shares of the limit by class of call, the highest class first, such as
+        ``{"interactive": 0.6, "batch": 0.1}``. What a class does not use others may borrow; the rest of 1.0
+        is common. A free slot goes to a class below its share, else to the highest class that waits.
+    priority: the class of a call that `redouble.priority` gives none, or a function of its arguments.
+    name: the name of the bulkhead in its errors.
     """
 
     def __init__(
@@ -72,20 +114,31 @@ class Bulkhead(SharedByIdentity, Gate):
         wait: Duration | None = 1.0,
         queue: int | None = None,
         *,
+        order: Order = "fifo",
+        shares: Mapping[str, float] | None = None,
+        priority: PriorityOption = None,
         name: str | None = None,
     ) -> None:
         if callable(limit):
             raise TypeError("write @Bulkhead(10), with the limit: it is no decorator without it")
+        choice(order, "Bulkhead order", *get_args(Order))
+        self._shares = shares_option(shares, priority, "Bulkhead")
+        self._per_call = None if self._shares is None else self._shares.per_call
         self.settings = BulkheadSettings(
             limit=integer(limit, "Bulkhead limit", 1, "a whole number, 1 or more, such as 10"),
             wait=None if wait is None else checked(wait, "Bulkhead wait"),
             queue=None if queue is None else integer(queue, "Bulkhead queue", 0, "0 or more, or None"),
+            order=order,
+            shares=None if self._shares is None else self._shares.shares,
+            priority=priority,
             name=name,
         )
         self.name = name
         # If a subclass overrides `admit()` or `ended()`, every call calls those methods, and never waits.
         self._default_admission = type(self).admit is Bulkhead.admit and type(self).ended is Bulkhead.ended
         self._slots = Slots(limit)
+        if self.settings.ranked:
+            self._slots = self._configured_slots(limit, self._shares, order)
         self.register("bulkheads")
 
     @property
@@ -105,7 +158,7 @@ class Bulkhead(SharedByIdentity, Gate):
 
     def admit(self, now: float, /) -> Lease:  # noqa: ARG002  a slot does not depend on the time
         """Acquire a slot without waiting, or raise `BulkheadFull`."""
-        lease = Lease()
+        lease = self._new_lease(None)
         try:
             if not self._slots.try_acquire(lease):
                 self._acquire_now(lease, "and it does not wait")
@@ -123,26 +176,24 @@ class Bulkhead(SharedByIdentity, Gate):
             raise
 
     def snapshot(self) -> Mapping[str, float]:
-        """Return how many slots are ``in_use``, the ``limit``, and how many calls are ``queued``."""
+        """Return how many slots are ``in_use``, the ``limit``, and how many calls are ``queued``.
+
+        With shares also the numbers of each class, such as ``in_use.batch`` and ``queued.batch``.
+        """
         in_use, queued = self._slots.counts()
-        return {"limit": self.limit, "in_use": in_use, "queued": queued}
+        return {"limit": self.limit, "in_use": in_use, "queued": queued, **self._counts_by_class()}
 
     def _wrapper(self, *, is_async: bool) -> Wrapper | None:
         if not self._default_admission:
             return None
-        slots = self._slots
-        return SLOT_WRAPPER, {  # `Slots.try_acquire()` and `release()`, inlined
-            "Lease": Lease,
-            "len": len,
-            "slots": slots,
-            "leases": slots.leases,
-            "add": slots.leases.add if gil.enabled else slots.add,
-            "discard": slots.leases.discard if gil.enabled else slots.discard,
-            "queue": slots.queue,
-            "to_wake": slots.to_wake,
-            "admit_waiters": slots.admit_waiters,
-            "wait": self._aenter if is_async else self._enter,
-        }
+        names: dict[str, Any] = {"wait": self._aenter if is_async else self._enter}
+        if isinstance(self._slots, RankedSlots):
+            by_argument = self._per_call is not None
+            return RANKED_WRAPPER[gil.enabled, by_argument], {
+                **names,
+                **ranked_names(self._slots, self._shares),
+            }
+        return SLOT_WRAPPER, {"Lease": Lease, **names, **slot_names(self._slots)}
 
     def _acquire_admission(self, admission: Admission) -> None:
         if self._has_to_wait(admission):
@@ -158,7 +209,7 @@ class Bulkhead(SharedByIdentity, Gate):
             super()._acquire_admission(admission)
             return False
         # Set first: releasing a lease that was never admitted does no harm.
-        admission.ticket, admission.entered = Lease(), True
+        admission.ticket, admission.entered = self._new_lease(admission.per_call), True
         return not self._slots.try_acquire(admission.ticket)
 
     def _end_admission(self, admission: Admission, error: BaseException | None) -> None:
@@ -167,76 +218,32 @@ class Bulkhead(SharedByIdentity, Gate):
         else:
             super()._end_admission(admission, error)
 
-    def _enter(self, lease: Lease) -> None:
-        """Wait for a slot, blocking this thread; or raise `BulkheadFull`."""
-        seconds = wait_limit(self.wait)
-        if not seconds:
-            self._acquire_now(lease, "and it does not wait")
-        elif in_event_loop():
-            self._acquire_now(lease, "and a blocking call cannot wait on the thread of an event loop")
-        else:
-            waker = ThreadWaker()
-            try:
-                self._join_queue(lease, waker.wake)
-                clock = virtual()
-                if clock is None or seconds == inf:
-                    waker.wait(seconds)
-                elif waker.pending:
-                    clock._move_to(clock.now() + seconds)
-            finally:
-                admitted = self._slots.stop_waiting(lease)
-            if not admitted:
-                self._reject(f"and no slot came free within {format_seconds(seconds)}")
-
-    async def _aenter(self, lease: Lease) -> None:
-        """Wait for a slot in async code; or raise `BulkheadFull`."""
-        seconds = wait_limit(self.wait)
-        if not seconds:
-            self._acquire_now(lease, "and it does not wait")
-        else:
-            wake, woken = backend().waker()
-            try:
-                self._join_queue(lease, wake)
-                with cancel_after(seconds):
-                    await woken()
-            finally:
-                admitted = self._slots.stop_waiting(lease)
-            if not admitted:
-                self._reject(f"and no slot came free within {format_seconds(seconds)}")
-
-    def _acquire_now(self, lease: Lease, why: str) -> None:
-        """Acquire a slot without waiting, behind all waiters; or raise `BulkheadFull`.
-
-        `try_acquire()` may have failed only because another failing call had added its lease just then.
-        """
-        try:
-            if not self._slots.enqueue(lease, object, 0):
-                self._reject(why)
-        finally:
-            self._slots.stop_waiting(lease)
-
-    def _join_queue(self, lease: Lease, wake: Wake) -> None:
-        most = self.queue
-        if not self._slots.enqueue(lease, wake, inf if most is None else most):
-            self._reject(f"and {most} are waiting already" if most else "and no call may wait")
-
     def _reject(self, why: str) -> NoReturn:
         calls = "1 call is" if self.limit == 1 else f"{self.limit} calls are"
         message = f"{self._title('bulkhead')} is full: {calls} in flight, {why}"
         # No variable for the error: its traceback refers to this frame, and a cycle would keep the bulkhead.
         raise emit_rejected(BulkheadFull(message, limit=self.limit, wait=self.wait), "bulkhead", self.name)
 
-    def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
-        """Return True: all settings can change."""
-        return True
+    def can_reconfigure(self, other: Self, /) -> bool:
+        """Return True unless only one has shares or an order, or another function as ``priority``.
+
+        Functions that are decorated already cannot change that.
+        """
+        same_template = self.settings.ranked == other.settings.ranked
+        return same_template and same_function(self._shares, other._shares)
 
     def reconfigure(self, other: Self, /) -> None:
-        """Apply the limits of another bulkhead; admitted calls and waiters stay."""
-        self.settings = replace(other.settings, name=self.name)
-        self._slots.resize(self.limit)
+        """Apply the settings of another bulkhead; admitted calls and waiters stay."""
+        before = self.limit
+        self.settings = settings = replace(other.settings, name=self.name)
+        self._shares = other._shares
+        self._configure_slots(settings.limit, self._shares, settings.order)
+        if before != settings.limit:
+            emit_layer("limit_changed", "bulkhead", self.name, level=settings.limit)
 
     def describe(self) -> str:
-        return f"{self.limit} at once, {describe_others(self.wait)}"
+        guaranteed = "" if self._shares is None else f"{describe_shares(self._shares)}, "
+        return f"{self.limit} at once, {guaranteed}{describe_others(self.wait)}"
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
         return inner.after(inf if self.wait is None else self.wait)
@@ -249,4 +256,8 @@ class Bulkhead(SharedByIdentity, Gate):
             )
 
     def __repr__(self) -> str:
-        return self._repr(f"{self.limit}", f"wait={self.wait}", queue=self.queue)
+        settings = self.settings
+        order = None if settings.order == "fifo" else settings.order
+        return self._repr(
+            f"{self.limit}", f"wait={self.wait}", queue=self.queue, order=order, shares=self._shares
+        )

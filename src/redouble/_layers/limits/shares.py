@@ -43,12 +43,28 @@ class Shares:
             option = f"{layer} priority"
             example = 'the name of a class, or a function such as lambda request: "batch"'
             function = argument_function(priority, option, example)
-            self.per_call = PerCall({option: function}, class_function(function, option))
+            self._option = option
+            self.per_call = PerCall({option: function}, self.class_of, function)
 
     def current(self) -> str | None:
         """Return the class of this context, or the default; None without one."""
         name = PRIORITY.get()
         return self.default if name is None else name
+
+    def class_of(self, *args: Any, **kwargs: Any) -> str | None:
+        """Return the class of a call by its arguments; if the function has none, that of the context.
+
+        What the function raises comes out, before anything is admitted.
+        """
+        name = cast("Callable[..., object]", self.priority)(*args, **kwargs)
+        return PRIORITY.get() if not name else self.checked(name)
+
+    def checked(self, name: object) -> str:
+        """Return the name that the function has returned; raise if it is none."""
+        if isinstance(name, str):
+            return name
+        given = f"{self._option}={display_name(self.priority)} returned a {type(name).__name__}"
+        raise UsageError(f"{given}: return the name of a class, or None for that of the context")
 
     def of(self, name: str | None) -> float:
         """Return the guaranteed share of a class."""
@@ -67,30 +83,10 @@ def shares_option(shares: object, priority: PriorityOption, layer: str) -> Share
     return Shares(cast("Mapping[str, float]", shares), priority, layer)
 
 
-def class_function(function: Callable[..., Any], option: str) -> Callable[..., str | None]:
-    """Return a function of a call's arguments that returns its class; without one, that of the context.
-
-    What ``function`` raises comes out, before anything is admitted.
-    """
-
-    def class_of(*args: Any, **kwargs: Any) -> str | None:
-        name = function(*args, **kwargs)
-        if name is None:
-            return PRIORITY.get()
-        if isinstance(name, str):
-            return name
-        given = f"{option}={display_name(function)} returned a {type(name).__name__}"
-        raise UsageError(f"{given}: return the name of a class, or None for that of the context")
-
-    return class_of
-
-
-def same_functions(one: Shares | None, other: Shares | None) -> bool:
-    """Return True if decorated functions need not change: both have shares or none, and one function."""
-    if one is None or other is None:
-        return one is other
-    per_call = (one.per_call and one.priority, other.per_call and other.priority)
-    return per_call[0] is per_call[1]
+def same_function(one: Shares | None, other: Shares | None) -> bool:
+    """Return True if both have the same function as ``priority``, or none: then wrappers need not change."""
+    functions = [None if each is None or each.per_call is None else each.priority for each in (one, other)]
+    return functions[0] is functions[1]
 
 
 def describe_shares(shares: Shares) -> str:
@@ -110,7 +106,7 @@ def _checked(shares: object, option: str) -> dict[str, float]:
         checked[name] = number(share, f"{option}[{name!r}]", 0, 1, "a share from 0 to 1, such as 0.1")
     total = fsum(checked.values())
     if total > 1 + TOLERANCE:
-        raise ValueError(f"{option}={checked} are {total:g} together: guarantee 1.0 or less")
+        raise ValueError(f"{option} add up to {total:g}: guarantee 1.0 or less")
     return checked
 
 

@@ -89,7 +89,9 @@ def worst_case(policy: Options, inner: WorstCase) -> WorstCase:
     drawn = _longest_delays(policy)
     delays = None if drawn is None else [_longest_wait(policy, delay) for delay in drawn]
     calls, seconds, waiting = _all_attempts(policy, each, delays)
-    worst = WorstCase(calls, min(seconds, soft + each.seconds), min(waiting, soft + each.waiting))
+    # Gates inside, like delays, never wait past the limit that they can ask for.
+    waiting = min(waiting, soft + each.waiting, policy._stated_limit)
+    worst = WorstCase(calls, min(seconds, soft + each.seconds), waiting)
     if interrupted:
         return worst.within(policy._total + grace)
     return worst if policy.attempt_timeout is None else NoBlockingCode(*worst)

@@ -50,6 +50,25 @@ COSTS = TableOf(TOKENS, "a table such as { throttled = 10, others = 5 }", KINDS)
 LABELS = TableOf(Text(), 'a table of texts, such as { team = "payments" }')
 
 
+class ClassName(Text):
+    """The name of a class of calls; a function of the arguments of a call can only be set in code."""
+
+    def write(self, value: object, place: DocPath) -> object:
+        if not isinstance(value, str):
+            raise place.error(f"{short_repr(value)} cannot be written to a document: set it in code")
+        return value
+
+
+CLASSES = Option(
+    TableOf(SHARE, "a table such as { interactive = 0.6, batch = 0.1 }"),
+    "Guaranteed shares of the limit by class of call, the highest class first.",
+)
+DEFAULT_CLASS = Option(ClassName(), "The class of calls that have none.")
+ORDER = Option(
+    Choice("fifo", "lifo", "adaptive"), "Which waiter is admitted first, the oldest or the newest."
+)
+
+
 class CostValue(Number):
     """What a call costs: a number, or in code a function."""
 
@@ -177,6 +196,9 @@ GATES = Tagged(
         limit=Option(Whole(1), "How many calls may be in flight at once."),
         wait=Option(WAIT, "How long other calls wait for a slot; 0: not at all."),
         queue=Option(Unlimited(Whole()), "How many calls may wait at once."),
+        order=ORDER,
+        shares=CLASSES,
+        priority=DEFAULT_CLASS,
     ),
     circuit_breaker=Table(
         CircuitBreaker,
@@ -204,6 +226,8 @@ GATES = Tagged(
         window=Option(Choice("sliding", "fixed"), "Count the calls of a window instead of spacing them."),
         cost=Option(CostValue(), "How many of these calls one call counts as; 0: it is free."),
         following=Option(Flag(), "Apply the server's own limits, as responses and errors state them."),
+        shares=CLASSES,
+        priority=DEFAULT_CLASS,
     ),
     adaptive_rate=Table(
         AdaptiveRate,

@@ -10,12 +10,13 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from math import inf
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redouble import SYSTEM, Bulkhead, errors
+from redouble import SYSTEM, Bulkhead, errors, priority
 from redouble._runtime.slots import Lease, Slots
 from tests.support.fakes import ASYNC, COLOURS, in_colour
 from tests.support.runtime.tasks import gathered
@@ -89,7 +90,8 @@ class Service:
             thread.join()
         assert not self.failed
         assert not self.too_many
-        assert self.gate.snapshot() == {"limit": self.gate.limit, "in_use": 0, "queued": 0}
+        assert {**self.gate.snapshot()} == dict.fromkeys(self.gate.snapshot(), 0) | {"limit": self.gate.limit}
+        self.gate.reconfigure(self.gate)  # without the claims of refused calls
         tickets = [self.gate.admit(0.0) for _ in range(self.gate.limit)]
         with pytest.raises(errors.BulkheadFull):
             self.gate.admit(0.0)
@@ -133,6 +135,43 @@ def test_threads_and_tasks_of_all_colours_at_once(
     assert started - CALLS * len(ASYNC) <= finished <= started
     if wait is queue is None:
         assert not service.rejected
+
+
+@pytest.mark.parametrize("order", ["fifo", "lifo", "adaptive"])
+@pytest.mark.parametrize(
+    ("limit", "wait", "queue", "share"),
+    [(1, None, 500, 0.0), (2, None, 40, 0.4), (3, A_LITTLE, 10, 0.3), (2, 0, 1, 0.0)],
+)
+def test_classes_on_threads_and_tasks_of_all_colours_at_once(
+    order: Any, limit: int, wait: float | None, queue: int, share: float
+) -> None:
+    """Each call has a class or none; some are displaced from the queue."""
+    shares = {"interactive": 0.5, "batch": 0.2}
+    gate = Bulkhead(limit, wait, queue, order=order, shares=shares)
+    service, chance = Service(gate), random.Random(limit)
+    classes = ["interactive", "batch", "other", None]
+
+    async def acall() -> None:
+        with priority(chance.choice(classes)):
+            await service.acall()
+
+    def main(colour: str) -> None:
+        def blocking() -> None:
+            for _ in range(CALLS):
+                with priority(chance.choice(classes)):
+                    service.call()
+
+        async def waiting() -> None:
+            await gathered(colour, [acall] * CALLS, lambda: chance.random() < share)
+
+        in_colour(colour, blocking, waiting)
+
+    colours = COLOURS + ("sync",) * 3
+    service.everywhere(main, colours)
+    finished, started = len(service.admitted) + len(service.rejected), CALLS * len(colours)
+    if not share:
+        assert finished == started
+    assert started - CALLS * len(ASYNC) <= finished <= started
 
 
 def test_no_more_calls_wait_than_the_queue_allows() -> None:

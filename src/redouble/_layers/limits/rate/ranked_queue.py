@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from math import inf
+from typing import cast
 
 from redouble._internal.validation import UNSET, Unset
 from redouble._layers.limits.rate.pacing import CLOCK_JUMP, CLOCK_TOLERANCE, FollowingPacer
@@ -175,5 +176,4 @@ class RankedWaitQueue(WaitQueue):
         return rate_class.arrival_time
 
     def _class_of(self, waiter: Waiter) -> RateClass:
-        assert isinstance(waiter, RankedWaiter)
-        return waiter.rate_class
+        return cast("RankedWaiter", waiter).rate_class

@@ -70,11 +70,6 @@ class WaitQueue(ReentrancySafe):
     def __len__(self) -> int:
         return len(self._queue)
 
-    @property
-    def costs(self) -> list[float]:
-        """The costs of the waiters, in order."""
-        return [waiter.cost for waiter in self._queue]
-
     def new_waiter(self, cost: float = 1.0) -> Waiter:
         """Return a call with this cost."""
         return Waiter(cost)
@@ -174,7 +169,7 @@ class WaitQueue(ReentrancySafe):
         head = self._first(now)
         if head is not None and not self._pacer.due(now, head.cost):
             self._skip_unresponsive_head(now)
-        wait = self._pacer.due(now, waiter.cost, self._costs_ahead(waiter, now))
+        wait = self._pacer.due(now, waiter.cost, self.costs_ahead(waiter, now))
         if not wait:
             self._admit(waiter, now)
         return wait
@@ -201,7 +196,7 @@ class WaitQueue(ReentrancySafe):
         """Take a permit and return None; or the seconds to wait, the time, and True if the head is late."""
         now, pacer = SYSTEM.now(), self._pacer
         self._enqueue(waiter, wake)
-        ahead = self._costs_ahead(waiter, now)
+        ahead = self.costs_ahead(waiter, now)
         wait = pacer.due(now, ahead[0] if ahead else waiter.cost)
         if wait or not ahead:
             self._slow_head = (None, now)
@@ -237,7 +232,7 @@ class WaitQueue(ReentrancySafe):
             queue.move_to_end(waiter, last=False)
         waiter.queued_before = True
 
-    def _costs_ahead(self, waiter: Waiter, now: float) -> list[float]:
+    def costs_ahead(self, waiter: Waiter, now: float) -> list[float]:
         """Return the costs of the waiters that pass before this one, which may be in the queue."""
         return [
             other.cost for other in takewhile(lambda other: other is not waiter, self._in_order(now, waiter))
@@ -263,10 +258,10 @@ class WaitQueue(ReentrancySafe):
 
     def _acquire_or_wait_until(self, waiter: Waiter, *, blocking: bool) -> float | None:
         """Take permits and return None; or return the time until which to wait for them, or raise."""
-        limit, now = wait_limit(self.wait), SYSTEM.now()
         wait = self._try_acquire(waiter)
         if not wait:
             return None
+        limit, now = wait_limit(self.wait), SYSTEM.now()
         if not limit:
             raise self._rejection("and it does not wait", wait)
         if blocking and in_event_loop():

@@ -1,0 +1,118 @@
+"""The calls that enclose the running code, found on the call stack.
+
+A driver keeps the state of its call in local variables. So code that asks for the time left, or for the
+number of its attempt, walks up the call stack to the drivers, and calls pay nothing until code inside them
+asks. A coroutine that runs is on the stack, below those that await it; one that is suspended is not.
+
+Rule 1: a module registers the functions whose frames hold a call, by name and file, with a reader of such
+        frames (`holds_call`).
+Rule 2: the attempt of a block is in a frame of the caller's, under any name. `blocks.read` is None until
+        there is a block in this process; before that no frame of the caller's is read.
+Rule 3: what a call starts elsewhere (a worker, a task) has a stack of its own. Its driver passes on what
+        encloses the call: see `ActiveDeadline`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import FrameType
+from typing import Protocol, TypeAlias
+
+from redouble._internal.codegen import is_own
+
+
+class EnclosingCall(Protocol):
+    """A call that encloses the running code: of a policy, or of a limit alone (``attempt`` is 0)."""
+
+    @property
+    def attempt(self) -> int:
+        """The number of the running attempt; 0 if this is no call of a policy."""
+        ...
+
+    @property
+    def attempts(self) -> int | None:
+        """The most attempts of the call; None for no limit."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The name of the call, as in its events."""
+        ...
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of its policy."""
+        ...
+
+    def left(self, *, soft: bool = False) -> float:
+        """Return the seconds until its earliest limit, negative after it; infinity without one.
+
+        ``soft``: of the limits that do not interrupt the code inside.
+        """
+        ...
+
+
+class InheritedCall:
+    """A call around the code that started a worker, for code on the worker: any thread may ask it."""
+
+    def __init__(self, call: EnclosingCall, clock: Callable[[], float]) -> None:
+        self.attempt, self.attempts, self.name, self.labels = (
+            call.attempt,
+            call.attempts,
+            call.name,
+            call.labels,
+        )
+        self._clock, now = clock, clock()
+        self._until, self._soft_until = now + call.left(), now + call.left(soft=True)
+
+    def left(self, *, soft: bool = False) -> float:
+        """Return the seconds until its earliest limit, negative after it; ``soft``: as in `EnclosingCall`."""
+        return (self._soft_until if soft else self._until) - self._clock()
+
+
+FrameReader: TypeAlias = Callable[[FrameType], EnclosingCall | None]
+
+# The readers by the name of the function, then by the start of the name of its file: a look-up of a text is
+# the fastest way to pass a frame by.
+_readers: dict[str, list[tuple[str, FrameReader]]] = {}
+
+
+class Limits:
+    """``exist``: True once a policy or a `Timeout` with a limit was made, so that a walk can find one."""
+
+    exist = False
+
+
+class Blocks:
+    """``read``: the function that reads the attempts of blocks from a frame; None until there was a block."""
+
+    read: Callable[[FrameType], Iterable[EnclosingCall]] | None = None
+
+
+limits = Limits()
+blocks = Blocks()
+
+
+def holds_call(name: str, file: str, read: FrameReader) -> None:
+    """Register the functions of this name whose file begins with this text: their frames hold a call."""
+    _readers.setdefault(name, []).append((file, read))
+
+
+def calls_on_stack(frame: FrameType | None) -> Iterator[EnclosingCall]:
+    """Yield the calls that enclose a frame, or begin in it, innermost first.
+
+    A call may be yielded once for each of its frames.
+    """
+    read_blocks = blocks.read
+    while frame is not None:
+        code = frame.f_code
+        readers = _readers.get(code.co_name)
+        if readers is not None:
+            for file, read in readers:
+                if code.co_filename.startswith(file) and (call := read(frame)) is not None:
+                    yield call
+        # Before Python 3.13, reading the variables of a frame keeps their values until the function returns.
+        # So only frames that may have a `with` are read: it needs a table of exceptions.
+        if read_blocks is not None and code.co_exceptiontable and not is_own(code):
+            yield from read_blocks(frame)
+        frame = frame.f_back
