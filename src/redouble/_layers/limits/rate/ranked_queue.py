@@ -6,34 +6,38 @@ Rule 1: a class that waits has a claim to the next permits while it has used les
 Rule 2: if there is none, the highest class is next. It borrows, which its arrival time does not record. So
         under pressure the lowest class goes last; it still gets its own share.
 Rule 3: within a class calls pass in order of arrival, whatever they cost.
-Rule 4: a limit whose calls do not wait has no queue. There a refused call stands for its class until a second
-        after its permits come due: permits are not given to a call that comes after it in that order.
+Rule 4: a limit whose calls do not wait has no queue. There a refused call counts as waiting until a second
+        after its permits come due: they are not given to a call that comes after it in that order. The
+        refused calls of a class count for at most what the shares of the other classes leave.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from math import inf
+from math import ceil, inf
 from typing import cast
 
 from redouble._internal.validation import UNSET, Unset
-from redouble._layers.limits.rate.pacing import CLOCK_JUMP, CLOCK_TOLERANCE, FollowingPacer
+from redouble._layers.limits.rate.pacing import CLOCK_JUMP, CLOCK_TOLERANCE, ROUNDING, FollowingPacer
 from redouble._layers.limits.rate.wait_queue import Waiter, WaitQueue
 from redouble._layers.limits.shares import Shares
 from redouble._runtime.clock import SYSTEM
 
-STANDING = 1.0  # second for which a refused call stands for its class after its permits have come due
+MOST_REFUSED = 50  # calls of a class: more count as so many larger ones
+STANDING = 1.0  # second for which a refused call counts as waiting after its permits have come due
 
 
 class RateClass:
-    """A class of calls: its share, its arrival time, and the call that was refused, until a time."""
+    """A class of calls: its share, its arrival time, and its refused calls, which count until a time.
 
-    def __init__(self, name: str | None, share: float) -> None:
-        self.name, self.share = name, share
+    refused: the sum of their costs; ``refused_cost`` is that of the last one.
+    """
+
+    def __init__(self, name: str | None) -> None:
+        self.name, self.share = name, 0.0
         self.arrival_time = -inf
-        self.refused: Waiter | None = None
-        self.stands_until = -inf
+        self.refused, self.refused_cost, self.refused_until = 0.0, 1.0, -inf
 
 
 class RankedWaiter(Waiter):
@@ -69,8 +73,9 @@ class RankedWaitQueue(WaitQueue):
         old, self.shares = self._classes, shares
         classes: dict[str | None, RateClass] = {}
         for name in (*shares.shares, None):
-            classes[name] = old.get(name) or RateClass(name, 0.0)
-            classes[name].share = shares.of(name)
+            classes[name] = old.get(name) or RateClass(name)
+        for rate_class in (*old.values(), *classes.values()):  # calls of an old class may wait
+            rate_class.share = shares.of(rate_class.name)
         self._classes = classes
 
     def new_waiter(self, cost: float = 1.0, name: str | Unset | None = UNSET) -> RankedWaiter:
@@ -91,17 +96,23 @@ class RankedWaitQueue(WaitQueue):
     def _take_or_due(self, waiter: Waiter, now: float | None) -> float:
         now = SYSTEM.now() if now is None else now
         wait = super()._take_or_due(waiter, now)
-        if wait and self.wait == 0:
-            rate_class, longest = self._class_of(waiter), self._pacer.most * self._pacer.interval
-            rate_class.refused = waiter
-            rate_class.stands_until = now + min(wait, longest) + STANDING
+        if 0 < wait < inf and self.wait == 0:
+            self._refuse(self._class_of(waiter), waiter.cost, now, wait)
         return wait
+
+    def _refuse(self, rate_class: RateClass, cost: float, now: float, wait: float) -> None:
+        most, shares = self._pacer.most, [other.share for other in self._classes.values()]
+        longest = most * self._pacer.interval
+        before = rate_class.refused if self._claims(rate_class, now) else 0.0
+        left = most * (1 - sum(shares) + rate_class.share)
+        rate_class.refused, rate_class.refused_cost = max(cost, min(before + cost, left)), cost
+        rate_class.refused_until = now + min(wait, longest) + STANDING
 
     def _admit(self, waiter: Waiter, now: float) -> None:
         super()._admit(waiter, now)
         rate_class = self._class_of(waiter)
         rate_class.arrival_time = self._charged(rate_class, rate_class.arrival_time, waiter.cost, now)
-        rate_class.refused = None
+        rate_class.refused = max(0.0, rate_class.refused - waiter.cost)
 
     def _in_order(self, now: float, arriving: Waiter | None = None) -> Iterator[Waiter]:
         """Yield the waiters in the order in which they will pass, if no other call arrives."""
@@ -134,14 +145,17 @@ class RankedWaitQueue(WaitQueue):
             own = waiting.setdefault(self._class_of(arriving), deque())
             own.append(arriving)
             for rate_class, waiters in waiting.items():
-                refused = rate_class.refused
-                if not waiters and refused is not None and self._stands(rate_class, now):
-                    waiters.append(refused)
+                if not waiters and self._claims(rate_class, now):
+                    cost = max(rate_class.refused_cost, rate_class.refused / MOST_REFUSED)
+                    refused = RankedWaiter(cost, rate_class)
+                    waiters.extend([refused] * ceil(rate_class.refused / cost - ROUNDING))
         return {rate_class: waiters for rate_class, waiters in waiting.items() if waiters}
 
-    def _stands(self, rate_class: RateClass, now: float) -> bool:
+    def _claims(self, rate_class: RateClass, now: float) -> bool:
+        """Return True if refused calls of the class count as waiting."""
         longest = self._pacer.most * self._pacer.interval + STANDING + CLOCK_JUMP
-        return now < rate_class.stands_until <= now + longest  # later: it was read from another clock
+        # If it is later, it was read from another clock.
+        return rate_class.refused > ROUNDING and now < rate_class.refused_until <= now + longest
 
     def _next_class(
         self, waiting: dict[RateClass, deque[Waiter]], arrivals: dict[RateClass, float], moment: float

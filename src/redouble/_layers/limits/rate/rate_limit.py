@@ -229,8 +229,9 @@ class RateLimit(WaitingGate):
         self._pacer = self.settings.new_pacer()
         self._level = EmittedLevel("rate_limit")
         arguments = self._pacer, wait, self._rejection, self._admitted_late
-        ranked = self._shares is not None and RankedWaitQueue(*arguments, self._shares)
-        self._wait_queue = ranked or WaitQueue(*arguments)
+        self._wait_queue = (
+            WaitQueue(*arguments) if self._shares is None else RankedWaitQueue(*arguments, self._shares)
+        )
         self.register("limits")
 
     ends_with_head = True  # a permit is used up when a call begins
