@@ -77,6 +77,9 @@ def quick(**options: Any) -> Retry:
     return Retry(hints=UNHINTED, **options)
 
 
+POOL = Worker(limit=3)
+
+
 def no_retry(when: str) -> str:
     return rf"RetryBudget\(max_in_flight=.*, minimum=0\): {when}it grants no retry; write minimum=1 or more"
 
@@ -139,6 +142,9 @@ PROBLEMS: list[tuple[Layer, list[str]]] = [
         [RETRY_INSIDE],
     ),  # equal, and not the same
     (Retry(budget=BUDGET.without_credit()) | quick(budget=BUDGET), [RETRY_INSIDE]),
+    (Retry(worker=POOL) | quick(worker=POOL), [RETRY_INSIDE, twice("Worker")]),
+    (Retry(worker=POOL) | Timeout(1, worker=POOL), [twice("Worker")]),
+    (Retry(worker=Worker()) | Timeout(1, worker=Worker()), []),
     # a cap on retries in flight that grants none
     (
         Retry(budget=RetryBudget(max_in_flight=0.2, minimum=0)),
