@@ -42,6 +42,10 @@ from tests.support.fakes import Ledger, Virtual
         (Retry(hints=Hints(longest=5, spread=0)), {"hints": {"longest": 5, "spread": 0}}),
         (Retry(worker=Worker()), {"worker": {}}),
         (Retry(worker=Worker("process", overlap=True)), {"worker": {"kind": "process", "overlap": True}}),
+        (
+            Retry(worker=Worker(limit=20, wait=None, name="io")),
+            {"worker": {"limit": 20, "wait": "unlimited", "name": "io"}},
+        ),
         (Retry(budget=RetryBudget()), {"budget": {"type": "retry_budget"}}),
         (Retry(name="a", labels={"b": "c"}), {"name": "a", "labels": {"b": "c"}}),
         (Retry(nested="stop", wrap=True, on=[OSError]), {"nested": "stop", "wrap": True, "on": ["OSError"]}),
@@ -163,6 +167,14 @@ EVERY: list[tuple[Any, dict[str, object]]] = [
             "name": "a",
         },
     ),
+    (
+        Hedge([0.5, 1], hedges=2, failover=True, worker=Worker(grace=0)),
+        {"type": "hedge", "delay": [0.5, 1], "hedges": 2, "failover": True, "worker": {"grace": 0}},
+    ),
+    (
+        Hedge(minimum=9, shortest=0.5, longest=2),
+        {"type": "hedge", "minimum": 9, "shortest": 0.5, "longest": 2},
+    ),
 ]
 
 
@@ -236,6 +248,7 @@ def test_a_configuration_is_written_with_references_to_its_own_objects() -> None
         (Throttle(random=Random(1)), "random", "set random in code"),
         (AdaptiveConcurrency(random=Random(1)), "random", "set random in code"),
         (Hedge(until=transient), "until", "has no name in documents"),
+        (Hedge(float), "delay", "cannot be written to a document: set delay in code"),
         (Retry() | Fallback(value=1), "layers.1", "cannot be written to a document"),
         (Pipeline(Retry(until=bool)), "layers.0.until", "bool has no name in documents"),
         (type("Own", (Bulkhead,), {})(1), "", "cannot be written to a document"),

@@ -161,6 +161,8 @@ WORKER = Table(
     grace=Option(SPAN, "How long to wait for a thread that was asked to stop."),
     overlap=Option(Flag(), "True if another attempt may begin beside a thread that did not stop."),
     start=Option(Choice("spawn", "forkserver"), "How processes are started."),
+    limit=Option(Unlimited(Whole(1)), "How many attempts may run at once, abandoned threads included."),
+    wait=Option(WAIT, "How long other attempts wait for a worker; 0: not at all."),
 )
 WORKER_OPTION = Option(Unlimited(WORKER), WORKER.about)
 ATTEMPTS = Unlimited(Whole(1, "write a whole number, 1 for no retries (the first attempt counts)"))
@@ -270,6 +272,30 @@ GATES = Tagged(
 
 # ---------------------------------------------------------------- layers and pipelines
 
+
+class DelayOrList(Value):
+    """A duration, or a list of durations."""
+
+    _one, _several = WAIT, Listed(SPAN, least=1)
+
+    def parse(self, value: object, place: DocPath) -> object:
+        return self._kind(value).parse(value, place)
+
+    def text(self, text: str) -> object:
+        return self._several.text(text) if "," in text else self._one.text(text)
+
+    def write(self, value: object, place: DocPath) -> object:
+        if callable(value):
+            raise place.error(f"{short_repr(value)} cannot be written to a document: set delay in code")
+        return self._kind(value).write(value, place)
+
+    def _kind(self, value: object) -> Value:
+        return self._several if isinstance(value, list | tuple) else self._one
+
+    def schema(self) -> dict[str, object]:
+        return {"anyOf": [self._one.schema(), self._several.schema()]}
+
+
 LAYERS = Tagged(
     **GATES.tables,
     timeout=Table(
@@ -281,9 +307,18 @@ LAYERS = Tagged(
     hedge=Table(
         Hedge,
         "Repeat a slow call beside the first; the first acceptable outcome wins.",
-        delay=Option(WAIT, "How long a call may take before an extra call starts; measured unless given."),
+        delay=Option(
+            DelayOrList(),
+            "How long a call may take before an extra call starts, or a list with a delay for each one; "
+            "measured unless given.",
+        ),
         max_extra_load=Option(LOAD, "How many extra calls there may be, as a share of all."),
         hedges=Option(Whole(1), "How many extra calls one call may lead to."),
+        failover=Option(Flag(), "True to start the next extra call at once when a call fails."),
+        minimum=Option(Unlimited(Whole(1)), "From how many calls on the measured delay is used."),
+        shortest=Option(SPAN, "The lower bound of the measured delay."),
+        longest=Option(WAIT, "The upper bound of the measured delay."),
+        worker=WORKER_OPTION,
         on=Option(ERRORS, "Errors that do not end the race."),
         until=RESULTS,
         budget=Option(Unlimited(BudgetValue()), "The budget from which each extra call takes."),
