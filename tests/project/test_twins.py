@@ -365,6 +365,7 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             "_drivers/workers/worker_slots.WorkerSlot.aacquire",
             "_layers/limits/slot_gate.SlotGate._aenter",
             "_layers/results/fallback.Fallback._open_stream",
+            "_layers/results/coalesce.Coalesce._ajoin",
             "_layers/results/substitutes._as_async_items",
             "_layers/results/substitutes.Substitutes._waiting",
             "_layers/results/substitutes.Substitutes.afirst",

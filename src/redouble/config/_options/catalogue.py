@@ -238,6 +238,8 @@ GATES = Tagged(
         window=Option(Choice("sliding", "fixed"), "Count the calls of a window instead of spacing them."),
         cost=Option(CostValue(), "How many of these calls one call counts as; 0: it is free."),
         following=Option(Flag(), "Apply the server's own limits, as responses and errors state them."),
+        shares=CLASSES,
+        priority=DEFAULT_CLASS,
     ),
     adaptive_rate=Table(
         AdaptiveRate,
