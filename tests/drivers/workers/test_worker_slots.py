@@ -29,7 +29,7 @@ from redouble._runtime import slots as _slots
 from redouble.testing import virtual_time
 from redouble.types import Event as Seen
 from tests.support.bulkhead_callers import until
-from tests.support.fakes import ASYNC, COLOURS, Boom, in_colour
+from tests.support.fakes import ASYNC, COLOURS, Boom, always, in_colour
 from tests.support.interruption import SignalHandler, ctrl_c
 from tests.support.thread_switching import switching
 from tests.support.workers.calls import cancelled_when
@@ -228,7 +228,7 @@ def test_processes_have_a_limit_too(kind: str) -> None:
 @pytest.mark.parametrize("colour", COLOURS)
 @pytest.mark.parametrize("process", [False, True])
 def test_an_attempt_that_gets_no_worker_is_rejected(
-    colour: str, process: bool, wait: float | None, limits: dict[str, float], message: str
+    colour: str, process: bool, wait: float | None, limits: dict[str, Any], message: str
 ) -> None:
     """Not later than its own limit."""
     worker = Worker(limit=1, wait=wait, name="io")
@@ -238,7 +238,7 @@ def test_an_attempt_that_gets_no_worker_is_rejected(
         given = replace(worker, kind="process") if process else worker
         object.__setattr__(given, "_slots", worker._slots)
         with pytest.raises(errors.WorkersBusy, match=message) as caught:
-            called(colour, Retry(attempts=1, worker=given, **limits), int)  # type: ignore[arg-type]
+            called(colour, Retry(attempts=1, worker=given, **limits), int)
         assert (caught.value.limit, caught.value.wait) == (1, wait)
         assert isinstance(caught.value, errors.Rejected)
         assert worker.snapshot() == {"limit": 1, **NOTHING, "in_use": 1, "busy": 1}
@@ -279,7 +279,7 @@ def test_a_slot_that_comes_free_at_once_needs_no_wait(colour: str, monkeypatch: 
     """Another caller, which is rejected, had added its lease just then."""
     worker = Worker(limit=1, wait=0)
     assert worker._slots is not None
-    monkeypatch.setattr(worker._slots, "try_acquire", lambda _: False)
+    monkeypatch.setattr(worker._slots, "try_acquire", always(False))
     assert called(colour, Retry(attempts=1, worker=worker), int) == 0
     assert worker.snapshot() == {"limit": 1, **NOTHING}
 
