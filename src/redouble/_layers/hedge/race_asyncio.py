@@ -9,15 +9,17 @@ Rule 2: when `run` returns or raises, every attempt has ended and unused results
 from __future__ import annotations
 
 import sys
-from asyncio import CancelledError, Event, Task, TimerHandle, get_running_loop, wait
-from collections.abc import Sequence
+from asyncio import CancelledError, Event, Task, TimerHandle, current_task, get_running_loop, wait
+from collections.abc import Iterable, Sequence
 from contextvars import Context, copy_context
 from math import inf
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from redouble._layers.hedge.different import Operation
+from redouble._layers.hedge.inherited import calls_around
 from redouble._layers.hedge.race import FIRST, AsyncHedgedCall, Race, close_all, close_method
 from redouble._runtime.asyncio_timer import RepeatingTimerEntry
+from redouble._runtime.enclosing import EnclosingCall, calls_on_stack
 
 if TYPE_CHECKING:
     from redouble._layers.hedge.hedge import Hedge
@@ -32,6 +34,12 @@ class RaceTask(AsyncHedgedCall, RepeatingTimerEntry):
         AsyncHedgedCall.__init__(self, hedge, delay, fn, args, kwargs)
         RepeatingTimerEntry.__init__(self, delay)
         self._context = copy_context()
+
+    def calls_around(self) -> Iterable[EnclosingCall]:
+        task = cast("Task[Any]", self._task)  # it has not ended, or no attempt would start
+        if current_task() is task:
+            return calls_on_stack(sys._getframe(1))
+        return calls_around(task.get_coro(), RaceTask.run.__code__, self)
 
     def expire(self) -> None:
         """Start another attempt, if that is allowed: the hedge delay has passed."""
