@@ -128,3 +128,27 @@ def test_attempts_on_workers_know_the_time_left() -> None:
     with pytest.raises(Boom):
         (Retry(on=Boom, attempts=2, backoff=[0], timeout=60) | hedge).call(reading)
     assert found == [(True, 1)] * 2 + [(True, 2)] * 2
+
+
+@LOOPS
+def test_behind_an_async_generator_only_the_calls_around_it_are_known(colour: str) -> None:
+    """From the task no way leads into a generator that waits."""
+    found: list[Any] = []
+
+    async def reading() -> None:
+        found.append(left())
+        await backend().sleep(9)
+
+    async def items() -> AsyncIterator[None]:
+        await (Timeout(10) | Hedge(1, None)).call(reading)
+        yield
+
+    async def read() -> None:
+        async for _ in items():
+            pass
+
+    async def main() -> None:
+        await Timeout(20).call(read)
+
+    timed(colour, main)
+    assert found == [(10, None), (19, None)]

@@ -41,12 +41,14 @@ def calls_around(coroutine: Any, code: CodeType, call: object) -> Iterator[Enclo
     call: the object that this method belongs to.
     """
     frames: list[FrameType] = []
-    while coroutine is not None:
-        frame: FrameType | None = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
-        if frame is not None:
-            if frame.f_code is code and frame.f_locals["self"] is call:
-                break
-            frames.append(frame)
+    while (frame := _frame_of(coroutine)) is not None:  # None: it awaits a generator, or a future
+        if frame.f_code is code and frame.f_locals["self"] is call:
+            break
+        frames.append(frame)
         coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "gi_yieldfrom", None)
     for frame in reversed(frames):
         yield from calls_on_stack(frame)
+
+
+def _frame_of(coroutine: Any) -> FrameType | None:
+    return getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)

@@ -153,6 +153,9 @@ class HedgedCall:
         self._hedge, self._delay, self._fn, self._args, self._kwargs = hedge, delay, fn, args, kwargs
         self.race: Race | None = None  # None while there is only one attempt
 
+    calls_around: Callable[[], Iterable[EnclosingCall]]
+    """Return the calls of policies and timeouts that enclose this one, innermost first: of a subclass."""
+
     # Of the class, because most calls never set them.
     started_at: float | None = None  # when the call began, if that is known
     _delays: Sequence[float | None] | None = None  # those of all extra attempts; None: that of the hedge
@@ -163,9 +166,7 @@ class HedgedCall:
     def plan(self, delays: Sequence[float | None] | None, *, is_stream: bool) -> None:
         """Set a delay for each extra attempt, or None; a stream has no result that ``until`` could judge."""
         self._delays, self._is_stream = delays, is_stream
-        if (
-            is_stream
-        ):  # a chain of suspended coroutines ends at a generator: look them up now
+        if is_stream:  # a chain of suspended coroutines ends at a generator: look them up now
             self._inherited = InheritedCalls(calls_on_stack(sys._getframe(1)), context_clock())
         if delays is not None:
             self._delay = delays[0]
@@ -177,10 +178,6 @@ class HedgedCall:
 
     def start(self, race: Race, number: int) -> None:
         """Start an extra attempt, which ends by `record_result`, `record_error` or a cancellation."""
-
-    def calls_around(self) -> Iterable[EnclosingCall]:
-        """Return the calls of policies and timeouts that enclose this one, innermost first."""
-        return ()
 
     def schedule(self, seconds: float | None) -> None:
         """Call `start_next` after this time, and no earlier; None: never."""
@@ -220,7 +217,9 @@ class HedgedCall:
         """Return how long the attempt after this one has to wait, or None if lateness starts none."""
         if number > self._hedge.settings.hedges:
             return None
-        return self._hedge._latencies.threshold if self._delays is None else self._delays[number - 1]
+        if self._delays is None:
+            return self._hedge._latencies.threshold
+        return next(iter(self._delays[number - 1 : number]), None)  # there may be more hedges since a reload
 
     def different(self, number: int) -> tuple[Operation, tuple[Any, ...], dict[str, Any]]:
         """Return the function and the arguments of an extra attempt."""

@@ -56,6 +56,9 @@ class RaceTask(AsyncHedgedCall, RepeatingTimerEntry):
         attempt = self._attempt(race, number)
         self._tasks.append(get_running_loop().create_task(attempt, context=self._context.copy()))
 
+    def _begin_race(self) -> None:
+        """Begin a race when the first attempt has ended alone, if another one may start therefore."""
+
     def _prepare(self) -> None:
         self._attempt_ended = Event()  # the first attempt may wait for the others
         self._tasks: list[Task[None]] = []
@@ -88,6 +91,8 @@ class RaceTask(AsyncHedgedCall, RepeatingTimerEntry):
                 try:
                     value = await self._fn(*self._args, **self._kwargs)
                 except Exception as error:
+                    if self.race is None:
+                        self._begin_race()
                     if self.race is None:
                         raise
                     self.record_error(self.race, FIRST, error)
@@ -143,6 +148,10 @@ class SpecialRaceTask(RaceTask):
 
     def plan(self, delays: Sequence[float | None] | None, *, is_stream: bool) -> None:
         super().plan(delays, is_stream=is_stream)
+        if self._hedge.settings.until is not None:  # the result of the first attempt may start another one
+            self._begin_race()
+
+    def _begin_race(self) -> None:
         if self._hedge.settings.failover:
             self._prepare()
             self.race = self.new_race()
