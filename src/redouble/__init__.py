@@ -9,6 +9,7 @@ TYPE_CHECKING = False  # type checkers take it for `typing.TYPE_CHECKING`, which
 if TYPE_CHECKING:
     from redouble import errors
     from redouble._drivers.blocks import Attempt
+    from redouble._drivers.current_call import current
     from redouble._engine.backoff import Backoff
     from redouble._engine.budgets.budget_protocol import Grant
     from redouble._engine.budgets.retry_budget import RetryBudget
@@ -77,6 +78,7 @@ __all__ = [
     "Worker",
     "bind",
     "cancelled",
+    "current",
     "deadline",
     "errors",
     "hide",
@@ -124,6 +126,7 @@ _LAZY = {
         "_layers.timeout": "Timeout",
         "_redaction.text": "redact",
         "_runtime.clock": "SYSTEM Clock",
+        "_drivers.current_call": "current",
         "_runtime.deadline": "cancelled deadline remaining",
         "_runtime.priority": "priority",
         "_telemetry.bound_fields": "bind",

@@ -5,6 +5,7 @@
 """
 
 from redouble._drivers.context_managers import Entrance
+from redouble._drivers.current_call import CurrentCall
 from redouble._drivers.streams import Stream
 from redouble._engine.budgets.budget_protocol import Budget, BudgetTraits
 from redouble._engine.budgets.retries_in_flight import RetriesInFlight
@@ -27,6 +28,7 @@ __all__ = [
     "Budget",
     "BudgetTraits",
     "Chance",
+    "CurrentCall",
     "Delays",
     "Duration",
     "Ended",

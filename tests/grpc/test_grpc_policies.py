@@ -30,6 +30,7 @@ from tests.support.grpc.calls import (
     ALL,
     ONE,
     SHAPES,
+    STREAMS,
     achannel_of,
     channel_of,
     make_call,
@@ -63,6 +64,27 @@ def test_any_layer_or_pipeline_is_accepted(remote: Server, colour: str, shape: s
     assert summary_of(make_call(remote, colour, shape, "UNAVAILABLE, a OK", policy))[:3] == (b"a", "OK", 2)
     seen = make_call(remote, colour, shape, "UNAVAILABLE", policy)
     assert (seen.code, len(seen.attempts), seen.error.details()) == ("UNAVAILABLE", 2, "as the script says")
+
+
+@pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[1] in ONE])
+def test_a_gate_counts_statuses_and_refused_responses(remote: Server, colour: str, shape: str) -> None:
+    """A status but OK is an error without more, and ``until`` judges the message."""
+    breaker = CircuitBreaker(until=b"a".__eq__, failures=3)
+    for script, code, state in (
+        ("a OK", "OK", "closed"),
+        ("b OK", "OK", "closed"),
+        ("UNAVAILABLE", "UNAVAILABLE", "closed"),
+        ("b OK", "OK", "open"),
+    ):
+        assert make_call(remote, colour, shape, script, retry(attempts=1) | breaker).code == code
+        assert breaker.state == state
+
+
+@pytest.mark.parametrize(("colour", "shape"), STREAMS)
+def test_a_gate_that_judges_results_is_refused_for_streams(remote: Server, colour: str, shape: str) -> None:
+    seen = make_call(remote, colour, shape, "a OK", retry() | CircuitBreaker(until=bool))
+    assert "until= judges one response" in str(seen.error)
+    assert seen.attempts == []
 
 
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[1] in ONE])

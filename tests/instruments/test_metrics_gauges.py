@@ -18,11 +18,13 @@ from redouble import (
     CircuitBreaker,
     Gate,
     Kind,
+    RateLimit,
     Retry,
     RetryBudget,
     Throttle,
     TokenBucket,
     errors,
+    priority,
 )
 from redouble.instruments import memory
 from redouble.instruments._metric_definitions import METRICS, STATES
@@ -105,7 +107,14 @@ def test_breakers_of_one_name_are_added_up() -> None:
     """For example, one breaker per host."""
     kept = [CircuitBreaker(name="gauge many") for _ in range(3)]
     kept[0].isolate()
-    assert states("gauge many") == {"closed": 2, "half_open": 0, "open": 0, "isolated": 1}
+    assert states("gauge many") == {
+        "closed": 2,
+        "half_open": 0,
+        "open": 0,
+        "isolated": 1,
+        "disabled": 0,
+        "metrics_only": 0,
+    }
     with memory.instrument() as metrics:
         assert metrics.gauge("breaker_state", name="gauge many") == 3
 
@@ -188,6 +197,24 @@ def test_the_gauges_of_classes() -> None:
         "gate_class_queued two_classes batch": 3,
     }
     assert gate.snapshot()
+
+
+def test_the_gauges_of_a_bulkhead_with_shares() -> None:
+    gate = Bulkhead(4, 0, shares={"interactive": 0.5, "batch": 0.25}, name="gauge ranked")
+    with priority("batch"), gate:
+        gauges = shown("gauge ranked")
+    assert {name: value for name, value in gauges.items() if "class" in name} == {
+        "gate_class_in_use bulkhead interactive": 0,
+        "gate_class_in_use bulkhead batch": 1,
+        "gate_class_queued bulkhead interactive": 0,
+        "gate_class_queued bulkhead batch": 0,
+    }
+
+
+def test_the_gauge_of_a_rate_limit_is_calls_a_second() -> None:
+    kept = RateLimit(120, per=60, name="gauge paced")
+    assert shown("gauge paced") == {"gate_rate rate_limit": 2, "gate_queued rate_limit": 0}
+    assert kept.rate == 120
 
 
 def test_the_gauge_of_retries_in_flight() -> None:

@@ -26,6 +26,7 @@ from redouble import (
     presets,
     transient,
 )
+from redouble.http import rule
 from redouble.httpx2 import Transport
 from tests.support.fakes import Ledger, UnhashableRule, always
 from tests.support.layers.analysis import UNHINTED, Own, Patient, assert_warnings
@@ -57,6 +58,10 @@ FALLBACK_HIDES = (
 )
 FALLBACK_RACES = r"Fallback inside Hedge: the substitute for a failed attempt ends the race .*; put it .*"
 BREAKER_CUT = r"CircuitBreaker inside the limit of an attempt: it takes a call that is cut for a cancelled .*"
+SHARED_WRITES = (
+    r"StaleFallback around a policy that sends (PATCH, )?POST again: .*; put it around functions .*"
+)
+SHARES = r"Bulkhead\(.\) shares=.*: a part of a slot counts as one, so . slots are guaranteed and there .*"
 NO_JITTER = r"Retry without jitter: clients that failed together retry together; write backoff=Backoff.*"
 TOO_LONG = r"Retry\(attempts=\d+\) may need .* s and has .* s: at worst, there is no time for the last .*"
 NO_BUDGET = (
@@ -165,6 +170,12 @@ PROBLEMS: list[tuple[Layer, list[str]]] = [
     (Hedge(0.1) | Fallback(value=1), [FALLBACK_RACES]),
     (Hedge() | Timeout(2) | Fallback(print, on=OSError), [FALLBACK_RACES]),
     (quick() | Hedge(0.1) | Fallback(value=1), [FALLBACK_INSIDE, FALLBACK_RACES]),
+    # results that must not be shared
+    (Fallback.stale(9) | Retry(on=rule(methods={"GET", "POST", "PATCH"})), [SHARED_WRITES]),
+    (Fallback.stale(9) | BULKHEAD | Retry(on=[OSError, rule(methods=["post"])]), [SHARED_WRITES]),
+    # more slots guaranteed than there are
+    (Bulkhead(2, shares={"a": 0.4, "b": 0.3, "c": 0.3}), [SHARES]),
+    (Bulkhead(1, shares={"a": 0.1, "b": 0.1}) | Retry(), [SHARES]),
     # no jitter
     (Retry(backoff=Backoff.exponential(0.2)), [NO_JITTER]),
     (Retry(backoff=[1, 2, 3]), [NO_JITTER]),
@@ -237,6 +248,12 @@ FINE: list[Layer] = [
     Timeout(30) | Retry() | BREAKER,  # a limit of the whole call
     Fallback(value=1) | BREAKER,
     Fallback(value=1) | Hedge(0.1),
+    Fallback.stale(9) | Retry(on=rule()),
+    Bulkhead(10, shares={"a": 0.4, "b": 0.3, "c": 0.3}),
+    Bulkhead(3, shares={"a": 0.3, "b": 0.3, "c": 0.3, "d": 0}),
+    Bulkhead(7, shares={"a": 0.3, "b": 0.1}),
+    Fallback.stale(9) | Retry(on=[OSError, RULE, rule(methods={"GET", "PUT"})]) | BREAKER,
+    Retry(on=rule(methods={"POST"})) | CircuitBreaker(),
     CircuitBreaker(OSError) | Fallback(value=1, on=KeyError),
     BREAKER | Fallback(value=1, on=OSError),
     Retry(on=OSError) | Fallback(value=1, on=KeyError),
@@ -289,6 +306,10 @@ def test_nested_pipelines_are_checked() -> None:
         ),
         (Timeout(8) | Retry(attempts=2) | Timeout(4), "Retry(attempts=2) may need 8.2 s and has 8 s"),
         (Retry(attempts=5), "Retry with 5 attempts and no budget"),
+        (
+            Bulkhead(2, shares={"a": 0.4, "b": 0.3, "c": 0.3}),
+            "so 3 slots are guaranteed and there are 2; write a higher limit",
+        ),
         (Retry(attempts=None), "Retry with no limit of attempts and no budget"),
     ],
 )

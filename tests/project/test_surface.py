@@ -26,7 +26,8 @@ from redouble import Retry, errors, types
 PUBLIC = {
     "retry", "Retry", "Attempt", "AttemptRecord", "Outcome", "Report", "Backoff", "Hints", "Verdict",
     "Kind", "Reason", "Clock", "SYSTEM", "Layer", "Gate", "Pipeline", "Grant", "transient", "observe",
-    "report", "policy_of", "variant", "deadline", "remaining", "cancelled", "Timeout", "Worker", "errors",
+    "report", "policy_of", "variant", "deadline", "remaining", "current", "cancelled", "Timeout", "Worker",
+    "errors",
     "RetryBudget", "TokenBucket", "Bulkhead", "CircuitBreaker", "Fallback", "RateLimit", "AdaptiveRate",
     "AdaptiveConcurrency", "Throttle", "Hedge", "Chaos", "Keyed", "bind", "stats", "policies", "redact",
     "hide", "priority",

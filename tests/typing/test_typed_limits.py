@@ -13,9 +13,9 @@ from typing import Any, assert_type
 import pytest
 
 import redouble
-from redouble import Pipeline, Report, Retry, Timeout, Worker, cancelled, deadline, remaining
+from redouble import Pipeline, Report, Retry, Timeout, Worker, cancelled, current, deadline, remaining
 from redouble.errors import AttemptTimeout
-from redouble.types import Event, Limit
+from redouble.types import CurrentCall, Event, Limit
 
 pytestmark = pytest.mark.one_python
 
@@ -157,6 +157,11 @@ def test_deadlines() -> None:
         assert_type(remaining(None), float | None)
         assert_type(remaining(default=1.5), float)
     assert_type(cancelled(), bool)
+    assert_type(current(), CurrentCall | None)
+    if (call := current()) is not None:
+        assert_type(call.attempt, int)
+        assert_type(call.attempts, int | None)
+        assert_type(call.remaining, float | None)
 
 
 def test_wrong_deadlines() -> None:

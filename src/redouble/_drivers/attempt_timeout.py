@@ -90,7 +90,7 @@ def run_on_worker(
         return reject_awaitable(fn, job.result())
     job.end(in_time=False)
     if not job.ended and isinstance(run.clock, SystemClock):
-        _advance_virtual_clock(until)
+        advance_virtual_clock(until)
     raise overdue(run, worker, job)
 
 
@@ -100,7 +100,7 @@ def overdue(run: LimitedCall, worker: Worker, job: ThreadJob) -> AttemptTimeout:
     job.wait(worker._grace)
     job.discard_result()
     if not job.ended:
-        _advance_virtual_clock(until)
+        advance_virtual_clock(until)
     if not job.ended or job.stuck:  # stuck: the operation itself has left a worker running
         run.leave_worker(alone=not worker.overlap)
     return run.expired()
@@ -116,7 +116,8 @@ def _clock_of(run: LimitedCall) -> Callable[[], float]:
     return context_clock() if isinstance(run.clock, SystemClock) else run.clock.now
 
 
-def _advance_virtual_clock(moment: float) -> None:
+def advance_virtual_clock(moment: float) -> None:
+    """Advance the virtual clock of this context, if there is one, to a moment that has come in real time."""
     virtual_clock = virtual()
     if virtual_clock is not None:
         virtual_clock._move_to(moment)
@@ -141,7 +142,7 @@ def _run_in_process(run: LimitedCall, worker: Worker, call: Callable[[], Any]) -
                 return job.result()
     finally:
         job.close()
-    _advance_virtual_clock(until)
+    advance_virtual_clock(until)
     raise run.expired()
 
 

@@ -43,6 +43,9 @@ STATUSES = _numbers(
     }
 )
 
+# The idempotent methods of RFC 9110 except TRACE: a diagnostic request must not be repeated silently.
+IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "QUERY"})
+
 # Elsewhere a 500 is most often a bug that recurs. These vendors document theirs as transient, and the LLM
 # vendors document their 409 as a lock timeout.
 AWS_STATUSES = {**STATUSES, 500: HTTP_5XX}

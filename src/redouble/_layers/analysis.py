@@ -12,7 +12,8 @@ from math import inf, isinf
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 from weakref import WeakSet
 
-from redouble._failures.verdict import On
+from redouble._failures.codes import IDEMPOTENT
+from redouble._failures.verdict import On, as_rules
 from redouble._internal.public import public
 from redouble._internal.validation import format_seconds
 
@@ -140,12 +141,30 @@ def check(pipeline: Layer, layers: Layers) -> Iterator[str]:
     if _is_used_by_client(pipeline):
         attempt = layers[max((i for i, own in enumerate(traits) if own.retries), default=0) :]
         worst = worst.within(combined_traits(attempt).each_call_limit)
-    for own, problems in zip(traits, lint(layers, (), (), worst), strict=True):
+    for place, problems in enumerate(lint(layers, (), (), worst)):
+        own = traits[place]
         yield from problems
+        if own.shares_results and (methods := _not_idempotent(traits[place + 1 :])):
+            name = type(layers[place]).__name__
+            yield (
+                f"{name} around a policy that sends {methods} again: such calls are not idempotent, so each "
+                "has to be made, and equal ones would share one; put it around functions that only read"
+            )
         for state in own.shared:
             if any(state is other for other in seen):
                 yield _shared_twice(state)
             seen.append(state)
+
+
+def _not_idempotent(inner: Iterable[Traits]) -> str:
+    """Return the request methods that rules of inner layers name, and that are not idempotent."""
+    named = set[str]()
+    for own in inner:
+        for _, rule in () if own.handles is None else as_rules(own.handles):
+            methods: object = getattr(rule, "methods", None)
+            if isinstance(methods, frozenset):  # of a rule for HTTP
+                named |= cast("frozenset[str]", methods)
+    return ", ".join(sorted(named - IDEMPOTENT))
 
 
 def _shared_twice(state: object) -> str:

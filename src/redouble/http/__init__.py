@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from redouble._clients.idempotency_key import Idempotency
 from redouble._engine.budgets.retry_budget import HostBudgets
+from redouble._failures.codes import IDEMPOTENT
 from redouble._failures.retry_after import retry_after
 from redouble._redaction.url import redact_url
 from redouble.http._exchange import host
 from redouble.http._request_body import AsyncReplayable, Replayable, replayable
-from redouble.http._rule import IDEMPOTENT, HttpRule, rule, sent
+from redouble.http._rule import HttpRule, rule, sent
 
 __all__ = [
     "IDEMPOTENT",

@@ -16,6 +16,7 @@ from redouble._clients.idempotency_key import TOKEN
 from redouble._engine.options import Options
 from redouble._engine.report import ResendGuard, stamp_of
 from redouble._failures import codes, error_readers
+from redouble._failures.codes import IDEMPOTENT
 from redouble._failures.retry_after import response_wish, with_hint
 from redouble._failures.transient import transient
 from redouble._failures.verdict import (
@@ -33,9 +34,6 @@ from redouble._failures.verdict import (
 from redouble._internal.public import public
 
 Errors: TypeAlias = type[Exception] | tuple[type[Exception], ...] | Rule
-
-# The idempotent methods of RFC 9110 except TRACE: a diagnostic request must not be repeated silently.
-IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "QUERY"})
 
 # Failures of the server, for policies and breakers; all other responses are results.
 FAILING = frozenset({408, 425, 429, *range(500, 600)})

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from math import inf
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -14,7 +15,7 @@ from redouble._engine.options import Options
 from redouble._engine.run import Run
 from redouble._internal.public import public
 from redouble._runtime.clock import context_clock
-from redouble._runtime.deadline import deadline_left, uninterrupted_time_left
+from redouble._runtime.deadline import deadline_left, remaining, uninterrupted_time_left
 from redouble._telemetry.bound_fields import Value
 from redouble.llm._spend.account import Account
 from redouble.llm._spend.meter import Meter
@@ -41,6 +42,8 @@ class Call:
 
     key: its idempotency key, if it has one.
     headers: the headers that send the key to the provider.
+
+    ``attempt``, ``attempts``, ``remaining``, ``name``, ``labels``: as in the result of `redouble.current`.
     """
 
     provider: str
@@ -52,6 +55,7 @@ class Call:
 
     _meter: Meter = field(default_factory=Meter, repr=False, compare=False)
     _account: Account | None = field(default=None, repr=False, compare=False)
+    _run: Run | None = field(init=False, default=None, repr=False, compare=False)
     _ends_at: float = field(init=False, repr=False, compare=False)  # a time of ``_now``
     _around_ends_at: float = field(init=False, repr=False, compare=False)  # a limit of a call around this one
     _now: Callable[[], float] = field(init=False, repr=False, compare=False)
@@ -71,7 +75,34 @@ class Call:
         """Begin the run of this call: its events and its report have what the call has used."""
         run = begin_run(Run, policy, name, aio=aio)
         run.usage = self._meter.used
+        vars(self)["_run"] = run
         return run
+
+    @property
+    def attempt(self) -> int:
+        """The number of the running attempt, counted from 1; 0 before the first."""
+        return 0 if self._run is None else self._run.attempt
+
+    @property
+    def attempts(self) -> int | None:
+        """The most attempts of the call; None for no limit but time."""
+        return None if self._run is None else self._run.attempts
+
+    @property
+    def name(self) -> str:
+        """The name of the call in events and reports."""
+        return "" if self._run is None else self._run.name
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of the policy."""
+        return {} if self._run is None else self._run.labels
+
+    @property
+    def remaining(self) -> float | None:
+        """The seconds left of all limits, also of the model's own total limit; None without a limit."""
+        seconds = min(self.left(), remaining(inf))
+        return None if seconds == inf else max(0.0, seconds)
 
     def left(self) -> float:
         """Return the seconds until its total limit, or until a limit around it, whichever is earlier."""

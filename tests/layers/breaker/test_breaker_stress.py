@@ -221,6 +221,7 @@ def test_a_call_that_the_collector_ends_in_the_middle_of_another_breaks_nothing(
             seen.run("+30 good")
         seen.run("good:closed")
         assert not seen.breaker._circuit.epoch.calls
+        assert not seen.breaker._circuit.epoch.probes
 
 
 @pytest.mark.parametrize(
@@ -241,6 +242,7 @@ def test_no_call_is_rejected_because_of_the_collector(options: dict[str, Any], b
         lambda made: made.run(f"a={end} b={end}"),
     ):
         assert not seen.breaker._circuit.epoch.calls
+        assert not seen.breaker._circuit.epoch.probes
         assert seen.breaker.snapshot()["rejected"] == 0
 
 

@@ -20,6 +20,7 @@ from redouble._layers.limits.ranked_slots import Order, RankedSlots
 from redouble._layers.limits.shares import (
     PriorityOption,
     describe_shares,
+    lint_shares,
     same_function,
     shares_option,
 )
@@ -254,6 +255,7 @@ class Bulkhead(SharedByIdentity, SlotGate):
                 "Bulkhead inside Retry: a call releases its slot while it waits to retry, so more calls "
                 "than the limit are in progress; put it outside"
             )
+        yield from lint_shares(self._shares, self.limit, "Bulkhead")
 
     def __repr__(self) -> str:
         settings = self.settings

@@ -7,8 +7,8 @@ without a class, and one whose class has no share, is guaranteed nothing and ran
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from math import fsum
+from collections.abc import Callable, Iterator, Mapping
+from math import ceil, fsum
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
@@ -110,6 +110,16 @@ def same_function(one: Shares | None, other: Shares | None) -> bool:
 def describe_shares(shares: Shares) -> str:
     """Return the guaranteed shares for `Pipeline.explain`, highest rank first."""
     return ", ".join(f"{share:.0%} for {name}" for name, share in shares.shares.items())
+
+
+def lint_shares(shares: Shares | None, limit: int, layer: str) -> Iterator[str]:
+    """Yield the problem of shares that are more slots than there are, because a part of one counts as one."""
+    slots = 0 if shares is None else sum(ceil(share * limit - TOLERANCE) for share in shares.shares.values())
+    if slots > limit:
+        yield (
+            f"{layer}({limit}) shares={shares!r}: a part of a slot counts as one, so {slots} slots are "
+            f"guaranteed and there are {limit}; write a higher limit, or give fewer classes a share"
+        )
 
 
 def _checked(shares: object, option: str) -> dict[str, float]:
