@@ -31,6 +31,11 @@ TWINS = [
     ("_internal/shared_context_manager", "SharedContextManager.__enter__", f"{ASYNC_MANAGER}.__aenter__"),
     ("_internal/shared_context_manager", "SharedContextManager._end_block", f"{ASYNC_MANAGER}._aend_block"),
     ("_layers/limits/bulkhead", "Bulkhead._acquire_admission", "Bulkhead._aacquire_admission"),
+    (
+        "_layers/limits/adaptive_concurrency",
+        "AdaptiveConcurrency._acquire_admission",
+        "AdaptiveConcurrency._aacquire_admission",
+    ),
     ("_layers/chaos", "Chaos.around.faulty", "Chaos.around_async.faulty"),
     ("_layers/gate", "Admission.begin", "Admission.abegin"),
     ("_layers/gate", "Gate._gated.gated", "Gate._gated_async.gated"),

@@ -226,7 +226,7 @@ class Throttle(ReentrancySafe, Gate):
         if self._shares is None or type(self).admit is not Throttle.admit:
             super()._acquire_admission(admission)
         else:
-            self._enter(admission.per_call)
+            self._admit_call(admission.per_call)
             admission.entered = True
 
     def _share_if_rejected(self, draw: float, now: float, name: str | None) -> float:
@@ -278,13 +278,16 @@ class Throttle(ReentrancySafe, Gate):
         }
 
     def _enter(self, returned: object = None) -> None:
+        self._admit_call(returned)
+
+    async def _aenter(self, returned: object = None) -> None:
+        self._admit_call(returned)
+
+    def _admit_call(self, returned: object) -> None:
         if self._shares is None:
             self.admit(SYSTEM.now())
         elif self._requests.limiting and not self._owned_by_this_thread():
             self._admit_class(returned, SYSTEM.now())
-
-    async def _aenter(self, returned: object = None) -> None:
-        self._enter(returned)
 
     def _advance_window(self) -> None:
         self._run_exclusively(self._requests.advance, SYSTEM.now())
