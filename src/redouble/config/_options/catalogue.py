@@ -161,6 +161,8 @@ WORKER = Table(
     grace=Option(SPAN, "How long to wait for a thread that was asked to stop."),
     overlap=Option(Flag(), "True if another attempt may begin beside a thread that did not stop."),
     start=Option(Choice("spawn", "forkserver"), "How processes are started."),
+    limit=Option(Unlimited(Whole(1)), "How many attempts may run at once, abandoned threads included."),
+    wait=Option(WAIT, "How long other attempts wait for a worker; 0: not at all."),
 )
 WORKER_OPTION = Option(Unlimited(WORKER), WORKER.about)
 ATTEMPTS = Unlimited(Whole(1, "write a whole number, 1 for no retries (the first attempt counts)"))
@@ -236,6 +238,8 @@ GATES = Tagged(
         window=Option(Choice("sliding", "fixed"), "Count the calls of a window instead of spacing them."),
         cost=Option(CostValue(), "How many of these calls one call counts as; 0: it is free."),
         following=Option(Flag(), "Apply the server's own limits, as responses and errors state them."),
+        shares=CLASSES,
+        priority=DEFAULT_CLASS,
     ),
     adaptive_rate=Table(
         AdaptiveRate,
