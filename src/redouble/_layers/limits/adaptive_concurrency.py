@@ -312,19 +312,19 @@ class AdaptiveConcurrency(ReentrancySafe, SlotGate):
         if self._ranked is None:
             super()._acquire_admission(admission)
         else:
-            call = self._new_call(admission)
-            if not self._ranked.try_acquire(call.lease):
-                self._enter(call.lease)
-            self._begin(call, self.clock.now())
+            ticket = self._new_call(admission)
+            if not self._ranked.try_acquire(ticket.lease):
+                self._enter(ticket.lease)
+            self._begin(ticket, self.clock.now())
 
     async def _aacquire_admission(self, admission: Admission) -> None:
         if self._ranked is None:
             await super()._aacquire_admission(admission)
         else:
-            call = self._new_call(admission)
-            if not self._ranked.try_acquire(call.lease):
-                await self._aenter(call.lease)
-            self._begin(call, self.clock.now())
+            ticket = self._new_call(admission)
+            if not self._ranked.try_acquire(ticket.lease):
+                await self._aenter(ticket.lease)
+            self._begin(ticket, self.clock.now())
 
     def _new_call(self, admission: Admission) -> QueuedCall:
         # Set first: releasing a lease that was never admitted does no harm.
