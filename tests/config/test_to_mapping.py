@@ -42,6 +42,10 @@ from tests.support.fakes import Ledger, Virtual
         (Retry(hints=Hints(longest=5, spread=0)), {"hints": {"longest": 5, "spread": 0}}),
         (Retry(worker=Worker()), {"worker": {}}),
         (Retry(worker=Worker("process", overlap=True)), {"worker": {"kind": "process", "overlap": True}}),
+        (
+            Retry(worker=Worker(limit=20, wait=None, name="io")),
+            {"worker": {"limit": 20, "wait": "unlimited", "name": "io"}},
+        ),
         (Retry(budget=RetryBudget()), {"budget": {"type": "retry_budget"}}),
         (Retry(name="a", labels={"b": "c"}), {"name": "a", "labels": {"b": "c"}}),
         (Retry(nested="stop", wrap=True, on=[OSError]), {"nested": "stop", "wrap": True, "on": ["OSError"]}),

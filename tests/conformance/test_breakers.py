@@ -46,6 +46,12 @@ HTTPWARE = [
     ),
 ]
 
+
+def after_attempts(attempts: int) -> float:
+    """Return a duration of a break that shows how often a probe has failed."""
+    return attempts + 1
+
+
 POLLY = [
     row("cb.should_break.10", "F F " + "S " * 8 + "open", ratio=0.1, minimum=10),
     row("cb.should_break.11", "S " * 9 + "closed F F open", ratio=0.15, minimum=10),
@@ -93,7 +99,7 @@ POLLY = [
         "F rejected:1 later:1 F rejected:2 later:2 F rejected:3 later:3 F rejected:4 later:4 F rejected:5 "
         "later:5 S F rejected:1 later:1 F rejected:2 later:2 F rejected:3",
         failures=1,
-        cooldown=lambda attempts: attempts + 1,
+        cooldown=after_attempts,
     ),
     # Without one, all breaks have the given cooldown.
     row(

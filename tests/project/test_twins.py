@@ -31,6 +31,11 @@ TWINS = [
     ("_internal/shared_context_manager", "SharedContextManager.__enter__", f"{ASYNC_MANAGER}.__aenter__"),
     ("_internal/shared_context_manager", "SharedContextManager._end_block", f"{ASYNC_MANAGER}._aend_block"),
     ("_layers/limits/bulkhead", "Bulkhead._acquire_admission", "Bulkhead._aacquire_admission"),
+    (
+        "_layers/limits/adaptive_concurrency",
+        "AdaptiveConcurrency._acquire_admission",
+        "AdaptiveConcurrency._aacquire_admission",
+    ),
     ("_layers/chaos", "Chaos.around.faulty", "Chaos.around_async.faulty"),
     ("_layers/gate", "Admission.begin", "Admission.abegin"),
     ("_layers/gate", "Gate._gated.gated", "Gate._gated_async.gated"),
@@ -299,7 +304,9 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             f"_drivers/attempt_timeout.{name}"
             for name in (
                 "_arun_in_process",
+                "_arun_limited_worker",
                 "_arun_on_thread",
+                "_arun_thread",
                 "_wait_within",
                 "arun_on_worker",
                 "run_with_cancel_scope",
@@ -360,8 +367,10 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         *(f"_drivers/context_managers.{name}" for name in ("EnteredManager._aenter", "Entrance.__aexit__")),
         *(f"_internal/shared_context_manager.Block.{name}" for name in ("abegin", "aleave")),
         *(
+            "_drivers/workers/worker_slots.WorkerSlot.aacquire",
             "_layers/limits/slot_gate.SlotGate._aenter",
             "_layers/results/fallback.Fallback._open_stream",
+            "_layers/results/coalesce.Coalesce._ajoin",
             "_layers/results/substitutes._as_async_items",
             "_layers/results/substitutes.Substitutes._waiting",
             "_layers/results/substitutes.Substitutes.afirst",

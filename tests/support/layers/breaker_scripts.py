@@ -12,7 +12,7 @@ from typing import Any
 from redouble import CircuitBreaker, errors
 from redouble._internal import reentrancy, sliding_counter
 from redouble._layers import gate
-from redouble._layers.breaker import circuit, circuit_breaker
+from redouble._layers.breaker import circuit, circuit_breaker, cooldown, windows
 from redouble._layers.breaker.circuit import Ticket
 from redouble._runtime.backend import backend
 from redouble.types import Event
@@ -103,7 +103,7 @@ class Interruption:
         return self
 
 
-MODULES = (circuit_breaker, circuit, gate, reentrancy, sliding_counter)
+MODULES = (circuit_breaker, circuit, cooldown, windows, gate, reentrancy, sliding_counter)
 FILES = {module.__file__ for module in MODULES}
 
 

@@ -424,6 +424,20 @@ class CircuitBreaker(ReentrancySafe, Gate):
                 "one, so a service that hangs never opens it; put a Timeout inside, or set slow= (neither is "
                 "needed in a client of Redouble, which ends the attempt itself)"
             )
+        if not combined_traits(inner).retries:
+            yield from self._lint_window(worst.seconds)
+
+    def _lint_window(self, longest: float) -> Iterator[str]:
+        """Return the problem of a window that is short for calls that may take this long."""
+        settings = self.settings
+        by_share = settings.ratio is not None or settings.slow_ratio is not None
+        if by_share and settings.calls is None and settings.window < 2 * longest < inf:
+            yield (
+                f"CircuitBreaker window={settings.window:g} below twice the limit of an attempt, "
+                f"{format_seconds(longest)}: a call that hangs counts when it ends, so of those that a "
+                "caller makes in a row the window holds one, and may never hold enough to open; write "
+                f"window={2 * longest:g} or more, or calls="
+            )
 
     def _lint_probes(self) -> Iterator[str]:
         """Return the problem of a share of the probes that one failed probe reaches."""
