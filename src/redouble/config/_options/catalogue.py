@@ -22,7 +22,7 @@ from redouble._layers.limits.rate.adaptive_rate import AdaptiveRate
 from redouble._layers.limits.rate.rate_limit import RateLimit
 from redouble._layers.limits.throttle import Throttle
 from redouble._layers.retry.retry import Retry
-from redouble._layers.timeout import Timeout
+from redouble._layers.timeout.timeout import Timeout
 from redouble.config._document_path import DocPath, short_repr
 from redouble.config._options.backoff import KINDS, SPAN, BackoffValue
 from redouble.config._options.error_names import ErrorNames, ResultRuleName
@@ -265,8 +265,13 @@ LAYERS = Tagged(
     timeout=Table(
         Timeout,
         "A time limit for each call of the layers inside it.",
-        seconds=Option(SPAN, "How long a call may take."),
+        seconds=Option(SPAN, "How long a call may take; the longest limit, if it is learned."),
         worker=WORKER_OPTION,
+        multiple=Option(Number(1, 1e6), "Learn the limit: this many times what most recent calls take."),
+        quantile=Option(Number(0.5, 0.9999), "The share of the recent calls that is most of them."),
+        least=Option(SPAN, "The shortest limit that is learned."),
+        initial=Option(SPAN, "The limit before there were enough calls; the longest one unless given."),
+        minimum=Option(Whole(1), "How many calls are enough."),
     ),
     hedge=Table(
         Hedge,
