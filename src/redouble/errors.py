@@ -16,6 +16,7 @@ asked for them with ``wrap=True``::
     ├── Rejected                   your function was not called; .retry_after
     │   ├── CircuitOpen
     │   ├── BulkheadFull
+    │   ├── WorkersBusy            all workers of a `Worker` with a limit are in use
     │   └── RateLimited
     └── ConfigError                a setting is wrong (also a ValueError); .path
 
@@ -49,6 +50,7 @@ __all__ = [
     "Stopped",
     "WorkerFailed",
     "WorkerStillRunning",
+    "WorkersBusy",
 ]
 
 
@@ -158,6 +160,22 @@ class CircuitOpen(Rejected):
 
 class BulkheadFull(Rejected):
     """All ``limit`` slots of the bulkhead are in use, and none was released within ``wait`` seconds."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        limit: int | None = None,
+        wait: float | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.limit = limit
+        self.wait = wait
+
+
+class WorkersBusy(Rejected):
+    """All ``limit`` workers are in use, and none came free within ``wait`` seconds or the time left."""
 
     def __init__(
         self,

@@ -59,6 +59,7 @@ register("names.listed", [Full, patient])
         ("Rejected", errors.Rejected),
         ("CircuitOpen", errors.CircuitOpen),
         ("BulkheadFull", errors.BulkheadFull),
+        ("WorkersBusy", errors.WorkersBusy),
         ("RateLimited", errors.RateLimited),
         ("names.Busy", Busy),
         ("names.both", (Busy, Full)),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from redouble import SYSTEM, Bulkhead, Kind, Pipeline, Retry
+from redouble import SYSTEM, Backoff, Bulkhead, Kind, Pipeline, Retry
 from redouble.config._reload import load, policies, reload
 from redouble.errors import CircuitOpen
 from tests.support.fakes import Boom
@@ -78,6 +78,21 @@ def test_a_breaker_stays_open() -> None:
     with pytest.raises(CircuitOpen) as raised:
         breaker.call(fail)
     assert 3600 < (raised.value.retry_after or 0) <= 7200
+
+
+def test_a_reload_changes_the_forms_and_the_state_of_a_breaker() -> None:
+    config = load(gates(type="circuit_breaker", cooldown=[5, "20s"], calls=10, ratio=0.5))
+    breaker: Any = config.gates["db"]
+    for state in ("metrics_only", "disabled", "isolated", "closed"):
+        again = reloaded(
+            gates(type="circuit_breaker", cooldown={"type": "constant", "delay": 7}, state=state)
+        )
+        assert again.gates["db"] is breaker
+        assert breaker.state == state
+        assert breaker.settings.cooldown == Backoff.constant(7)
+    breaker.disable()
+    reloaded(gates(type="circuit_breaker", cooldown="8s"))
+    assert (breaker.state, breaker.settings.cooldown) == ("disabled", 8)  # what an operator did stays
 
 
 def fail() -> None:

@@ -42,6 +42,10 @@ from tests.support.fakes import Ledger, Virtual
         (Retry(hints=Hints(longest=5, spread=0)), {"hints": {"longest": 5, "spread": 0}}),
         (Retry(worker=Worker()), {"worker": {}}),
         (Retry(worker=Worker("process", overlap=True)), {"worker": {"kind": "process", "overlap": True}}),
+        (
+            Retry(worker=Worker(limit=20, wait=None, name="io")),
+            {"worker": {"limit": 20, "wait": "unlimited", "name": "io"}},
+        ),
         (Retry(budget=RetryBudget()), {"budget": {"type": "retry_budget"}}),
         (Retry(name="a", labels={"b": "c"}), {"name": "a", "labels": {"b": "c"}}),
         (Retry(nested="stop", wrap=True, on=[OSError]), {"nested": "stop", "wrap": True, "on": ["OSError"]}),
@@ -97,6 +101,30 @@ EVERY: list[tuple[Any, dict[str, object]]] = [
         },
     ),
     (
+        CircuitBreaker(
+            ratio=0.5,
+            calls=100,
+            slow=2,
+            slow_ratio=0.8,
+            cooldown=Backoff.exponential(5).maximum(300).equal_jitter(),
+            probes=10,
+            probe_ratio=0.3,
+            state="metrics_only",
+        ),
+        {
+            "type": "circuit_breaker",
+            "ratio": 0.5,
+            "calls": 100,
+            "slow": 2,
+            "slow_ratio": 0.8,
+            "cooldown": {"type": "exponential", "initial": 5, "maximum": 300, "jitter": "equal"},
+            "probes": 10,
+            "probe_ratio": 0.3,
+            "state": "metrics_only",
+        },
+    ),
+    (CircuitBreaker(cooldown=(5, 20)), {"type": "circuit_breaker", "cooldown": [5, 20]}),
+    (
         RateLimit(5, 2, 3, 4, following=True),
         {"type": "rate_limit", "rate": 5, "per": 2, "burst": 3, "wait": 4, "following": True},
     ),
@@ -138,6 +166,14 @@ EVERY: list[tuple[Any, dict[str, object]]] = [
             "budget": {"type": "retry_budget"},
             "name": "a",
         },
+    ),
+    (
+        Hedge([0.5, 1], hedges=2, failover=True, worker=Worker(grace=0)),
+        {"type": "hedge", "delay": [0.5, 1], "hedges": 2, "failover": True, "worker": {"grace": 0}},
+    ),
+    (
+        Hedge(minimum=9, shortest=0.5, longest=2),
+        {"type": "hedge", "minimum": 9, "shortest": 0.5, "longest": 2},
     ),
 ]
 
@@ -212,6 +248,7 @@ def test_a_configuration_is_written_with_references_to_its_own_objects() -> None
         (Throttle(random=Random(1)), "random", "set random in code"),
         (AdaptiveConcurrency(random=Random(1)), "random", "set random in code"),
         (Hedge(until=transient), "until", "has no name in documents"),
+        (Hedge(float), "delay", "cannot be written to a document: set delay in code"),
         (Retry() | Fallback(value=1), "layers.1", "cannot be written to a document"),
         (Pipeline(Retry(until=bool)), "layers.0.until", "bool has no name in documents"),
         (type("Own", (Bulkhead,), {})(1), "", "cannot be written to a document"),

@@ -4,7 +4,8 @@ A script is a list of words. ``S`` and ``F`` are calls that succeed and fail, a 
 with that status: 500 and more fail, 400 and more are errors of the caller and count as success. ``foreign``
 is an error without a verdict, ``takes:10`` a call of 10 s. ``rejected:20`` is a call that is rejected with a
 ``retry_after`` of 20 s. ``start`` admits a call that ``finish:F`` ends, the oldest first. ``later:10``
-advances the clock. ``failed:3/5`` checks the counts, and the name of a state checks the state.
+advances the clock. ``disable`` and ``measure`` choose a state. ``failed:3/5`` and ``slow:2`` check the
+counts, and the name of a state checks the state.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from redouble import CircuitBreaker, errors
 from tests.conformance.flows import EVERY, in_colour
 from tests.support.scripted import Draws, Virtual
 
-STATES = ("closed", "open", "half_open", "isolated")
+STATES = ("closed", "open", "half_open", "isolated", "disabled", "metrics_only")
 
 
 class Status(Exception):
@@ -100,6 +101,12 @@ def play(service: Service, breaker: CircuitBreaker, script: str) -> Playback:
                 breaker.isolate()
             case "close":
                 breaker.close()
+            case "disable":
+                breaker.disable()
+            case "measure":
+                breaker.metrics_only()
+            case "slow":
+                assert breaker.snapshot()["slow"] == int(rest), where
             case "failed":
                 seen = breaker.snapshot()
                 assert f"{seen['failures']}/{seen['calls']}" == rest, where

@@ -66,10 +66,12 @@ def hedged_call(colour: str, make: Callable[[], Layer], script: str) -> str:
     return in_colour(colour, str, waiting, MockClock(autojump_threshold=0))
 
 
-def late(delay: float, hedges: int = 1, **options: Any) -> Callable[[], Hedge]:
+def late(delay: Any, hedges: int = 1, **options: Any) -> Callable[[], Hedge]:
     """Return a factory of hedges with a fixed delay and no quota."""
     return partial(Hedge, delay, None, hedges=hedges, **options)
 
 
 # gRPC's service config: a hedge every 100 s, up to 6 attempts; a server may ask for a wait, or to stop.
-GRPC = late(100, 5, on=answers({"stop": False, "after-101": 101, "after-99": 99, "*": True}))
+ANSWERS = answers({"stop": False, "after-101": 101, "after-99": 99, "*": True})
+GRPC = late(100, 5, on=ANSWERS)
+GRPC_AT_ONCE = late(100, 5, on=ANSWERS, failover=True)

@@ -46,6 +46,12 @@ HTTPWARE = [
     ),
 ]
 
+
+def after_attempts(attempts: int) -> float:
+    """Return a duration of a break that shows how often a probe has failed."""
+    return attempts + 1
+
+
 POLLY = [
     row("cb.should_break.10", "F F " + "S " * 8 + "open", ratio=0.1, minimum=10),
     row("cb.should_break.11", "S " * 9 + "closed F F open", ratio=0.15, minimum=10),
@@ -88,15 +94,28 @@ POLLY = [
         "F later:30 start rejected later:29 rejected later:1 S closed finish:F closed",
         failures=1,
     ),
-    # In Polly each break may be longer than the last; here all have the given cooldown.
     row(
-        "cb.polly_break_duration_generator-deviates",
+        "cb.polly_break_duration_generator",
+        "F rejected:1 later:1 F rejected:2 later:2 F rejected:3 later:3 F rejected:4 later:4 F rejected:5 "
+        "later:5 S F rejected:1 later:1 F rejected:2 later:2 F rejected:3",
+        failures=1,
+        cooldown=after_attempts,
+    ),
+    # Without one, all breaks have the given cooldown.
+    row(
+        "cb.polly_break_duration_generator-constant",
         "F rejected:9 later:9 F rejected:9 later:9 F rejected:9 later:9 F rejected:9 later:9 F rejected:9 "
         "later:9 S F rejected:9 later:9 F rejected:9 later:9 F rejected:9",
         failures=1,
         cooldown=9,
     ),
 ]
+
+
+def probes(count: int, ratio: float) -> dict[str, Any]:
+    """Return the options of a half-open state in which a share of the probes decides."""
+    return {"probes": count, "probe_ratio": ratio}
+
 
 FAILSAFE = [
     row("cb.failsafe_go.closed-1", "F open", failures=1),
@@ -113,16 +132,17 @@ FAILSAFE = [
     row("cb.failsafe_go.half-open-2-of-4", "F later:30 S F open", failures=1, probes=2),
     row("cb.failsafe_go.half-open-S-F", "F later:30 S F open", failures=1, probes=3),
     row("cb.failsafe_go.half-open-F", "F F F later:30 F open", failures=3, probes=3),
-    # failsafe-go stays half open after a failure; here one failed probe opens the breaker.
+    # Thresholds of the state half open: successes or failures of so many probes are a share that failed.
+    row("cb.failsafe_go.half-open-3-3-F-F-F", "F later:30 F F half_open F open", failures=1, **probes(3, 1)),
+    row("cb.failsafe_go.half-open-3-3-F-S", "F later:30 F S closed", failures=1, **probes(3, 1)),
+    row("cb.failsafe_go.half-open-2-3-F-S-F", "F later:30 F S F open", failures=1, **probes(3, 0.66)),
+    row("cb.failsafe_go.half-open-2-3-F-S-S", "F later:30 F S S closed", failures=1, **probes(3, 0.66)),
+    row("cb.failsafe_go.half-open-S-F-S", "F later:30 S F S half_open", failures=1, **probes(4, 0.5)),
+    row("cb.failsafe_go.half-open-success-2-3", "F later:30 F S S closed", failures=1, **probes(3, 0.66)),
+    row("cb.failsafe_go.half-open-success-2-4", "F later:30 S F F F open", failures=1, **probes(4, 0.75)),
+    # failsafe-go uses the failure threshold of the closed state if there is none; here one failure opens it.
     row("cb.failsafe_go.half-open-F-S-deviates", "F F F later:30 F open rejected:30", failures=3),
-    row(
-        "cb.failsafe_go.half-open-F-S-S-deviates",
-        "F F F later:30 F open rejected:30",
-        ratio=0.66,
-        minimum=3,
-    ),
     row("cb.failsafe_go.half-open-S-F-S-deviates", "F F F later:30 S F open", failures=3, probes=3),
-    row("cb.failsafe_go.half-open-2-of-3-deviates", "F later:30 F open rejected:30", failures=1, probes=2),
     row(
         "cb.failsafe_go_timed_stats",
         f"later:0.9 {'S ' * 10}{'F ' * 40}failed:40/50 later:0.1 {'S ' * 10}failed:40/60 "
@@ -134,6 +154,8 @@ FAILSAFE = [
     ),
 ]
 
+SLOW_RATE: dict[str, Any] = {"ratio": 1, "minimum": 5, "slow": 4, "slow_ratio": 0.5, "cooldown": 5}
+HALF_OPEN: dict[str, Any] = {"failures": 1, "cooldown": 5, "probes": 4, "probe_ratio": 0.5}
 GOBREAKER: dict[str, Any] = {"ratio": 0.6, "minimum": 3, "window": 30, "cooldown": 90, "probes": 3}
 
 OTHERS = [
@@ -166,26 +188,48 @@ OTHERS = [
     row("cb.cockatiel.below-minimum", "F later:0.5 " * 10 + "closed", ratio=0.5, window=5, minimum=15),
     # cockatiel derives the minimum from the other options; here it is 20 calls by default.
     row("cb.cockatiel.minimum-deviates", f"{'F ' * 19}closed F open", ratio=0.25, window=0.103),
-    # The last ten calls, with one call per second.
     row(
         "cb.r4j_count_window",
-        "S later:1 S later:1 F later:1 F closed" + " later:1 F" * 4 + " later:1 S" * 4 + " failed:6/10"
-        " later:1 S later:1 S later:1 S failed:3/10",
-        window=10,
-        **NEVER,
+        "S S F F failed:2/4 F F F F S S S S failed:6/10 S S S failed:3/10",
+        calls=10,
+        ratio=1,
     ),
-    # Here one ratio covers both: a slow call is a failure, and counts once.
+    row("cb.r4j_count_window.minimum", "F " * 9 + "closed F open", calls=10, ratio=0.6, minimum=10),
     row(
         "cb.r4j_slow_calls",
+        "takes:10:S takes:10:F takes:0.1:S takes:0.1:S takes:0.1:S failed:1/5 slow:2",
+        slow=5,
+        slow_ratio=0.5,
+        ratio=1,
+        minimum=5,
+    ),
+    # Without a rate of its own, a slow call is a failure, and counts once.
+    row(
+        "cb.r4j_slow_calls.failures",
         "takes:10:S takes:10:F takes:0.1:S takes:0.1:S takes:0.1:S failed:2/5",
         slow=5,
         **NEVER,
+    ),
+    row("cb.r4j_scenarios.slow-rate", "takes:5 takes:5 takes:5 S closed S open", **SLOW_RATE),
+    row("cb.r4j_scenarios.half-open", "F later:5 F S S half_open S closed", **HALF_OPEN),
+    row("cb.r4j_scenarios.half-open-reached", "F later:5 F S F open", **HALF_OPEN),
+    row("cb.r4j_scenarios.half-open-ignored", "F later:5 foreign half_open F S S S closed", **HALF_OPEN),
+    row("cb.r4j_scenarios.disabled", "disable F F F disabled failed:0/0 close F open", failures=1),
+    row(
+        "cb.r4j_scenarios.metrics_only",
+        "measure F F F F F metrics_only failed:5/5 S failed:5/6",
+        ratio=0.5,
+        minimum=5,
+        events="metrics_only exceeded",
+    ),
+    row(
+        "cb.r4j_scenarios.forced_open", "isolate rejected later:1000 rejected disable F disabled", failures=1
     ),
     row("cb.r4j_scenarios.failures", "F F F S closed S open", ratio=0.5, minimum=5, window=20),
     row("cb.r4j_scenarios.slow", "takes:5 takes:5 takes:5 S S open", ratio=0.5, minimum=5, slow=4),
     row("cb.r4j_scenarios.ignored", "F later:5 foreign half_open start", failures=1, cooldown=5),
     row("cb.r4j_scenarios.late", "start F open finish:S open failed:0/0", ratio=1, minimum=1),
-    # resilience4j closes if one of four probes fails; here all must succeed.
+    # resilience4j closes if one of four probes fails; here all must succeed, unless there is a share.
     row("cb.r4j_scenarios.half-open-deviates", "F later:5 S S S F open", failures=1, cooldown=5, probes=4),
 ]
 

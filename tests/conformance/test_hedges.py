@@ -23,12 +23,16 @@ from redouble import (
 )
 from redouble.testing import virtual_time
 from tests.conformance.flows import answers, in_colour
-from tests.conformance.hedged import GRPC, Service, hedged_call, in_async_code, late
+from tests.conformance.hedged import GRPC, GRPC_AT_ONCE, Service, hedged_call, in_async_code, late
 from tests.support.scripted import ScriptedError, cancelled_in
 
 
 def broken() -> NoReturn:
     raise ScriptedError("broken")
+
+
+def no_delay(number: int) -> None:
+    """Return None: an extra attempt only starts after a failure, if at all."""
 
 
 def thrice_around(hedge: Hedge) -> Layer:
@@ -57,6 +61,41 @@ def thrice_around(hedge: Hedge) -> Layer:
         pytest.param(
             GRPC, "!after-99:150 b:999 c:9", "0 100 249: c at 258, cut 2, won", id="hedge.grpc_timeline.99"
         ),
+        pytest.param(
+            GRPC_AT_ONCE,
+            "!a:50 b:999 c:9",
+            "0 50 150: c at 159, cut 2, won",
+            id="hedge.grpc_timeline.failure-restarts-timer",
+        ),
+        pytest.param(
+            GRPC_AT_ONCE,
+            "!a:50 !b:40 !c:30 !d:20 !e:10 !f:5",
+            "0 50 90 120 140 150: !a at 155",
+            id="hedge.grpc_timeline.all-fail",
+        ),
+        pytest.param(
+            GRPC_AT_ONCE,
+            "!after-101:50 b:9",
+            "0 151: b at 160, won",
+            id="hedge.grpc_timeline.failure-101",
+        ),
+        pytest.param(
+            GRPC_AT_ONCE,
+            "a:999 !after-99:50 c:9",
+            "0 100 249: c at 258, cut 1, won",
+            id="hedge.grpc_timeline.failure-99",
+        ),
+        pytest.param(GRPC_AT_ONCE, "!stop:50 b:9", "0: !stop at 50", id="hedge.grpc_timeline.failure-stop"),
+        pytest.param(
+            late(2, failover=True), "!a:1 b:1", "0 1: b at 2, won", id="hedge.polly.all-running-failed"
+        ),
+        pytest.param(
+            late(no_delay, 2, failover=True),
+            "!a:9 !b:9 c:9",
+            "0 9 18: c at 27, won",
+            id="hedge.polly.fallback",
+        ),
+        pytest.param(late(no_delay), "a:9", "0: a at 9", id="hedge.failsafe_go.no-hedge"),
         pytest.param(late(2), "a:9 b:1", "0 2: b at 3, cut 1, won", id="hedge.polly.latency"),
         pytest.param(late(0, 3), "a:2 b:3", "0 0 0 0: a at 2, cut 2 3 4", id="hedge.polly.parallel"),
         pytest.param(late(2), "!a:3 !b:3", "0 2: !a at 5", id="hedge.polly.all-fail"),

@@ -27,6 +27,7 @@ TREE: dict[type[Exception], tuple[type[Exception], ...]] = {
     Rejected: (RedoubleError,),
     errors.CircuitOpen: (Rejected,),
     errors.BulkheadFull: (Rejected,),
+    errors.WorkersBusy: (Rejected,),
     errors.RateLimited: (Rejected,),
     errors.ConfigError: (RedoubleError, ValueError),
 }

@@ -107,7 +107,14 @@ def test_breakers_of_one_name_are_added_up() -> None:
     """For example, one breaker per host."""
     kept = [CircuitBreaker(name="gauge many") for _ in range(3)]
     kept[0].isolate()
-    assert states("gauge many") == {"closed": 2, "half_open": 0, "open": 0, "isolated": 1}
+    assert states("gauge many") == {
+        "closed": 2,
+        "half_open": 0,
+        "open": 0,
+        "isolated": 1,
+        "disabled": 0,
+        "metrics_only": 0,
+    }
     with memory.instrument() as metrics:
         assert metrics.gauge("breaker_state", name="gauge many") == 3
 

@@ -259,6 +259,14 @@ GATES: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
         lambda: CircuitBreaker(failures=10**6, slow=60),
         lambda gate: gate._circuit.epoch.calls,
     ),
+    "breaker by result": (
+        lambda: CircuitBreaker(failures=10**6, until=bool),
+        lambda gate: gate.state != "closed",
+    ),
+    "breaker with a share of slow calls": (
+        lambda: CircuitBreaker(failures=10**6, slow=60, slow_ratio=1),
+        lambda gate: gate._circuit.epoch.calls,
+    ),
     "rate limit": (lambda: RateLimit(1e9), lambda gate: gate.snapshot()["queued"]),
     "adaptive rate": (AdaptiveRate, lambda gate: gate.snapshot()["queued"]),
     "throttle": (lambda: Throttle(minimum=10**9), lambda gate: None),
@@ -296,7 +304,8 @@ for one in GATES:
             f"{one}, streamed": gate_case(one, streamed),
         }
     )
-del CASES["slow breaker, called"]  # one that is interrupted at its end counts as slow after a while
+for one in ("slow breaker", "breaker with a share of slow calls"):
+    del CASES[f"{one}, called"]  # one that is interrupted at its end counts as slow after a while
 
 
 @pytest.fixture(autouse=True)

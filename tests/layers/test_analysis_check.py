@@ -62,6 +62,7 @@ SHARED_WRITES = (
     r"StaleFallback around a policy that sends (PATCH, )?POST again: .*; put it around functions .*"
 )
 SHARES = r"Bulkhead\(.\) shares=.*: a part of a slot counts as one, so . slots are guaranteed and there .*"
+WINDOW = r"CircuitBreaker window=. below twice the limit of an attempt, . s: .*; write window=.* or more, .*"
 NO_JITTER = r"Retry without jitter: clients that failed together retry together; write backoff=Backoff.*"
 TOO_LONG = r"Retry\(attempts=\d+\) may need .* s and has .* s: at worst, there is no time for the last .*"
 NO_BUDGET = (
@@ -74,6 +75,9 @@ RETRY_INSIDE = r"Retry inside Retry: their attempts multiply; retry in one place
 def quick(**options: Any) -> Retry:
     """Return a policy that no hint can make wait for longer."""
     return Retry(hints=UNHINTED, **options)
+
+
+POOL = Worker(limit=3)
 
 
 def no_retry(when: str) -> str:
@@ -138,6 +142,9 @@ PROBLEMS: list[tuple[Layer, list[str]]] = [
         [RETRY_INSIDE],
     ),  # equal, and not the same
     (Retry(budget=BUDGET.without_credit()) | quick(budget=BUDGET), [RETRY_INSIDE]),
+    (Retry(worker=POOL) | quick(worker=POOL), [RETRY_INSIDE, twice("Worker")]),
+    (Retry(worker=POOL) | Timeout(1, worker=POOL), [twice("Worker")]),
+    (Retry(worker=Worker()) | Timeout(1, worker=Worker()), []),
     # a cap on retries in flight that grants none
     (
         Retry(budget=RetryBudget(max_in_flight=0.2, minimum=0)),
@@ -176,6 +183,13 @@ PROBLEMS: list[tuple[Layer, list[str]]] = [
     # more slots guaranteed than there are
     (Bulkhead(2, shares={"a": 0.4, "b": 0.3, "c": 0.3}), [SHARES]),
     (Bulkhead(1, shares={"a": 0.1, "b": 0.1}) | Retry(), [SHARES]),
+    # a window that forgets calls that hang
+    (CircuitBreaker(ratio=0.5, window=5) | Timeout(3), [WINDOW]),
+    (CircuitBreaker(slow=2, slow_ratio=0.5, window=5) | Timeout(3), [WINDOW]),
+    (
+        quick() | CircuitBreaker(ratio=0.5, window=9) | Bulkhead(2, wait=1) | Timeout(4),
+        [WINDOW, BULKHEAD_INSIDE],
+    ),
     # no jitter
     (Retry(backoff=Backoff.exponential(0.2)), [NO_JITTER]),
     (Retry(backoff=[1, 2, 3]), [NO_JITTER]),
@@ -249,6 +263,11 @@ FINE: list[Layer] = [
     Fallback(value=1) | BREAKER,
     Fallback(value=1) | Hedge(0.1),
     Fallback.stale(9) | Retry(on=rule()),
+    CircuitBreaker(ratio=0.5, window=6) | Timeout(3),
+    CircuitBreaker(ratio=0.5, window=5, calls=100) | Timeout(3),
+    CircuitBreaker(window=5) | Timeout(3),  # failures in a row
+    CircuitBreaker(ratio=0.5, window=1),
+    Timeout(3) | CircuitBreaker(ratio=0.5, window=5, slow=1),  # a call that is cut does not count
     Bulkhead(10, shares={"a": 0.4, "b": 0.3, "c": 0.3}),
     Bulkhead(3, shares={"a": 0.3, "b": 0.3, "c": 0.3, "d": 0}),
     Bulkhead(7, shares={"a": 0.3, "b": 0.1}),
@@ -349,6 +368,8 @@ USED_BY_CLIENTS: list[tuple[Pipeline, list[str]]] = [
     (CircuitBreaker() | Retry(attempt_timeout=2), [BREAKER_OUTSIDE]),
     (Timeout(1) | Retry(), [TOO_LONG]),
     (Retry(attempt_timeout=8) | CircuitBreaker(), [TOO_LONG]),
+    (Retry(attempt_timeout=2) | CircuitBreaker(ratio=0.5, window=3), [WINDOW]),
+    (Retry(attempt_timeout=2) | CircuitBreaker(ratio=0.5, window=4), []),
 ]
 
 
@@ -359,7 +380,10 @@ def test_a_client_ends_an_attempt_itself(pipeline: Pipeline, expected: list[str]
     Transport(pipeline)
     assert_warnings(pipeline, expected)
     assert_warnings(Pipeline(*pipeline.layers), expected)  # an equal one
-    assert [text for text in before if not text.startswith("CircuitBreaker inside")] == pipeline.check()
+    own = "CircuitBreaker inside", "CircuitBreaker window"
+    assert [text for text in before if not text.startswith(own)] == [
+        text for text in pipeline.check() if not text.startswith(own)
+    ]
 
 
 def test_a_layer_that_cannot_be_hashed_is_checked_too() -> None:

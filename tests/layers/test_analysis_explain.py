@@ -62,6 +62,20 @@ def test_a_budget_with_a_cap() -> None:
     assert drawn in policy.describe()
 
 
+@pytest.mark.parametrize(
+    ("worker", "described"),
+    [
+        (Worker(), ""),
+        (Worker(limit=1), ", on 1 thread"),
+        (Worker("process", limit=20), ", on 20 processes at most"),
+    ],
+)
+def test_a_worker_with_a_limit(worker: Worker, described: str) -> None:
+    policy = Retry(attempts=2, backoff=[0], worker=worker)
+    assert policy.describe() == f"up to 2 attempts, within 30 s{described}"
+    assert Timeout(2, worker=worker).describe() == f"at most 2 s{described}"
+
+
 def test_a_users_own_layers() -> None:
     """They are drawn by the name of their class, and do not change the worst case."""
     drawn = """\

@@ -13,6 +13,14 @@ from tests.support.fakes import Boom, options
 from tests.support.layers.breaker_scripts import BreakerScript, at_every_line
 
 
+def longer(reopened: int) -> float:
+    return 22 * reopened
+
+
+def seven(reopened: int) -> float:
+    return 7
+
+
 @pytest.mark.parametrize(
     ("before", "script", "after", "then"),
     [
@@ -106,6 +114,92 @@ from tests.support.layers.breaker_scripts import BreakerScript, at_every_line
             options(cooldown=10, reopening=(0.5,)),
             "+8:half_open +2:closed",
         ),
+        # From time to calls and back: the counts restart. Another number of calls: the latest stay.
+        (
+            options(ratio=0.5, minimum=2, window=60),
+            "bad:closed",
+            options(ratio=0.5, minimum=2, calls=9),
+            "bad:closed bad:open",
+        ),
+        (
+            options(ratio=0.5, minimum=2, calls=9),
+            "bad:closed",
+            options(ratio=0.5, minimum=2, window=60),
+            "bad:closed bad:open",
+        ),
+        (
+            options(ratio=0.5, minimum=4, calls=9),
+            "bad bad good:closed",
+            options(ratio=0.5, minimum=4, calls=4),
+            "good:open",
+        ),
+        (
+            options(ratio=0.9, calls=4),
+            "bad bad good:closed",
+            options(ratio=0.9, calls=2),
+            "bad:closed bad:open",
+        ),
+        # Slow calls become a share of their own, and failures again.
+        (
+            options(failures=9, slow=2),
+            "a> b> +2 good a=good b=good:closed",
+            options(failures=9, slow=2, slow_ratio=0.5, calls=2),
+            "a> +2 a=good:closed good:open",
+        ),
+        (
+            options(failures=2, slow=2, slow_ratio=0.5, calls=3),
+            "a> +2 a=good:closed",
+            options(failures=2, slow=2, slow_ratio=0.5, calls=2),
+            "good:open",
+        ),
+        (
+            options(failures=2, slow=2, slow_ratio=1),
+            "a> +2 a=good:closed b>",
+            options(failures=2, slow=2),
+            "+2 b=good:closed bad:open",
+        ),
+        # Half open: a share of the probes, or all.
+        (
+            options(failures=1, cooldown=1, probes=4, probe_ratio=0.5),
+            "bad +1 bad good:half_open",
+            options(cooldown=1, probes=2),
+            "+0:open",
+        ),
+        (
+            options(failures=1, cooldown=1, probes=4),
+            "bad +1 good good:half_open",
+            options(cooldown=1, probes=4, probe_ratio=0.75),
+            "+0:closed",
+        ),
+        # The cooldown: a number, a backoff, a function, by how often it has reopened.
+        (
+            options(failures=1, cooldown=10),
+            "bad +10 bad +4:open",
+            options(cooldown=[5, 30]),
+            "+25:open +1:half_open bad +30:half_open good:closed",
+        ),
+        (
+            options(failures=1, cooldown=[5, 30, 40]),
+            "bad +5 bad +20:open",
+            options(cooldown=longer),
+            "+1:open +1:half_open bad:open +43:open +1:half_open",
+        ),
+        (
+            options(failures=1, cooldown=seven),
+            "bad +3",
+            options(cooldown=4),
+            "+0:open +1:half_open bad +4:half_open",
+        ),
+        (options(failures=1, cooldown=[5]), "good", options(failures=1, cooldown=[3]), "bad +3:half_open"),
+        # Another state in the options is a change of state; the same one is none.
+        (
+            options(state="metrics_only", failures=1),
+            "bad:metrics_only",
+            options(failures=1),
+            "+0:closed bad:open",
+        ),
+        (options(failures=1), "bad:open", options(state="disabled"), "+0:disabled bad:disabled"),
+        (options(failures=1), "disable", options(failures=2), "+0:disabled close bad bad:open"),
         # Isolated: it stays isolated.
         (options(), "isolate:isolated", options(failures=1), "good:no close:closed bad:open"),
     ],
@@ -168,7 +262,7 @@ def test_functions_decorated_before_use_the_new_limit_of_slow_calls() -> None:
 
     work(5)
     breaker.reconfigure(CircuitBreaker(failures=1, slow=3))
-    assert breaker._closed_epoch is None, "every call is tracked"
+    assert breaker._fast_epoch is None, "every call is tracked"
     work(2)
     work(3)
     with pytest.raises(errors.CircuitOpen):
@@ -177,7 +271,7 @@ def test_functions_decorated_before_use_the_new_limit_of_slow_calls() -> None:
     breaker.reconfigure(CircuitBreaker(failures=1))
     work(5)
     work(5)
-    assert breaker._closed_epoch is not None, "calls take the fast path"
+    assert breaker._fast_epoch is not None, "calls take the fast path"
 
 
 def test_calls_in_flight_while_slow_is_set_or_removed_are_not_slow() -> None:

@@ -214,5 +214,5 @@ def test_a_breaker_whose_settings_change_all_the_time() -> None:
     for thread in threads:
         thread.join(A_MINUTE)
     assert [type(end) for end in ends] == [OSError] * len(range(0, 200, 3)) * 4
-    assert breaker._circuit.epoch.calls == {}
+    assert breaker._circuit.epoch.calls == breaker._circuit.epoch.probes == {}
     assert breaker.state == "closed"

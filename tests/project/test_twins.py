@@ -49,6 +49,7 @@ TWINS = [
     ("_clients/plan", "DeadlineLayer.around.limited", "DeadlineLayer.around_async.limited"),
     ("_clients/plan", "GuardedRetry.around.retrying", "GuardedRetry.around_async.retrying"),
     ("_clients/held_gate", "HeldGate.around.gated", "HeldGate.around_async.gated"),
+    ("_clients/refused_response", "RefusedResponse.around.judged", "RefusedResponse.around_async.judged"),
     ("http/_sender", "Sender._send", "AsyncSender._send"),
     ("http/_sender", "Sender._complete", "AsyncSender._complete"),
     ("http/_sender", "Sender._attempt", "AsyncSender._attempt"),
@@ -72,6 +73,7 @@ TWINS = [
     ("grpc/_attempt", "run_policy", "arun_policy"),
     ("grpc/_attempt", "attempt_unary", "aattempt_unary"),
     ("grpc/_attempt", "attempt_stream", "aattempt_stream"),
+    ("_layers/hedge/first_item", "open_stream", "aopen_stream"),
     ("llm/_answer", "StreamOpener.open", "StreamOpener.aopen"),
     ("llm/_model", "Model.around", "Model.around_async"),
     ("llm/_text_stream", "TextStream.__next__", "TextStream.__anext__"),
@@ -83,6 +85,7 @@ INSIDE = {
     "DeadlineLayer.around_async.limited",
     "Gate._gated_async.gated",
     "HeldGate.around_async.gated",
+    "RefusedResponse.around_async.judged",
     "Chaos.around_async.faulty",
     "Model.around_async",
     "aattempt_function",
@@ -108,6 +111,7 @@ FUNCTIONS = {
     "arun_policy": "run_policy",
     "anext": "next",
     "aopen_first": "open_first",
+    "aopen_stream": "open_stream",
     "aoutcome": "outcome",
     "aresult_of": "result_of",
     "astream_of": "stream_of",
@@ -117,6 +121,7 @@ FUNCTIONS = {
     "AsyncIterator": "Iterator",
     "AsyncSource": "Source",
     "AsyncStream": "BlockingStream",
+    "StartedAsyncStream": "StartedStream",
     "StopAsyncIteration": "StopIteration",
 }
 METHODS = {
@@ -294,7 +299,9 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             f"_drivers/attempt_timeout.{name}"
             for name in (
                 "_arun_in_process",
+                "_arun_limited_worker",
                 "_arun_on_thread",
+                "_arun_thread",
                 "_wait_within",
                 "arun_on_worker",
                 "run_with_cancel_scope",
@@ -318,7 +325,7 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             "_runtime/asyncio_backend.checkpoint",
             "_drivers/calls.acall_blocking",
         ),
-        *("_layers/hedge/race.close_all",),
+        *("_layers/hedge/race.close_all", "_layers/hedge/first_item.StartedAsyncStream.aclose"),
         "_layers/limits/rate/wait_queue.WaitQueue.aenter",
         *(
             f"llm/_stream.AsyncStream.{name}"
@@ -337,7 +344,7 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         *("grpc/_attempt.acall_unary", "grpc/_interceptors.start_task"),
         *("llm/_answer._raise_cut_short", "llm/_answer.Answer._afinal"),
         *("llm/_stream_adapters.asource_of", "llm/_text_stream.Chunks.__anext__"),
-        *(f"_layers/hedge/race.HedgedCall.{name}" for name in ("run", "run_attempt")),
+        *(f"_layers/hedge/race.AsyncHedgedCall.{name}" for name in ("run", "run_attempt")),
         *(
             f"_layers/hedge/race_asyncio.{name}"
             for name in (
@@ -350,11 +357,12 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         ),
         *(
             f"_layers/hedge/race_trio.{name}"
-            for name in ("RaceNurseryTask._attempt", "RaceNurseryTask._watch", "RaceNurseryTask.run")
+            for name in ("RaceNurseryTask._attempt", "RaceNurseryTask._start_after", "RaceNurseryTask.run")
         ),
         *(f"_drivers/context_managers.{name}" for name in ("EnteredManager._aenter", "Entrance.__aexit__")),
         *(f"_internal/shared_context_manager.Block.{name}" for name in ("abegin", "aleave")),
         *(
+            "_drivers/workers/worker_slots.WorkerSlot.aacquire",
             "_layers/limits/slot_gate.SlotGate._aenter",
             "_layers/results/fallback.Fallback._open_stream",
             "_layers/results/substitutes._as_async_items",

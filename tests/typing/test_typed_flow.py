@@ -24,6 +24,7 @@ from redouble import (
     Retry,
     Throttle,
     TokenBucket,
+    Worker,
     transient,
 )
 from redouble.errors import RateLimited
@@ -224,8 +225,11 @@ def test_hedges() -> None:
         Hedge("1s")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError):
         Hedge(adownload)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Hedge([0.1, timedelta(seconds=1)], hedges=2, different=[{"region": "eu"}, adownload], failover=True)
+    Hedge(lambda number: None if number == 1 else 0.1, worker=Worker(grace=0))
+    Hedge(minimum=100, shortest=0.01, longest=timedelta(seconds=1))
     with pytest.raises(TypeError):
-        Hedge(1, different=lines)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        Hedge(1, different=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError):
         Hedge(1, budget=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 

@@ -160,7 +160,7 @@ def test_breakers() -> None:
     CircuitBreaker(OSError, 3, on_change=seen, name="db")
     CircuitBreaker(on=[transient, OSError], ratio=0.5, window=timedelta(minutes=1), minimum=5, slow=2)
     CircuitBreaker(cooldown=timedelta(seconds=5), probes=3, reopening=(0.1, 0.5))
-    assert_type(BREAKER.state, Literal["closed", "open", "half_open", "isolated"])
+    assert_type(BREAKER.state, Literal["closed", "open", "half_open", "isolated", "disabled", "metrics_only"])
     assert_type(BREAKER.snapshot(), Mapping[str, float | str | None])
     BREAKER.isolate()
     BREAKER.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from redouble._engine.run import Run
 from redouble._internal.callables import call_plain, reject_awaitable
@@ -19,6 +19,7 @@ from redouble.errors import AttemptTimeout
 if TYPE_CHECKING:
     from redouble._drivers.workers.threads import ThreadJob
     from redouble._engine.worker import Worker
+    from redouble._runtime.slots import Slots
 
     class LimitedCall(Protocol):
         """A call with a limit: a run, or one call under a `Timeout`."""
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+# Returns a job on a thread: a `ThreadJob`, or the `LimitedJob` of a slot.
+MakeJob: TypeAlias = "Callable[..., ThreadJob]"
 
 
 def run_limited(run: Run, fn: Callable[..., T]) -> Callable[..., T]:
@@ -81,17 +84,52 @@ def run_on_worker(
     The wait takes real time under a virtual clock too, because a worker's duration is unknown; the virtual
     clock is then advanced by as much.
     """
+    if worker._slots is not None:
+        return _run_limited_worker(run, worker, worker._slots, fn, args, kwargs)
     if worker.kind == "process":
         return _run_in_process(run, worker, partial(fn, *args, **kwargs))
-    job = thread_job()(_clock_of(run), fn, args, kwargs)
     seconds = run.time_left()
     until = run.refresh_now() + seconds
+    return _run_job(run, worker, fn, thread_job()(_clock_of(run), fn, args, kwargs), seconds, until)
+
+
+def _run_job(
+    run: LimitedCall, worker: Worker, fn: Callable[..., Any], job: ThreadJob, seconds: float, until: float
+) -> Any:
+    """Run the job of an attempt on a thread, and wait for it; ``until``: the end of these seconds."""
     if job.run_within(seconds) and (_waits_by_system_clock(run) or job.ended_in_time()):
         return reject_awaitable(fn, job.result())
     job.end(in_time=False)
     if not job.ended and isinstance(run.clock, SystemClock):
-        _advance_virtual_clock(until)
+        advance_virtual_clock(until)
     raise overdue(run, worker, job)
+
+
+def _run_limited_worker(
+    run: LimitedCall,
+    worker: Worker,
+    slots: Slots,
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Call ``fn`` on a worker with a limit. The wait for a thread counts as time of the attempt.
+
+    That for a process does not, like its start.
+    """
+    from redouble._drivers.workers.worker_slots import WorkerSlot  # noqa: PLC0415  imported only if used
+
+    slot, threads = WorkerSlot(worker, slots), worker.kind == "thread"
+    try:
+        seconds = run.time_left(own=threads)
+        until = run.refresh_now() + seconds
+        slot.acquire(seconds)
+        if not threads:
+            return _run_in_process(run, worker, partial(fn, *args, **kwargs))
+        job = slot.job(_clock_of(run), fn, args, kwargs)
+        return _run_job(run, worker, fn, job, max(0.0, until - run.refresh_now()), until)
+    finally:
+        slot.leave()
 
 
 def overdue(run: LimitedCall, worker: Worker, job: ThreadJob) -> AttemptTimeout:
@@ -100,7 +138,7 @@ def overdue(run: LimitedCall, worker: Worker, job: ThreadJob) -> AttemptTimeout:
     job.wait(worker._grace)
     job.discard_result()
     if not job.ended:
-        _advance_virtual_clock(until)
+        advance_virtual_clock(until)
     if not job.ended or job.stuck:  # stuck: the operation itself has left a worker running
         run.leave_worker(alone=not worker.overlap)
     return run.expired()
@@ -116,7 +154,8 @@ def _clock_of(run: LimitedCall) -> Callable[[], float]:
     return context_clock() if isinstance(run.clock, SystemClock) else run.clock.now
 
 
-def _advance_virtual_clock(moment: float) -> None:
+def advance_virtual_clock(moment: float) -> None:
+    """Advance the virtual clock of this context, if there is one, to a moment that has come in real time."""
     virtual_clock = virtual()
     if virtual_clock is not None:
         virtual_clock._move_to(moment)
@@ -141,7 +180,7 @@ def _run_in_process(run: LimitedCall, worker: Worker, call: Callable[[], Any]) -
                 return job.result()
     finally:
         job.close()
-    _advance_virtual_clock(until)
+    advance_virtual_clock(until)
     raise run.expired()
 
 
@@ -157,9 +196,51 @@ async def arun_on_worker(
 ) -> Any:
     """Call ``fn`` on a worker, and await it until the limit of the attempt."""
     await backend().checkpoint()
+    if worker._slots is not None:
+        return await _arun_limited_worker(run, worker, worker._slots, fn, args, kwargs)
     if worker.kind == "process":
-        return await _arun_in_process(run, worker, partial(fn, *args, **kwargs))
-    job, ended, in_time = await _arun_on_thread(run, run.time_left(), fn, *args, **kwargs)
+        return await _arun_in_process(run, worker, partial(fn, *args, **kwargs), thread_job())
+    return await _arun_thread(run, worker, run.time_left(), thread_job(), fn, args, kwargs)
+
+
+async def _arun_limited_worker(
+    run: LimitedCall,
+    worker: Worker,
+    slots: Slots,
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Call ``fn`` on a worker with a limit. The wait for a thread counts as time of the attempt.
+
+    That for a process does not, like its start.
+    """
+    from redouble._drivers.workers.worker_slots import WorkerSlot  # noqa: PLC0415  imported only if used
+
+    slot, threads = WorkerSlot(worker, slots), worker.kind == "thread"
+    try:
+        seconds = run.time_left(own=threads)
+        until = run.refresh_now() + seconds
+        await slot.aacquire(seconds)
+        if not threads:
+            return await _arun_in_process(run, worker, partial(fn, *args, **kwargs), slot.job)
+        seconds = max(0.0, until - run.refresh_now())
+        return await _arun_thread(run, worker, seconds, slot.job, fn, args, kwargs)
+    finally:
+        slot.leave()
+
+
+async def _arun_thread(
+    run: LimitedCall,
+    worker: Worker,
+    seconds: float,
+    make_job: MakeJob,
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Call ``fn`` on a thread, and await it for this time."""
+    job, ended, in_time = await _arun_on_thread(run, seconds, make_job, fn, *args, **kwargs)
     if in_time:
         return reject_awaitable(fn, job.result())
     if not await _wait_within(worker._grace, ended) or job.stuck:
@@ -168,18 +249,20 @@ async def arun_on_worker(
     raise run.expired()
 
 
-async def _arun_in_process(run: LimitedCall, worker: Worker, call: Callable[[], Any]) -> Any:
+async def _arun_in_process(
+    run: LimitedCall, worker: Worker, call: Callable[[], Any], make_job: MakeJob
+) -> Any:
     """Make a call in a process; threads wait for the process, so that the event loop does not block."""
     from redouble._drivers.workers import process_pool, processes  # noqa: PLC0415  imported only if used
 
     process = processes.ProcessJob(worker.start, call)
     try:
-        job, _, in_time = await _arun_on_thread(run, run.time_left(own=False), process.prepare)
+        job, _, in_time = await _arun_on_thread(run, run.time_left(own=False), make_job, process.prepare)
         if in_time:
             job.result()
             run.refresh_now()
             seconds = run.time_left()
-            job, ended, in_time = await _arun_on_thread(run, seconds, process.run, seconds)
+            job, ended, in_time = await _arun_on_thread(run, seconds, make_job, process.run, seconds)
             if in_time:
                 return job.result()
             process.stop()
@@ -190,14 +273,14 @@ async def _arun_in_process(run: LimitedCall, worker: Worker, call: Callable[[], 
 
 
 async def _arun_on_thread(
-    run: LimitedCall, seconds: float, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+    run: LimitedCall, seconds: float, make_job: MakeJob, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
 ) -> tuple[ThreadJob, Callable[[], Awaitable[object]], bool]:
     """Call ``fn`` on a thread and await it; return the job, the wait for its end, and True if it is in time.
 
     The clock of the call decides whether it is.
     """
     wake, ended = backend().waker()
-    job = thread_job()(_clock_of(run), fn, args, kwargs, wake)
+    job = make_job(_clock_of(run), fn, args, kwargs, wake)
     in_time = False
     try:
         job.inherit()

@@ -238,7 +238,8 @@ class Options:
             limited, inline = self._interrupt_limit < inf, True
         else:
             limited = worker is not None or self.attempt_timeout is not None
-            inline = worker is not None and worker.kind == "thread" and self.clock is SYSTEM
+            inline = worker is not None and worker.kind == "thread" and worker._slots is None
+            inline = inline and self.clock is SYSTEM
         if limited:
             return "limited" if inline and self.budget is None else "tracked"
         if self.budget is None:

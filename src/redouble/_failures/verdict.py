@@ -314,12 +314,10 @@ class FailureFilter:
 
     @property
     def accepts(self) -> Callable[[Any], object]:
-        """The rule for results as a function of a result, for compiled wrappers.
+        """The rule for results as a function of a result, for compiled wrappers of a layer with ``until``.
 
         If it does not answer True, `answered` converts the answer: so most accepted results cost one call.
         """
-        if self.until is None:
-            return accept_all
         return self._judge_value if _has_judge(self.until) else cast("Callable[[Any], object]", self.until)
 
     def _judge_value(self, value: object) -> object:
@@ -363,11 +361,6 @@ class FailureFilter:
         return Exception in self._types or (
             types is not None and all(issubclass(kind, self._types) for kind in types)
         )
-
-
-def accept_all(result: object) -> bool:  # noqa: ARG001
-    """Return True: the rule for results of a layer without ``until``."""
-    return True
 
 
 def never_counts(error: BaseException) -> bool:

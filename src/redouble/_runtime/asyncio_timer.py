@@ -109,6 +109,13 @@ class RepeatingTimerEntry(TimerEntry):
 
     __slots__ = ()
 
+    def bind(self) -> None:
+        """Belong to the current task without a limit: for an entry made with infinite seconds."""
+        running = _get_running_loop()
+        task = None if running is None else current_task(running)
+        if task is not None:
+            self._task, self._before, self._timer = task, task.cancelling(), None
+
     def rearm(self, seconds: float) -> None:
         """Arm the entry again."""
         loop: Any = _get_running_loop()

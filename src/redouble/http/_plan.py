@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, cast
 from redouble._clients.client_call import ClientCall
 from redouble._clients.held_gate import held_gate
 from redouble._clients.plan import Plan, Send, layers_of, make_plan
+from redouble._clients.refused_response import RefusedResponse
 from redouble._engine.budgets.retry_budget import MAX_HOSTS, HostBudgets, RetryBudget
 from redouble._failures.codes import IDEMPOTENT
 from redouble._failures.verdict import Ended, On
@@ -17,6 +18,7 @@ from redouble._internal.bounded_cache import BoundedCache
 from redouble._internal.logger import call_hook
 from redouble._layers.keyed import Keyed
 from redouble._layers.layer import Layer, Pipeline
+from redouble._layers.results.fallback import Fallback
 from redouble._layers.retry.retry import Retry
 from redouble._runtime.ambient import credited_call
 from redouble.http._rule import FAILING, HttpRule, StatusRule
@@ -68,7 +70,10 @@ class HttpPlan(Plan):
 
     def _client_layer(self, layer: Layer, host: Hashable | None) -> Layer:
         per_attempt = self.outermost is not None and not any(layer is outer for outer in self._around)
-        return held_gate(layer, per_attempt=per_attempt) or super()._client_layer(layer, host)
+        own = held_gate(layer, per_attempt=per_attempt) or super()._client_layer(layer, host)
+        if isinstance(layer, Fallback) and layer.until is not None:
+            return Pipeline(own, RefusedResponse(layer.on, layer.until))
+        return own
 
     def fails(self, status: int, headers: Mapping[str, str]) -> bool:
         """Return True if a response with this status and these headers is a failure of the server.

@@ -25,6 +25,9 @@ INFO_EVENTS: Final[tuple[What, ...]] = (
     "circuit_half_open",
     "circuit_closed",
     "circuit_isolated",
+    "circuit_disabled",
+    "circuit_metrics_only",
+    "circuit_exceeded",
 )
 # Logged at INFO too, but once in an interval for each name: in an outage every call may have one.
 FREQUENT_EVENTS: Final[tuple[What, ...]] = ("limit_changed", "fallback")
@@ -173,6 +176,8 @@ def _message(event: Event) -> str:
         return LAYER_MESSAGES[what](event)
     state = what.removeprefix("circuit_").replace("_", " ")
     hint = "" if event.hint is None else f" for {format_seconds(event.hint)}"
+    if what == "circuit_exceeded":
+        return f"circuit would have opened{hint}"
     return f"circuit {state}{hint}, {event.rejected or 0} calls rejected"
 
 

@@ -93,4 +93,4 @@ GAUGES: Final = tuple(metric for metric in METRICS if metric.kind == "gauge")
 
 # In seconds: from calls of a local cache to slow calls of language models.
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
-STATES: Final = ("closed", "half_open", "open", "isolated")
+STATES: Final = ("closed", "half_open", "open", "isolated", "disabled", "metrics_only")

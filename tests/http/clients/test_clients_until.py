@@ -161,6 +161,45 @@ def test_a_fallback_replaces_a_failed_response(server: Server, name: str) -> Non
         assert http.get(server.url("404")).status == 404
 
 
+@EVERY_CLIENT
+@pytest.mark.parametrize(
+    ("fallback", "replaced"),
+    [
+        ({"until": rule()}, [503, 500]),
+        ({"until": rule(), "on": LookupError}, [503, 500]),
+        ({"until": not_found}, [404, 503, 500]),
+        ({"until": not_found, "on": LookupError}, [404]),
+        ({"until": rule(statuses={404}), "on": LookupError}, [404, 503, 500]),
+        ({"on": LookupError}, []),
+    ],
+)
+def test_a_fallback_replaces_refused_responses(
+    server: Server, name: str, fallback: dict[str, Any], replaced: list[int]
+) -> None:
+    """A response that is a failure by its status is judged by ``until`` too."""
+    kept: list[Any] = []
+    seen: list[int] = []
+    with client(name, Fallback(lambda error: kept[0], **fallback)) as http:
+        kept.append(http.get(server.url("200")).response)
+        for status in (404, 503, 500):
+            result = http.get(server.url(str(status)))
+            if result.response is kept[0]:
+                seen.append(status)
+            else:
+                assert (result.status, result.error) == (status, None)
+    assert seen == replaced
+
+
+@EVERY_CLIENT
+def test_a_rule_of_a_fallback_that_raises_hides_no_failed_response(server: Server, name: str) -> None:
+    def broken(response: object) -> bool:
+        raise LookupError("a bug of the rule")
+
+    with client(name, Fallback(value=None, on=LookupError, until=broken)) as http:
+        assert http.get(server.url("503")).status == 503
+        assert isinstance(http.get(server.url("200")).error, LookupError)
+
+
 # ------------------------------------------------------- around the calls of a plain client
 
 

@@ -208,15 +208,29 @@ def test_a_call_after_retry_after_is_admitted(start: float, cooldown: float) -> 
 
 def test_the_snapshot_in_every_state() -> None:
     script = BreakerScript(failures=2, name="pay")
-    closed = {"state": "closed", "retry_after": None, "rejected": 0, "failures": 0, "calls": 0}
+    closed = {
+        "state": "closed",
+        "state_number": 0,
+        "retry_after": None,
+        "rejected": 0,
+        "reopened": 0,
+        "failures": 0,
+        "calls": 0,
+        "slow": 0,
+        "exceeded": 0,
+    }
     assert script.breaker.snapshot() == closed
     script.run("bad")
     assert script.breaker.snapshot() == closed | {"failures": 1, "calls": 1}
     script.run("bad good:no good:no +10")
-    assert script.breaker.snapshot() == closed | {"state": "open", "retry_after": 20, "rejected": 2}
+    is_open = closed | {"state": "open", "state_number": 1, "rejected": 2}
+    assert script.breaker.snapshot() == is_open | {"retry_after": 20}
     script.run("+20")
-    assert script.breaker.snapshot() == closed | {"state": "half_open", "rejected": 2}
-    script.run("good")
+    half_open = closed | {"state": "half_open", "state_number": 2, "rejected": 2}
+    assert script.breaker.snapshot() == half_open
+    script.run("bad bad:no")
+    assert script.breaker.snapshot() == is_open | {"retry_after": 30, "rejected": 3, "reopened": 1}
+    script.run("+30 good")
     assert script.breaker.snapshot() == closed
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redouble import CircuitBreaker, errors
+from redouble import CircuitBreaker, Retry, errors
 from tests.support.fakes import Boom, Draws, Virtual
 from tests.support.layers.breaker_scripts import BreakerScript
 
@@ -43,6 +43,63 @@ def test_the_results_of_probes_decide_the_state(options: dict[str, Any], steps: 
     script = BreakerScript(failures=1, cooldown=10, **options)
     script.run(OPENED)
     script.run(steps)
+
+
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [
+        # it opens as soon as the share is reached, and closes as soon as it cannot be reached
+        ({"probes": 4, "probe_ratio": 0.5}, "bad:half_open good:half_open bad:open"),
+        ({"probes": 4, "probe_ratio": 0.5}, "good good good:closed"),
+        ({"probes": 4, "probe_ratio": 0.5}, "bad good good:half_open good:closed"),
+        ({"probes": 3, "probe_ratio": 1}, "bad bad:half_open bad:open"),
+        ({"probes": 3, "probe_ratio": 1}, "bad bad:half_open good:closed"),
+        ({"probes": 3, "probe_ratio": 0.01}, "good bad:open"),
+        ({"probes": 1, "probe_ratio": 0.5}, "bad:open"),
+        ({"probes": 1, "probe_ratio": 0.5}, "good:closed"),
+        # no more than that many at once, or in all
+        ({"probes": 3, "probe_ratio": 0.6}, "a> b> c>:half_open d>:no a=bad d>:no b=good c=good:closed d>"),
+        ({"probes": 2, "probe_ratio": 1}, "a> a=bad b> c>:no b=cancelled:half_open b> b=good:closed"),
+        # a lost probe makes room for another, and its result is ignored
+        ({"probes": 2, "probe_ratio": 1}, "a> b> +10 c>:half_open a=bad b=bad:half_open c=good:closed"),
+        # another round begins afresh
+        ({"probes": 2, "probe_ratio": 1}, "bad bad:open +10 bad:half_open good:closed"),
+        # a slow probe is a failed one
+        ({"probes": 2, "probe_ratio": 1, "slow": 2}, "a> +2 a=good:half_open good:closed"),
+        ({"probes": 2, "probe_ratio": 1, "slow": 2}, "a> b> +2 a=good:open"),
+        # unless there is a share of slow calls
+        ({"probes": 3, "slow": 2, "slow_ratio": 1}, "a> +2 a=good good:half_open good:closed"),
+        ({"probes": 3, "slow": 2, "slow_ratio": 0.6}, "a> b> c> +2 a=good:open"),
+        (
+            {"probes": 3, "slow": 2, "slow_ratio": 0.6},
+            "a> +2 b>:half_open c> d>:no b=good c=good a=good:closed",
+        ),
+        ({"probes": 3, "slow": 2, "slow_ratio": 0.6}, "a> +2 b> b=bad:open"),
+        ({"probes": 2, "slow": 2, "slow_ratio": 0.5, "probe_ratio": 1}, "bad:half_open a> +2 a=good:open"),
+        ({"probes": 2, "slow": 2, "slow_ratio": 1, "probe_ratio": 1}, "bad a> +2:half_open a=good:closed"),
+        # then the stages of reopening
+        ({"probes": 2, "probe_ratio": 1, "reopening": (0.5,)}, "bad good:half_open good +10 good:closed"),
+    ],
+)
+def test_a_share_of_the_probes_decides_the_state(options: dict[str, Any], steps: str) -> None:
+    script = BreakerScript(failures=1, cooldown=10, **options)
+    script.run(OPENED)
+    script.run(steps)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"probes": 1, "probe_ratio": 0.5}, "CircuitBreaker probe_ratio=0.5 of probes=1: one failed probe"),
+        ({"probes": 2, "probe_ratio": 0.5}, "CircuitBreaker probe_ratio=0.5 of probes=2: one failed probe"),
+        ({"probes": 3, "probe_ratio": 0.5}, ""),
+        ({"probes": 1}, ""),
+    ],
+)
+def test_lint_of_a_share_that_one_probe_reaches(options: dict[str, Any], problem: str) -> None:
+    found = (Retry() | CircuitBreaker(**options)).check()
+    assert [text[: len(problem)] for text in found] == ([problem] if problem else [])
+    assert all("such as probes=10" in text for text in found)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,9 @@ from redouble.types import Event
         (StateChange("half_open", "half_open", 1.5, 2), "circuit_half_open"),
         (StateChange("closed", "closed", 1.5, 2), "circuit_closed"),
         (StateChange("isolated", "isolated", 1.5, 2), "circuit_isolated"),
+        (StateChange("disabled", "disabled", 1.5, 2), "circuit_disabled"),
+        (StateChange("metrics_only", "metrics_only", 1.5, 2), "circuit_metrics_only"),
+        (StateChange("exceeded", "metrics_only", 1.5, 0, 3.0), "circuit_exceeded"),
         (StateChange("rejected", "open", 1.5, 1, 3.0), "circuit_rejected"),
     ],
 )

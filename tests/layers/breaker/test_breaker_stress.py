@@ -72,7 +72,16 @@ def looping(breaker: CircuitBreaker) -> Callable[[str], None]:
     return lambda _: asyncio.run(main())
 
 
-@pytest.mark.parametrize("options", [{}, {"ratio": 0.5}, {"slow": 1e6}, {"ratio": 0.1, "slow": 1e6}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"ratio": 0.5},
+        {"slow": 1e6},
+        {"ratio": 0.1, "slow": 1e6},
+        {"ratio": 0.5, "calls": 100, "slow": 1e6, "slow_ratio": 0.5},
+    ],
+)
 @pytest.mark.parametrize("works", [(blocking,), (looping,), (blocking, looping)])
 def test_many_failures_at_once_open_it_once(options: dict[str, Any], works: tuple[Any, ...]) -> None:
     received: list[Event] = []
@@ -91,8 +100,9 @@ def test_no_rejection_is_miscounted() -> None:
     assert breaker.snapshot()["rejected"] == THREADS * CALLS
 
 
-def test_no_call_of_a_ratio_is_miscounted() -> None:
-    breaker = CircuitBreaker(ratio=1, clock=Virtual())
+@pytest.mark.parametrize("options", [{}, {"calls": 10**4}, {"slow": 1e6, "slow_ratio": 1}])
+def test_no_call_of_a_ratio_is_miscounted(options: dict[str, Any]) -> None:
+    breaker = CircuitBreaker(ratio=1, clock=Virtual(), **options)
     tried(breaker, int)
     run_in_threads(
         calling(breaker, int),
@@ -103,10 +113,11 @@ def test_no_call_of_a_ratio_is_miscounted() -> None:
     assert (snapshot["calls"], snapshot["failures"]) == (THREADS * CALLS + 1, THREADS * CALLS // 2)
 
 
-def test_no_more_probes_are_admitted_than_allowed() -> None:
+@pytest.mark.parametrize("options", [{}, {"probe_ratio": 1}, {"probe_ratio": 0.5}])
+def test_no_more_probes_are_admitted_than_allowed(options: dict[str, Any]) -> None:
     """In every round exactly ``probes`` calls are admitted, however many arrive."""
     probes, clock = 3, Virtual()
-    breaker = CircuitBreaker(failures=1, probes=probes, cooldown=10, clock=clock)
+    breaker = CircuitBreaker(failures=1, probes=probes, cooldown=10, clock=clock, **options)
     tried(breaker, fail)
     rounds = threading.Barrier(THREADS)
     inside: list[int] = []
@@ -173,6 +184,10 @@ def test_events_form_one_chain_of_states() -> None:
         ({"failures": 1, "slow": 5}, "a> b> +5", "good"),
         ({"failures": 1, "slow": 5}, "a> +5", "a=good"),
         ({"ratio": 0.5, "minimum": 2}, "bad", "bad"),
+        ({"ratio": 0.5, "calls": 2}, "bad", "bad"),
+        ({"failures": 9, "slow": 5, "slow_ratio": 1, "minimum": 2}, "a> b> +5", "good"),
+        ({"failures": 1, "probes": 2, "probe_ratio": 1}, "bad +30 bad", "bad"),
+        ({"failures": 1, "cooldown": (3, 9)}, "bad +3", "bad"),
         ({"failures": 1, "reopening": (0.5,)}, "bad +30 good good +30", "good"),
         ({"failures": 1}, "isolate", "close"),
         ({"failures": 1}, "bad", "close"),
@@ -201,6 +216,9 @@ def test_an_isolation_by_a_signal_handler_holds(options: dict[str, Any], before:
         ({"failures": 3, "slow": 5}, "a> b> c> +5", "a=good", "bc"),
         ({"failures": 9, "slow": 5}, "a> b> c> +5", "good", "abc"),
         ({"ratio": 0.5, "minimum": 4, "slow": 5}, "a> b> c> +5", "good", "abc"),
+        ({"ratio": 0.5, "calls": 4, "slow": 5, "slow_ratio": 0.5}, "a> b> c> +5", "good", "abc"),
+        ({"failures": 1, "probes": 3, "probe_ratio": 0.6}, "bad +30 a> b>", "a=good", "b"),
+        ({"failures": 1, "cooldown": (3, 9)}, "bad +30 a> +30", "good", "a"),
         ({"failures": 1, "reopening": (0.5,)}, "bad +30 good a> b> +30", "good", "ab"),
     ],
 )
@@ -221,6 +239,7 @@ def test_a_call_that_the_collector_ends_in_the_middle_of_another_breaks_nothing(
             seen.run("+30 good")
         seen.run("good:closed")
         assert not seen.breaker._circuit.epoch.calls
+        assert not seen.breaker._circuit.epoch.probes
 
 
 @pytest.mark.parametrize(
@@ -241,6 +260,7 @@ def test_no_call_is_rejected_because_of_the_collector(options: dict[str, Any], b
         lambda made: made.run(f"a={end} b={end}"),
     ):
         assert not seen.breaker._circuit.epoch.calls
+        assert not seen.breaker._circuit.epoch.probes
         assert seen.breaker.snapshot()["rejected"] == 0
 
 

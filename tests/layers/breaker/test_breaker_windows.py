@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redouble import errors
+from redouble import CircuitBreaker, errors
 from redouble._internal.sliding_counter import SLICES
 from tests.support.fakes import Boom
 from tests.support.layers.breaker_scripts import BreakerScript
@@ -95,15 +95,131 @@ def test_it_opens_exactly_when_the_window_reaches_the_ratio(
 def test_the_snapshot_counts_the_window() -> None:
     script = BreakerScript(ratio=0.5, window=10, minimum=10)
     script.run("good bad good +5 bad")
-    assert script.breaker.snapshot() == {
-        "state": "closed",
-        "retry_after": None,
-        "rejected": 0,
-        "failures": 2,
-        "calls": 4,
-    }
+    assert [script.breaker.snapshot()[word] for word in ("failures", "calls")] == [2, 4]
     script.run("+5.5")
     assert [script.breaker.snapshot()[word] for word in ("failures", "calls")] == [1, 1]
+
+
+# -------------------------------------------------------------------------- the last calls
+
+
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [
+        # however long ago they were
+        ({"calls": 4, "minimum": 4}, "bad +1000000 bad +1000000 good:closed +1000000 good:open"),
+        ({"calls": 4, "minimum": 4}, "bad good good good:closed good:closed bad:closed bad:open"),
+        ({"calls": 4, "minimum": 2}, "bad:closed good:open"),
+        # a minimum above the size of the window is never needed
+        ({"calls": 2}, "bad:closed bad:open"),
+        ({"calls": 1}, "good:closed bad:open"),
+        ({"calls": 4}, "bad bad bad:closed cancelled refused:closed good:open"),
+        # a circuit that closes resets the window
+        ({"calls": 2, "cooldown": 5}, "bad bad:open +5 good:closed bad:closed good:open"),
+        # slow calls count as failed
+        ({"calls": 2, "slow": 5}, "good a> +5 a=good:open"),
+    ],
+)
+def test_a_window_of_the_last_calls(options: dict[str, Any], steps: str) -> None:
+    BreakerScript(ratio=0.5, **options).run(steps)
+
+
+def test_the_snapshot_counts_the_last_calls() -> None:
+    script = BreakerScript(ratio=1, calls=3)
+    script.run("bad bad good +1000000 good")
+    assert [script.breaker.snapshot()[word] for word in ("failures", "calls")] == [1, 3]
+
+
+@pytest.mark.parametrize(("calls", "kind"), [(0, ValueError), (1.5, TypeError), (1_000_001, ValueError)])
+def test_wrong_window_of_calls(calls: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=r"^CircuitBreaker calls="):
+        CircuitBreaker(calls=calls)
+
+
+# --------------------------------------------------------------------- a share of slow calls
+
+
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [
+        # slow calls are no failures
+        ({"failures": 1, "slow_ratio": 1, "minimum": 3}, "a> +2 a=good:closed a> +2 a=good:closed bad:open"),
+        ({"failures": 1, "slow_ratio": 1, "minimum": 2}, "a> b> +2 a=good:open"),
+        ({"failures": 9, "slow_ratio": 0.5, "minimum": 4}, "a> b> +2 a=good b=good good:closed good:open"),
+        ({"ratio": 1, "slow_ratio": 0.5, "minimum": 2}, "a> good:closed +2 a=good:open"),
+        ({"ratio": 0.5, "slow_ratio": 1, "minimum": 2}, "a> +2 a=bad:closed good:open"),
+        # a call in flight counts as slow when another begins or ends, and fails when it ends
+        ({"failures": 1, "slow_ratio": 1, "minimum": 9}, "a> +2 good:closed a=bad:open"),
+        ({"failures": 9, "slow_ratio": 1, "minimum": 2}, "a> b> +2 c>:no"),
+        ({"failures": 1, "slow_ratio": 1, "minimum": 9}, "a> +2 a=cancelled:closed"),
+        ({"failures": 9, "slow_ratio": 1, "minimum": 1}, "a> +2 a=cancelled:open"),
+        # the last calls, or those of the window
+        ({"slow_ratio": 1, "calls": 2}, "a> +2 a=good good:closed a> b> +2 a=good:open"),
+        ({"slow_ratio": 1, "minimum": 2, "window": 10}, "a> +2 a=good +10 a> +2 a=good:closed"),
+        # as a share of reopening stages too
+        (
+            {"failures": 1, "slow_ratio": 1, "minimum": 2, "cooldown": 5, "reopening": (0.5,)},
+            "bad +5 good:half_open a> b> +2 a=good:open",
+        ),
+        # calls of an earlier epoch do not count
+        ({"slow_ratio": 1, "minimum": 1}, "a> close +2 good:closed a=good:closed"),
+    ],
+)
+def test_a_share_of_slow_calls(options: dict[str, Any], steps: str) -> None:
+    BreakerScript(slow=2, **options).run(steps)
+
+
+def test_the_snapshot_counts_slow_calls() -> None:
+    script = BreakerScript(ratio=1, slow=5, slow_ratio=1)
+    script.run("a> b> +5 a=bad b=good good")
+    snapshot = script.breaker.snapshot()
+    assert (snapshot["slow"], snapshot["failures"], snapshot["calls"]) == (2, 1, 3)
+    assert BreakerScript(slow=5).breaker.snapshot()["slow"] == 0
+
+
+def test_a_share_of_slow_calls_needs_slow() -> None:
+    with pytest.raises(ValueError, match=r"^CircuitBreaker slow_ratio=0.5: write slow= too"):
+        CircuitBreaker(slow_ratio=0.5)
+
+
+@pytest.mark.parametrize("option", ["slow_ratio", "probe_ratio"])
+@pytest.mark.parametrize("value", [0, 1.1, nan])
+def test_wrong_shares(option: str, value: float) -> None:
+    with pytest.raises(ValueError, match=rf"^CircuitBreaker {option}=.*: write a share above 0 and up to 1"):
+        CircuitBreaker(slow=1, **{option: value})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"ratio": 0.5}, "opens after 50% failures of at least 20 calls in 30 s, for 30 s"),
+        (
+            {"ratio": 0.5, "calls": 50},
+            "opens after 50% failures of at least 20 of the last 50 calls, for 30 s",
+        ),
+        ({"ratio": 0.5, "calls": 10}, "opens after 50% failures of the last 10 calls, for 30 s"),
+        (
+            {"slow": 2, "slow_ratio": 0.8, "failures": 3},
+            (
+                "opens after 3 failures in a row or 80% calls of 2 s or more of at least 20 calls in 30 s, "
+                "for 30 s"
+            ),
+        ),
+        (
+            {"ratio": 0.5, "slow": 2, "slow_ratio": 0.8},
+            "opens after 50% failures or 80% calls of 2 s or more of at least 20 calls in 30 s, for 30 s",
+        ),
+        (
+            {"probes": 10, "probe_ratio": 0.5},
+            "opens after 5 failures in a row, for 30 s, and again if 0.5 of 10 probes fail",
+        ),
+        ({"state": "disabled"}, "admits all calls: it is disabled"),
+        ({"state": "metrics_only"}, "would open after 5 failures in a row, for 30 s (metrics_only)"),
+        ({"state": "isolated"}, "opens after 5 failures in a row, for 30 s (isolated)"),
+    ],
+)
+def test_its_description(options: dict[str, Any], text: str) -> None:
+    assert CircuitBreaker(**options).describe() == text
 
 
 # ---------------------------------------------------------------------------- slow calls

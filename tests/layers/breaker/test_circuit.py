@@ -136,7 +136,7 @@ def test_a_ticket_counts_once(bad: bool | None) -> None:
     probe = ticket(half, 20)
     half.ended(lost, bad, 21)
     assert half.epoch.state == "half_open"
-    assert list(half.epoch.calls) == [probe]
+    assert list(half.epoch.probes) == [probe]
 
 
 def test_a_circuit_in_use_keeps_only_the_current_epoch() -> None:

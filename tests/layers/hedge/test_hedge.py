@@ -32,6 +32,8 @@ def raising(result: object) -> bool:
     raise LookupError(str(result))
 
 
+OVER: dict[str, Any] = {"failover": True}
+
 ROWS: list[tuple[dict[str, Any], list[tuple[float, Any]], str, list[float]]] = [
     # in time, or late
     ({}, [(0.5, "a")], "a after 0.5", [0]),
@@ -78,6 +80,41 @@ ROWS: list[tuple[dict[str, Any], list[tuple[float, Any]], str, list[float]]] = [
     ({"hedges": 2, "on": always(5.0)}, [(9, "a"), (0.5, Boom), (1, "c")], "c after 7.5", [0, 1, 6.5]),
     ({"hedges": 2}, [(3, "a"), (0.5, Busy)], "a after 3", [0, 1]),
     ({"hedges": 3}, [(9, "a"), (1.5, Busy), (9, "c"), (1, "d")], "d after 6.5", [0, 1, 2, 5.5]),
+    # with failover a failure or a refused result starts the next attempt
+    ({**OVER}, [(0.5, "a")], "a after 0.5", [0]),
+    ({**OVER}, [(9, "a"), (1, "b")], "b after 2", [0, 1]),
+    ({**OVER}, [(0.5, Boom), (1, "b")], "b after 1.5", [0, 0.5]),
+    ({**OVER}, [(0.5, Boom), (1, KeyError)], "ScriptedError(attempt 1) after 1.5", [0, 0.5]),
+    ({**OVER}, [(9, "a"), (1, KeyError)], "a after 9", [0, 1]),
+    ({**OVER, "hedges": 2}, [(0.5, Boom), (0.25, Boom), (1, "c")], "c after 1.75", [0, 0.5, 0.75]),
+    ({**OVER, "hedges": 2}, [(9, "a"), (0.5, Boom), (1, "c")], "c after 2.5", [0, 1, 1.5]),
+    ({**OVER, "hedges": 2}, [(0.5, Boom), (9, "b"), (1, "c")], "c after 2.5", [0, 0.5, 1.5]),
+    ({**OVER, "hedges": 3}, [(2, Boom), (1, Boom), (9, "c"), (1, "d")], "d after 3", [0, 1, 2, 2]),
+    ({**OVER, "on": Boom}, [(0.5, OSError)], "OSError(attempt 1) after 0.5", [0]),
+    ({**OVER, "on": Boom}, [(0.5, Boom), (1, OSError)], "OSError(attempt 2) after 1.5", [0, 0.5]),
+    ({**OVER, "on": always(Verdict.stop())}, [(0.5, Boom)], "ScriptedError(attempt 1) after 0.5", [0]),
+    ({**OVER, "until": good}, [(0.5, "bad"), (1, "b")], "b after 1.5", [0, 0.5]),
+    ({**OVER, "until": good}, [(0.5, "bad"), (0.5, "bad")], "bad after 1", [0, 0.5]),
+    ({**OVER, "until": good}, [(0.5, "bad"), (1, Boom)], "bad after 1.5", [0, 0.5]),
+    ({**OVER, "until": raising}, [(0.5, "a")], "LookupError(a) after 0.5", [0]),
+    ({**OVER}, [(0.5, Busy), (1, "b")], "b after 4.5", [0, 3.5]),
+    ({**OVER}, [(1.5, Busy), (9, "b")], "b after 10", [0, 1]),
+    ({**OVER, "hedges": 2}, [(9, "a"), (0.5, Busy), (1, "c")], "c after 5.5", [0, 1, 4.5]),
+    ({**OVER, "hedges": 2}, [(0.5, Busy), (1, Boom), (1, "c")], "c after 5.5", [0, 3.5, 4.5]),
+    ({**OVER, "hedges": 2, "delay": 4}, [(9, "a"), (1, Busy), (0.5, "c")], "c after 8.5", [0, 4, 8]),
+    # a delay for each extra attempt
+    ({"hedges": 3, "delay": [1, 2]}, [(9.0, "a")] * 3 + [(1, "d")], "d after 6", [0, 1, 3, 5]),
+    ({"hedges": 2, "delay": (2, timedelta(seconds=0.5))}, [(9, "a")] * 3, "a after 9", [0, 2, 2.5]),
+    ({"hedges": 3, "delay": float}, [(9.0, "a")] * 3 + [(1, "d")], "d after 7", [0, 1, 3, 6]),
+    ({"hedges": 2, "delay": always(None)}, [(2, "a")], "a after 2", [0]),
+    ({"hedges": 2, "delay": {1: 1}.get}, [(9, "a")] * 2, "a after 9", [0, 1]),
+    ({**OVER, "delay": always(None)}, [(9, Boom), (1, "b")], "b after 10", [0, 9]),
+    (
+        {**OVER, "hedges": 3, "delay": {2: 1}.get},
+        [(2, Boom), (9, "b"), (2, Boom), (1, "d")],
+        "d after 6",
+        [0, 2, 3, 5],
+    ),
 ]
 
 

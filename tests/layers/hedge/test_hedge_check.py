@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 
 from redouble import (
+    Bulkhead,
     CircuitBreaker,
-    Fallback,
     Hedge,
     Layer,
     Pipeline,
     Retry,
     RetryBudget,
     Timeout,
+    Worker,
     policy_of,
 )
 from redouble._layers.analysis import WorstCase
@@ -33,12 +34,18 @@ OUTSIDE = (
 NEVER = r"Hedge\(delay=1\) inside a limit of .* s: the limit is always reached before the delay, so no .*"
 
 
+WORKER = Worker(grace=0)
+
+
 async def fetch(url: str = "") -> str:
     """Fetch."""
     return url
 
 
 def blocking() -> None: ...
+
+
+def on_workers(*args: int) -> None: ...
 
 
 def items() -> Iterator[int]:
@@ -81,9 +88,29 @@ async def accepts(_: object) -> bool:
         ({"on": KeyboardInterrupt}, ValueError, "on=KeyboardInterrupt is never retried"),
         ({"until": "done"}, TypeError, "until='done': write a function of the result"),
         ({"until": accepts}, TypeError, "until=accepts is a coroutine function: rules are plain functions"),
-        ({"different": 3}, TypeError, "Hedge different=3: write an async function"),
-        ({"different": items}, TypeError, "Hedge different=.*items.*: write an async function"),
-        ({"different": aitems}, TypeError, "Hedge different=.*aitems.*: write an async function"),
+        ({"different": 3}, TypeError, "Hedge different=3: write a function with the same arguments, a map"),
+        ({"different": [fetch, 3], "hedges": 2}, TypeError, "Hedge different=3: write a function"),
+        ({"different": {}}, TypeError, "Hedge different={}: write"),
+        ({"different": {1: 2}}, TypeError, "Hedge different={1: 2}: write"),
+        ({"different": []}, ValueError, "Hedge different= has 0 entries, and hedges=1: write as many or few"),
+        ({"different": [fetch, fetch]}, ValueError, "has 2 entries, and hedges=1: .* or more hedges"),
+        ({"delay": []}, ValueError, r"Hedge delay=\[\] has 0 entries, and hedges=1: write as many or fewer"),
+        ({"delay": [1, 2, 3], "hedges": 2}, ValueError, "has 3 entries, and hedges=2: .* or more hedges"),
+        ({"delay": [1, None], "hedges": 2}, TypeError, "Hedge delay=None: write seconds"),
+        (
+            {"delay": lambda: 1},
+            TypeError,
+            r"Hedge delay=.* takes \(\): write a function of the number of",
+        ),
+        ({"delay": blocking}, TypeError, r"If this was meant as a decorator, write @Hedge\(\)"),
+        ({"failover": 1}, TypeError, "Hedge failover=1: write True or False"),
+        ({"minimum": 0}, ValueError, "Hedge minimum=0: write from how many calls on the measured delay is"),
+        ({"shortest": -1}, ValueError, "Hedge shortest=-1"),
+        ({"longest": "1"}, TypeError, "Hedge longest='1'"),
+        ({"shortest": 2, "longest": 1}, ValueError, "Hedge longest=1 is less than shortest=2"),
+        ({"delay": 1, "minimum": 9}, ValueError, "minimum, shortest and longest are for a measured delay"),
+        ({"delay": [1], "longest": 9}, ValueError, "are for a measured delay: leave out delay="),
+        ({"worker": Worker}, TypeError, r"Hedge worker=.*: write Worker\(\), or Worker\(kind='process'\)"),
         ({"budget": RetryBudget}, TypeError, r"budget=RetryBudget is a class: write RetryBudget\(...\)"),
         ({"budget": 3}, TypeError, r"budget=3 cannot be a budget: it has no method spend\(\)"),
         ({"name": 3}, TypeError, "Hedge name=3: write a text, or None"),
@@ -96,9 +123,34 @@ def test_wrong_options_are_reported(options: dict[str, Any], error: type[Excepti
 
 def test_different_must_be_a_function() -> None:
     coroutine: Any = fetch()
-    with pytest.raises(TypeError, match=r"Hedge different=.*: write an async function"):
+    with pytest.raises(TypeError, match=r"Hedge different=.*: write a function with the same arguments"):
         Hedge(1, different=coroutine)
     coroutine.close()
+
+
+@pytest.mark.parametrize(
+    ("different", "fn", "message"),
+    [
+        (
+            items,
+            fetch,
+            "different=items cannot replace fetch: write an async function with the same",
+        ),
+        (
+            fetch,
+            blocking,
+            "different=fetch cannot replace blocking: write a function that blocks with",
+        ),
+        (fetch, items, "different=fetch cannot replace items: write a generator function with"),
+        (items, aitems, "different=items cannot replace aitems: write an async generator function with"),
+        ({"region": "eu"}, fetch, r"different={'region': 'eu'}: fetch has no parameter 'region'"),
+        ({"args": 1}, on_workers, "different={'args': 1}: on_workers has no parameter 'args'"),
+    ],
+)
+def test_different_must_fit_the_function(different: Any, fn: Callable[..., Any], message: str) -> None:
+    hedge = Hedge(1, different=different, worker=Worker())
+    with pytest.raises(TypeError, match=f"Hedge {message}"):
+        hedge(fn)
 
 
 @LOOPS
@@ -116,25 +168,27 @@ def test_different_must_not_block(colour: str) -> None:
             )
         )
 
-    message = r"Hedge different=.*measured returned a int: make it async\) after 1"
+    message = r"UsageError\(.*measured returned a int: make it async\) after 1"
     assert re.search(message, timed(colour, main))
 
 
 @pytest.mark.parametrize(
     ("fn", "message"),
     [
-        (blocking, "cannot do so with blocking, which blocks: write an async function"),
-        (partial(print, 1), "cannot do so with print, which blocks: write an async function"),
-        (items, "cannot do so with items, a generator: write an async function"),
-        (aitems, "with aitems, an async generator, .* twice: hedge the call that opens it"),
+        (blocking, "blocking blocks"),
+        (partial(print, 1), "print blocks"),
+        (items, "items is a generator that"),
     ],
 )
-@pytest.mark.parametrize("layer", [Hedge(), Timeout(1) | Hedge(1, None)])
+@pytest.mark.parametrize("layer", [Hedge(), Timeout(1, worker=Worker()) | Hedge(1, None)])
 @pytest.mark.parametrize("way", ["decorated", "called"])
-def test_functions_that_cannot_be_hedged_are_reported(
+def test_blocking_functions_need_a_worker(
     fn: Callable[..., Any], message: str, layer: Layer, way: str
 ) -> None:
-    with pytest.raises(TypeError, match=f"Hedge runs attempts side by side, and .*{message}"):
+    message = (
+        rf"Hedge runs attempts side by side, and {message}.*: write Hedge\(worker=Worker\(\)\) to run it"
+    )
+    with pytest.raises(TypeError, match=message):
         layer(fn) if way == "decorated" else layer.call(fn)
 
 
@@ -148,11 +202,15 @@ def test_functions_that_cannot_be_hedged_are_reported(
         (Retry() | Hedge() | Timeout(1), []),
         (Timeout(2) | Hedge(1), []),
         (Hedge() | Retry(), [OUTSIDE]),
-        (Hedge() | Fallback(value=1) | Retry(), [OUTSIDE]),
+        (Hedge() | Bulkhead(9) | Retry(), [OUTSIDE]),
         (Timeout(1) | Hedge(1), [NEVER]),
         (Timeout(5) | CircuitBreaker() | Timeout(0.5) | Hedge(1), [NEVER]),
         (Retry(attempt_timeout=0.5) | Hedge(1), [NEVER]),
         (Timeout(0.001) | Hedge(), []),  # a measured delay may be shorter still
+        (Timeout(1) | Hedge([1, 0.1], hedges=2), [NEVER]),
+        (Timeout(1) | Hedge([0.5, 3], hedges=2), []),
+        (Timeout(1) | Hedge(1, failover=True), []),
+        (Timeout(1) | Hedge(float), []),
     ],
 )
 def test_lint_in_a_pipeline(layers: Layer, expected: list[str]) -> None:
@@ -165,6 +223,9 @@ def test_lint_in_a_pipeline(layers: Layer, expected: list[str]) -> None:
         (Hedge(), "once more if it takes longer than most, for 2 % of the calls at most"),
         (Hedge(0.25), "once more if it takes over 0.25 s, for 2 % of the calls at most"),
         (Hedge(2, None, hedges=3), "up to 3 times more if it takes over 2 s"),
+        (Hedge(2, None, failover=True), "once more if it fails or takes over 2 s"),
+        (Hedge([1, 0.5], None, hedges=2), "up to 2 times more if it takes over 1 s + 0.5 s"),
+        (Hedge(float, None), "once more if it takes longer than a function says"),
         (
             Hedge(max_extra_load=0.12345),
             "once more if it takes longer than most, for 12.3 % of the calls at most",
@@ -184,6 +245,11 @@ def test_its_description(layer: Layer, description: str) -> None:
         (Hedge(1, None, hedges=3) | Timeout(2), WorstCase(calls=4, seconds=5)),
         (Timeout(2) | Hedge(1, None, hedges=3), WorstCase(calls=4, seconds=2)),
         (plain(backoff=[0, 0]) | Hedge(1, None) | Timeout(2), WorstCase(calls=6, seconds=9)),
+        (Hedge([1, 3], None, hedges=2) | Timeout(2), WorstCase(calls=3, seconds=6)),
+        (Hedge(float, None, hedges=2) | Timeout(2), WorstCase(calls=3, seconds=2)),
+        (Hedge(failover=True, hedges=2) | Timeout(2), WorstCase(calls=3, seconds=6)),
+        (Hedge(1, None, failover=True) | Timeout(2), WorstCase(calls=2, seconds=3)),
+        (Hedge(1, None, worker=Worker(grace=0.5)) | Timeout(2), WorstCase(calls=2, seconds=3.5)),
     ],
 )
 def test_the_worst_case(layers: Layer, worst: WorstCase) -> None:
@@ -200,6 +266,14 @@ def test_the_worst_case(layers: Layer, worst: WorstCase) -> None:
         (Hedge(1, None), "Hedge(delay=1.0, max_extra_load=None)"),
         (Hedge(1, None, hedges=3), "Hedge(delay=1.0, max_extra_load=None, hedges=3)"),
         (Hedge(0.5, 0.1, name="search"), "Hedge(delay=0.5, max_extra_load=0.1, name='search')"),
+        (Hedge([1, 2], hedges=3), "Hedge(delay=[1.0, 2.0, 2.0], max_extra_load=0.02, hedges=3)"),
+        (Hedge(float), "Hedge(delay=float, max_extra_load=0.02)"),
+        (Hedge(failover=True), "Hedge(delay=None, max_extra_load=0.02, failover=True)"),
+        (
+            Hedge(minimum=9, shortest=0.1, longest=2),
+            "Hedge(delay=None, max_extra_load=0.02, minimum=9, shortest=0.1, longest=2.0)",
+        ),
+        (Hedge(1, worker=WORKER), f"Hedge(delay=1.0, max_extra_load=0.02, worker={WORKER!r})"),
     ],
 )
 def test_its_repr_recreates_it(layer: Hedge, text: str) -> None:
@@ -212,7 +286,7 @@ def test_it_is_shared_and_never_copied() -> None:
     assert copy.copy(hedge) is copy.deepcopy(hedge) is hedge
     with pytest.raises(TypeError, match="a Hedge is shared by the calls of one process"):
         pickle.dumps(hedge)
-    assert_warnings(hedge | Fallback(value=1) | hedge, ["the same Hedge is in the pipeline twice: .*"])
+    assert_warnings(hedge | Bulkhead(9) | hedge, ["the same Hedge is in the pipeline twice: .*"])
 
 
 @pytest.mark.parametrize("options", [{}, {"delay": 1}])

@@ -32,6 +32,7 @@ from redouble.config._options.catalogue import (
     RETRY,
     BudgetValue,
     ClassName,
+    DelayOrList,
     LayerValue,
 )
 from redouble.config._options.error_names import ErrorNames, ResultRuleName
@@ -119,6 +120,8 @@ def value_of(kind: Value) -> SearchStrategy[Any]:
             return backoffs(by_kind=kind.by_kind)
         case StageValue():
             return st.sampled_from([*JITTERS]) | st.one_of([stage_of(key) for key in STAGES])
+        case DelayOrList():
+            return SPANS | st.lists(SPANS, min_size=1, max_size=1)
         case Flag():
             return st.booleans()
         case _:
@@ -146,6 +149,9 @@ def backoffs(*, by_kind: bool = True) -> SearchStrategy[Any]:
 def table_of(table: Table, **more: Any) -> SearchStrategy[Any]:
     """Draw a table."""
     kinds = {key: value_of(option.kind) for key, option in table.options.items()}
+    if "shortest" in kinds:  # the bounds of a measured delay, which a given one excludes
+        for key in ("minimum", "shortest", "longest"):
+            del kinds[key]
     needed = {key: kinds.pop(key) for key in table.needed}
     drawn = st.fixed_dictionaries({**more, **needed}, optional=kinds)
     return drawn.map(with_shares) if "priority" in kinds else drawn

@@ -12,7 +12,7 @@ from typing import Any
 from redouble import CircuitBreaker, errors
 from redouble._internal import reentrancy, sliding_counter
 from redouble._layers import gate
-from redouble._layers.breaker import circuit, circuit_breaker
+from redouble._layers.breaker import circuit, circuit_breaker, cooldown, windows
 from redouble._layers.breaker.circuit import Ticket
 from redouble._runtime.backend import backend
 from redouble.types import Event
@@ -30,8 +30,9 @@ class BreakerScript:
     """A breaker that is driven by scripts: one word per step, and after a colon the expected state.
 
     ``good``, ``bad``, ``cancelled``, ``refused``: a call that ends at once. ``a>`` starts the call a, and
-    ``a=bad`` ends it. ``+3`` moves the clock forwards, ``-3`` backwards. ``isolate`` and ``close`` call these
-    methods. The expected state may also be ``no``: the breaker rejects the call.
+    ``a=bad`` ends it. ``+3`` moves the clock forwards, ``-3`` backwards. ``isolate``, ``close``,
+    ``disable`` and ``metrics_only`` call these methods. The expected state may also be ``no``: the breaker
+    rejects the call.
     """
 
     def __init__(self, *draws: float, start: float = 0.0, **options: object) -> None:
@@ -64,6 +65,10 @@ class BreakerScript:
             breaker.isolate()
         elif step == "close":
             breaker.close()
+        elif step == "disable":
+            breaker.disable()
+        elif step == "metrics_only":
+            breaker.metrics_only()
         elif step.endswith(">"):
             self._in_flight[step[:-1]] = breaker.admit(clock.now())
         elif "=" in step:
@@ -98,7 +103,7 @@ class Interruption:
         return self
 
 
-MODULES = (circuit_breaker, circuit, gate, reentrancy, sliding_counter)
+MODULES = (circuit_breaker, circuit, cooldown, windows, gate, reentrancy, sliding_counter)
 FILES = {module.__file__ for module in MODULES}
 
 

@@ -39,6 +39,10 @@ def every_event() -> None:
     breaker.isolate()
     with suppress(errors.Rejected):
         breaker.call(int)
+    breaker.disable()
+    breaker.metrics_only()
+    with suppress(Boom):
+        breaker.call(fails)
     with deadline(0), suppress(errors.AttemptTimeout):
         Timeout(5, worker=Worker())(zero)()
     for what in OF_LAYERS:

@@ -111,6 +111,11 @@ class ThreadJob(ActiveDeadline):
         """
         return self._ended_at < self.until or (woken and self._error is None)
 
+    @property
+    def has_ended(self) -> bool:
+        """True if the call has ended, which another thread may have noticed or not."""
+        return self._ended_at < inf
+
     def wait(self, seconds: float) -> None:
         """Wait for the end of the call."""
         if not self.ended:

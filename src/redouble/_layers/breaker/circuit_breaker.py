@@ -10,8 +10,8 @@ from __future__ import annotations
 import random as chance
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import inf
-from typing import Any, Self, TypeVar, cast
+from math import ceil, inf
+from typing import Any, Self, TypeVar, cast, get_args
 from weakref import WeakKeyDictionary
 
 from redouble._drivers.per_call import PerCall
@@ -24,12 +24,12 @@ from redouble._internal.reentrancy import ReentrancySafe, SerialQueue
 from redouble._internal.shared_context_manager import try_from_start
 from redouble._internal.validation import (
     Duration,
+    choice,
     format_seconds,
     hook,
     integer,
     methods,
     positive_seconds,
-    seconds,
 )
 from redouble._layers.analysis import Traits, WorstCase, combined_traits
 from redouble._layers.breaker.circuit import (
@@ -43,7 +43,20 @@ from redouble._layers.breaker.circuit import (
     Ticket,
     TrackedCall,
 )
-from redouble._layers.breaker.settings import CircuitBreakerSettings, share, shares
+from redouble._layers.breaker.cooldown import (
+    CooldownOption,
+    check_cooldown,
+    cooldown_repr,
+    describe_cooldown,
+)
+from redouble._layers.breaker.settings import (
+    CircuitBreakerSettings,
+    ManualState,
+    share,
+    share_of_slow_calls,
+    shares,
+    window_calls,
+)
 from redouble._layers.gate import Gate, Wrapper
 from redouble._layers.layer import Layers
 from redouble._runtime.clock import SYSTEM, Chance, Clock
@@ -60,8 +73,21 @@ CHANGE_EVENTS: Mapping[str, What] = {
     "half_open": "circuit_half_open",
     "closed": "circuit_closed",
     "isolated": "circuit_isolated",
+    "disabled": "circuit_disabled",
+    "metrics_only": "circuit_metrics_only",
+    "exceeded": "circuit_exceeded",
     "rejected": "circuit_rejected",
 }
+
+STATE_NUMBERS: Mapping[State, int] = {  # those of resilience4j
+    "closed": 0,
+    "open": 1,
+    "half_open": 2,
+    "disabled": 3,
+    "isolated": 4,
+    "metrics_only": 5,
+}
+RECOVERED = {"closed": "closed again", "disabled": "disabled", "metrics_only": "only measuring now"}
 
 # Creates a rejection from all fields in order: twice as fast as by a call of the class.
 new_rejection: Callable[[type[Rejection], tuple[object, ...]], Rejection] = vars(tuple)["__new__"]
@@ -70,7 +96,7 @@ GUARDED = Template(
     "circuit breaker",
     """\
 {async_}def guarded({parameters}):
-    redouble_ticket = redouble_owner._closed_epoch or redouble_owner.admit(redouble_now())
+    redouble_ticket = redouble_owner._fast_epoch or redouble_owner.admit(redouble_now())
     redouble_good = False
     try:
         redouble_result = {await_}redouble_fn({arguments})
@@ -90,7 +116,7 @@ JUDGED = Template(
     "circuit breaker by result",
     """\
 {async_}def guarded({parameters}):
-    redouble_ticket = redouble_owner._closed_epoch or redouble_owner.admit(redouble_now())
+    redouble_ticket = redouble_owner._fast_epoch or redouble_owner.admit(redouble_now())
     try:
         redouble_result = {await_}redouble_fn({arguments})
         {check}
@@ -125,12 +151,19 @@ class CircuitBreaker(ReentrancySafe, Gate):
     until: a rule for results, as of `Retry`: a result that it refuses counts as a failure, and is returned.
     failures: open after this many in a row. Ignored if there is a ``ratio``.
     ratio: open when at least this share of the calls in the last ``window`` seconds failed, and there were
-        at least ``minimum`` of them. Without a ratio both are ignored.
+        at least ``minimum`` of them. Without a ratio, or a ``slow_ratio``, both are ignored.
+    calls: count the last so many calls, whenever they were, instead of those of the last ``window`` seconds.
     slow: a call that takes this many seconds counts as failed, from then on, whether it has ended or not.
-    cooldown: how many seconds to stay open; `CircuitOpen` carries what is left of them as ``retry_after``.
+    slow_ratio: slow calls do not count as failed; open when at least this share of the calls was slow.
+    cooldown: how many seconds to stay open; `CircuitOpen` carries what is left of them as ``retry_after``. A
+        `Backoff` or a list: the first delay, and the next one each time that it opens again without having
+        closed. A function: is passed how often it has opened again, 0 at first, and returns seconds.
     probes: how many calls are admitted after that. If all succeed it closes, if one fails it opens again.
+    probe_ratio: open again only if at least this share of the probes fails, and close if fewer do.
     reopening: after the probes, first admit these shares of the calls, such as ``(0.1, 0.5)``, each
         for as long as the cooldown.
+    state: the first state: ``closed``, ``isolated``, ``disabled`` (admit all, record nothing) or
+        ``metrics_only`` (admit all, record, and emit ``circuit_exceeded`` where it would open).
     name, on_change: its name in events and logs, and an observer of its state changes.
     """
 
@@ -147,11 +180,15 @@ class CircuitBreaker(ReentrancySafe, Gate):
         window: Duration = 30,
         minimum: int = 20,
         slow: Duration | None = None,
-        cooldown: Duration = 30,
+        cooldown: CooldownOption = 30,
         probes: int = 1,
         reopening: Sequence[float] | None = None,
         *,
         until: Until | None = None,
+        calls: int | None = None,
+        slow_ratio: float | None = None,
+        probe_ratio: float | None = None,
+        state: ManualState = "closed",
         name: str | None = None,
         on_change: Observer | None = None,
         clock: Clock = SYSTEM,
@@ -163,17 +200,22 @@ class CircuitBreaker(ReentrancySafe, Gate):
             hook(on_change, "on_change")
         methods(clock, "clock", ("now",))
         methods(random, "random", ("random",))
+        choice(state, "CircuitBreaker state", *get_args(ManualState))
         self.settings = CircuitBreakerSettings(
             on=on,
             until=until,
             failures=integer(failures, "CircuitBreaker failures", 1, "a whole number, 1 or more, such as 5"),
             ratio=None if ratio is None else share(ratio, "ratio"),
             window=positive_seconds(window, "CircuitBreaker window", "30"),
+            calls=None if calls is None else window_calls(calls),
             minimum=integer(minimum, "CircuitBreaker minimum", 1, "a whole number, 1 or more, such as 20"),
             slow=None if slow is None else positive_seconds(slow, "CircuitBreaker slow", "30"),
-            cooldown=seconds(cooldown, "CircuitBreaker cooldown"),
+            slow_ratio=None if slow_ratio is None else share_of_slow_calls(slow_ratio, slow),
+            cooldown=check_cooldown(cooldown),
             probes=integer(probes, "CircuitBreaker probes", 1, "a whole number, 1 or more, such as 1"),
+            probe_ratio=None if probe_ratio is None else share(probe_ratio, "probe_ratio"),
             reopening=None if reopening is None else shares(reopening),
+            state=state,
             name=name,
             on_change=on_change,
             clock=clock,
@@ -186,46 +228,66 @@ class CircuitBreaker(ReentrancySafe, Gate):
         self._circuit = Circuit(self.settings, clock.now())
         self._notifications = SerialQueue()
         self._wrappers: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()  # compiled; True if async
-        self._closed_epoch: StateEpoch | None = None  # the ticket of the fast path; None: call `admit`
+        self._fast_epoch: StateEpoch | None = None  # the ticket of the fast path; None: call `admit`
         self._follow_circuit()
         self.register("breakers")
 
     @property
     def state(self) -> State:
-        """``closed``, ``open``, ``half_open`` or ``isolated``: as the next call would find it."""
+        """The state as the next call would find it.
+
+        ``closed``, ``open``, ``half_open``, ``isolated``, ``disabled`` or ``metrics_only``.
+        """
         return self._circuit.state(self.clock.now())
 
     def isolate(self) -> None:
         """Reject all calls until `close` is called."""
-        if self._circuit.epoch.state != "isolated":
-            self._change(self._circuit.change_state, self.clock.now(), "isolated")
+        self._change(self._circuit.change_to, self.clock.now(), "isolated")
+
+    def disable(self) -> None:
+        """Admit all calls and record nothing, until `close` or another of these methods is called."""
+        self._change(self._circuit.change_to, self.clock.now(), "disabled")
+
+    def metrics_only(self) -> None:
+        """Admit all calls and record their results, until `close` or another of these methods is called.
+
+        Where the breaker would open, it emits the event ``circuit_exceeded``, at most once in each cooldown.
+        """
+        self._change(self._circuit.change_to, self.clock.now(), "metrics_only")
 
     def close(self) -> None:
         """Admit all calls again, and reset the counts."""
         self._change(self._circuit.change_state, self.clock.now(), "closed")
 
     def snapshot(self) -> Mapping[str, float | str | None]:
-        """Return its ``state``, ``retry_after``, and how many calls were ``rejected`` since it opened.
+        """Return its ``state``, also as a number, ``retry_after``, and how many calls were ``rejected``.
 
+        ``rejected`` are those since it opened, ``reopened`` is how often it opened again since it was closed.
         Since the last change of state: how many ``failures``, of how many ``calls``; in the window if there
-        is a ratio, else in a row.
+        is a ratio, else in a row; how many ``slow`` calls if there is a share of them; and in metrics_only
+        how often the threshold was ``exceeded``.
         """
         return self._run_now(self._snapshot)
 
     def _snapshot(self) -> Mapping[str, float | str | None]:
         circuit, now = self._circuit, self.clock.now()
         calls, failures = circuit.counts(now)
+        state = circuit.state(now)
         return {
-            "state": circuit.state(now),
+            "state": state,
+            "state_number": STATE_NUMBERS[state],
             "retry_after": circuit.retry_after(now) or None,
             "rejected": circuit.rejected,
+            "reopened": circuit.reopened,
             "failures": failures,
             "calls": calls,
+            "slow": circuit.slow_calls(now),
+            "exceeded": circuit.epoch.exceeded,
         }
 
     def admit(self, now: float, /) -> Ticket:
         """Admit a call and return its ticket, or raise `CircuitOpen`."""
-        epoch = self._closed_epoch
+        epoch = self._fast_epoch
         if epoch is not None:
             return epoch
         circuit = self._circuit
@@ -233,14 +295,14 @@ class CircuitBreaker(ReentrancySafe, Gate):
         # An open circuit rejects most calls here, without an operation of the circuit. There is no call
         # between looking at the circuit and counting the rejection; the first one is published.
         is_open = circuit.rejected and circuit.epoch.state == "open" and gil.enabled
-        if is_open and ROUNDING < left <= self.settings.cooldown:
+        if is_open and ROUNDING < left <= circuit.cooldown:
             circuit.rejected += 1
             message = (self.name, "open", left, circuit.last_failure)
             raise self._rejected(new_rejection(Rejection, message))
         admitted: Ticket | Rejection
         if self._owned_by_this_thread():  # a signal handler or finaliser runs in the middle of a change
             epoch = circuit.epoch
-            admitted = epoch if epoch.state == "closed" else circuit.rejection(now, self.name)
+            admitted = epoch if epoch.admits_all else circuit.rejection(now, self.name)
         else:
             ticket = TrackedCall(None, now)
             try:
@@ -264,7 +326,8 @@ class CircuitBreaker(ReentrancySafe, Gate):
     @try_from_start
     def ended(self, ticket: Ticket, error: BaseException | None, now: float, /) -> None:
         try:
-            bad = self._failures.is_failure(error)
+            disabled = self._circuit.epoch.state == "disabled"  # then `on` is not called
+            bad = None if disabled else self._failures.is_failure(error)
             self._change(self._circuit.ended, ticket, bad, now, failure_name(error) if bad else "")
         except BaseException:  # the call is over even if a rule raises, or a signal handler
             if isinstance(ticket, TrackedCall) and ticket.epoch is not None:
@@ -321,18 +384,38 @@ class CircuitBreaker(ReentrancySafe, Gate):
         if mine.until is not self.settings.until:
             self._recompile_wrappers()
         self._circuit.reconfigure(self.settings, self.clock.now())
-        self._closed_epoch = None  # `_follow_circuit` sets it again
+        self._fast_epoch = None  # `_follow_circuit` sets it again
 
     def describe(self) -> str:
         settings = self.settings
-        condition = f"{settings.failures} failures in a row"
+        if settings.state == "disabled":
+            return "admits all calls: it is disabled"
+        verb = "would open" if settings.state == "metrics_only" else "opens"
+        text = f"{verb} after {self._condition()}, for {describe_cooldown(settings.cooldown)}"
+        if settings.probe_ratio is not None:
+            text += f", and again if {settings.probe_ratio:.4g} of {settings.probes} probes fail"
+        return text if settings.state == "closed" else f"{text} ({settings.state})"
+
+    def _condition(self) -> str:
+        """Return what opens the breaker."""
+        settings = self.settings
+        streak, shares = f"{settings.failures} failures in a row", list[str]()
         if settings.ratio is not None:
-            share, window = f"{settings.ratio * 100:g}%", format_seconds(settings.window)
-            condition = f"{share} failures of at least {settings.minimum} calls in {window}"
-        return f"opens after {condition}, for {format_seconds(settings.cooldown)}"
+            shares.append(f"{settings.ratio * 100:g}% failures")
+        if settings.slow_ratio is not None and settings.slow is not None:
+            shares.append(f"{settings.slow_ratio * 100:g}% calls of {format_seconds(settings.slow)} or more")
+        if not shares:
+            return streak
+        at_least, window = f"at least {settings.minimum}", f" calls in {format_seconds(settings.window)}"
+        if settings.calls is not None:
+            window = f"the last {settings.calls} calls"
+            at_least = f"{at_least} of " if settings.minimum < settings.calls else ""
+        condition = f"{' or '.join(shares)} of {at_least}{window}"
+        return condition if settings.ratio is not None else f"{streak} or {condition}"
 
     def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:
         yield from super().lint(outer, inner, worst)
+        yield from self._lint_probes()
         attempt = outer[max((i for i, layer in enumerate(outer) if layer.traits().retries), default=0) :]
         cut = combined_traits(attempt).each_call_limit < inf
         if cut and not combined_traits(inner).retries and worst.seconds == inf and self.settings.slow is None:
@@ -340,6 +423,29 @@ class CircuitBreaker(ReentrancySafe, Gate):
                 "CircuitBreaker inside the limit of an attempt: it takes a call that is cut for a cancelled "
                 "one, so a service that hangs never opens it; put a Timeout inside, or set slow= (neither is "
                 "needed in a client of Redouble, which ends the attempt itself)"
+            )
+        if not combined_traits(inner).retries:
+            yield from self._lint_window(worst.seconds)
+
+    def _lint_window(self, longest: float) -> Iterator[str]:
+        """Return the problem of a window that is short for calls that may take this long."""
+        settings = self.settings
+        by_share = settings.ratio is not None or settings.slow_ratio is not None
+        if by_share and settings.calls is None and settings.window < 2 * longest < inf:
+            yield (
+                f"CircuitBreaker window={settings.window:g} below twice the limit of an attempt, "
+                f"{format_seconds(longest)}: a call that hangs counts when it ends, so of those that a "
+                "caller makes in a row the window holds one, and may never hold enough to open; write "
+                f"window={2 * longest:g} or more, or calls="
+            )
+
+    def _lint_probes(self) -> Iterator[str]:
+        """Return the problem of a share of the probes that one failed probe reaches."""
+        ratio, probes = self.settings.probe_ratio, self.settings.probes
+        if ratio is not None and ratio * probes <= 1:
+            yield (
+                f"CircuitBreaker probe_ratio={ratio:g} of probes={probes}: one failed probe opens it again, "
+                f"as without it; admit more probes, such as probes={max(10, ceil(4 / ratio))}"
             )
 
     def traits(self) -> Traits:
@@ -366,10 +472,14 @@ class CircuitBreaker(ReentrancySafe, Gate):
     def _follow_circuit(self) -> None:
         """Update the fast path and queue the changes of state, after each operation on the circuit."""
         circuit = self._circuit
-        if circuit.epoch is self._closed_epoch and not circuit.changes:
+        if circuit.epoch is self._fast_epoch and not circuit.changes:
             return
-        fast = self._not_overridden and circuit.epoch.state == "closed" and self.settings.slow is None
-        self._closed_epoch = circuit.epoch if fast else None
+        epoch = circuit.epoch
+        fast = epoch.admits_all and (self.settings.slow is None or epoch.state == "disabled")
+        self._fast_epoch = epoch if fast and self._not_overridden else None
+        broken, circuit.cooldowns.error = circuit.cooldowns.error, None
+        if broken is not None:
+            self._notifications.add(self._log_broken_cooldown, broken, circuit.cooldown)
         while circuit.changes:
             self._notifications.add(self._dispatch, circuit.changes.popleft())
 
@@ -380,11 +490,25 @@ class CircuitBreaker(ReentrancySafe, Gate):
         if change.what == "rejected":
             rejection = Rejection(name, change.state, hint, self._circuit.last_failure)
             log("%s; further rejections are counted, and not logged", str(rejection))
-        elif change.what == "closed" and rejected:
-            log("%s is closed again, after %d rejected calls", name, rejected, info=True)
+        elif rejected and change.what in RECOVERED:
+            log("%s is %s, after %d rejected calls", name, RECOVERED[change.what], rejected, info=True)
         if observer is not None or watch.by_event[what]:
             event = Event(what, name, 0, change.lasted, hint=hint, rejected=rejected, bound=BOUND.get())
             publish(event, observer)
+
+    def _log_broken_cooldown(self, error: Exception, cooldown: float) -> None:
+        """Log what the user's cooldown raised, without the lock."""
+        from redouble._redaction.rendering import described  # noqa: PLC0415  not needed while it works
+
+        name, stays = self.name or DEFAULT_NAME, format_seconds(cooldown)
+        log(
+            "the cooldown of %s failed, so it is %s: %s",
+            name,
+            stays,
+            described(error),
+            error=True,
+            traced=False,
+        )
 
     def _after_fork(self) -> None:
         super()._after_fork()
@@ -393,4 +517,4 @@ class CircuitBreaker(ReentrancySafe, Gate):
     def __repr__(self) -> str:
         settings = self.settings
         threshold = f"failures={settings.failures}" if settings.ratio is None else f"ratio={settings.ratio:g}"
-        return self._repr(threshold, f"cooldown={settings.cooldown:g}")
+        return self._repr(threshold, f"cooldown={cooldown_repr(settings.cooldown)}")

@@ -3,26 +3,31 @@
 Rule 1: the first acceptable outcome wins: a result that ``until`` accepts, or an error that ``on`` does not
         name.
 Rule 2: a failed attempt leaves the decision to the others. If all fail, the outcome of the first one counts.
-Rule 3: a failure starts no attempt: that is the task of a `Retry`. A ``Retry-After`` of a failure delays the
-        next attempt.
+Rule 3: a failure starts no attempt, which is the task of a `Retry`, unless the hedge has ``failover``. A
+        ``Retry-After`` of a failure delays the next attempt.
 
-`Race` is pure. `HedgedCall` runs its attempts, and `close_all` closes unused results, in any async library.
+`Race` is pure. `HedgedCall` decides when its attempts start, and a subclass for each way to run code side by
+side runs them. `close_all` closes unused results, in any async library.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping, Sequence
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from redouble._failures.verdict import Ended, FailureFilter, Until, judge_result, with_retry_after
+from redouble._internal.callables import UsageError, display_name
 from redouble._internal.logger import log
+from redouble._layers.hedge.different import Operation, different_call
 from redouble._runtime.clock import SYSTEM
+from redouble._runtime.deadline import wait_limit
+from redouble._telemetry.emit import emit_layer
 
 if TYPE_CHECKING:
+    from redouble._engine.budgets.retries_in_flight import CallInFlight
     from redouble._layers.hedge.hedge import Hedge
-
-Operation: TypeAlias = Callable[..., Awaitable[Any]]
 
 FIRST = 1
 
@@ -30,12 +35,23 @@ FIRST = 1
 class Race:
     """The attempts of one call, by number; the first is running."""
 
-    __slots__ = ("_failures", "_outcome", "_results", "_until", "not_before", "running", "started", "winner")
+    __slots__ = (
+        "_failures",
+        "_outcome",
+        "_results",
+        "_until",
+        "not_before",
+        "running",
+        "started",
+        "waiting",
+        "winner",
+    )
 
     def __init__(self, failures: FailureFilter, until: Until | None) -> None:
         self._failures, self._until = failures, until
         self.started = self.running = 1
         self.winner: int | None = None
+        self.waiting = False  # True while the next attempt waits for the time that a failure asked for
         self.not_before = 0.0  # the next attempt starts no earlier, by the clock of `now`
         self._results: list[Any] = []
         # The value and the error of the winner; while there is none, those of the first attempt.
@@ -43,8 +59,8 @@ class Race:
 
     @property
     def over(self) -> bool:
-        """True if an attempt has won, or none is running."""
-        return self.winner is not None or not self.running
+        """True if an attempt has won, or none is running and none is about to start."""
+        return self.winner is not None or not (self.running or self.waiting)
 
     def start_attempt(self) -> int:
         """Count another attempt as running and return its number."""
@@ -117,45 +133,132 @@ class Race:
 
 
 class HedgedCall:
-    """One hedged call and its attempts; a subclass for each async library starts the extra ones."""
+    """One hedged call and its attempts: when the next one starts. A subclass runs them.
+
+    ``delay``: that of the first extra attempt, None if lateness starts none.
+    """
 
     def __init__(
-        self, hedge: Hedge, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        hedge: Hedge,
+        delay: float | None,
+        fn: Operation,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> None:
         self._hedge, self._delay, self._fn, self._args, self._kwargs = hedge, delay, fn, args, kwargs
         self.race: Race | None = None  # None while there is only one attempt
 
-    async def run(self) -> Any:
-        """Return or raise the first acceptable outcome, when all attempts have ended."""
+    # Of the class, because most calls never set them.
+    started_at: float | None = None  # when the call began, if that is known
+    _delays: Sequence[float | None] | None = None  # those of all extra attempts; None: that of the hedge
+    _is_stream = False
+    _in_flight: Mapping[int, CallInFlight] = MappingProxyType({})  # extra attempts that a budget counts
+
+    def plan(self, delays: Sequence[float | None] | None, *, is_stream: bool) -> None:
+        """Set a delay for each extra attempt, or None; a stream has no result that ``until`` could judge."""
+        self._delays, self._is_stream = delays, is_stream
+        if delays is not None:
+            self._delay = delays[0]
+        self.started_at = SYSTEM.now()
+
+    def new_race(self) -> Race:
+        """Return a race with the first attempt running."""
+        return Race(self._hedge._failures, None if self._is_stream else self._hedge.settings.until)
 
     def start(self, race: Race, number: int) -> None:
-        """Start a task that calls `run_attempt`."""
+        """Start an extra attempt, which ends by `record_result`, `record_error` or a cancellation."""
+
+    def schedule(self, seconds: float | None) -> None:
+        """Call `start_next` after this time, and no earlier; None: never."""
 
     def start_next(self) -> float | None:
         """Start another attempt, if that is allowed; return the seconds until the next one, or None."""
         hedge, now = self._hedge, SYSTEM.now()
-        race = self.race or Race(hedge._failures, hedge.settings.until)
-        if race.not_before > now and not race.over:
-            return race.not_before - now
-        if race.over or not hedge._allow_attempt():
+        settings = hedge.settings
+        race = self.race or self.new_race()
+        race.waiting = False
+        if race.winner is not None or race.started > settings.hedges:
             return None
+        if race.over and not settings.failover:
+            return None
+        left, wait = wait_limit(None), race.not_before - now
+        if left <= max(wait, 0.0):
+            return None  # it could not start in time
+        if wait > 0:
+            race.waiting = settings.failover
+            return wait
+        allowed = hedge._allow_attempt()
+        if allowed is False:
+            return None
+        if self.started_at is None:
+            self.started_at = now - (self._delay or 0.0)
         self.race = race
         number = race.start_attempt()
+        if allowed is not True:
+            self._in_flight = {**self._in_flight, number: allowed}
+        emit_layer("hedged", "hedge", hedge.name, attempt=number, elapsed=now - self.started_at)
         self.start(race, number)
-        return (hedge._latencies.threshold or 0.0) if number <= hedge.settings.hedges else None
+        return self._delay_after(number)
+
+    def _delay_after(self, number: int) -> float | None:
+        """Return how long the attempt after this one has to wait, or None if lateness starts none."""
+        if number > self._hedge.settings.hedges:
+            return None
+        return self._hedge._latencies.threshold if self._delays is None else self._delays[number - 1]
+
+    def different(self, number: int) -> tuple[Operation, tuple[Any, ...], dict[str, Any]]:
+        """Return the function and the arguments of an extra attempt."""
+        others = self._hedge._others
+        if not others:
+            return self._fn, self._args, self._kwargs
+        other = others[min(number - FIRST, len(others)) - 1]
+        return different_call(other, self._fn, self._args, self._kwargs)
+
+    def record_result(self, race: Race, number: int, value: Any) -> None:
+        """Record the result of an attempt; if it was refused, the next one may start."""
+        self._ended(number)
+        race.record_result(number, value)
+        self._after_attempt(race)
+
+    def record_error(self, race: Race, number: int, error: Exception) -> None:
+        """Record the error of an attempt; the next one may start."""
+        self._ended(number)
+        race.record_error(number, error, SYSTEM.now())
+        self._after_attempt(race)
+
+    def _ended(self, number: int) -> None:
+        if number in self._in_flight:
+            self._in_flight[number].end_retry()
+
+    def _after_attempt(self, race: Race) -> None:
+        if self._hedge.settings.failover and race.winner is None:
+            self.schedule(self.start_next())
+
+
+class AsyncHedgedCall(HedgedCall):
+    """One hedged call of an async function."""
+
+    async def run(self) -> Any:
+        """Return or raise the first acceptable outcome, when all attempts have ended."""
 
     async def run_attempt(self, race: Race, number: int) -> None:
         """Run an extra attempt and record how it ended. A cancellation propagates, as any BaseException."""
         ended = False
         try:
-            value = await (self._hedge._different or self._fn)(*self._args, **self._kwargs)
+            fn, args, kwargs = self.different(number)
+            result = fn(*args, **kwargs)
+            if not isawaitable(result):
+                raise UsageError(f"{display_name(fn)} returned a {type(result).__name__}: make it async")
+            value = await result
             ended = True
-            race.record_result(number, value)
+            self.record_result(race, number, value)
         except Exception as error:
             ended = True
-            race.record_error(number, error, SYSTEM.now())
+            self.record_error(race, number, error)
         finally:
             if not ended:
+                self._ended(number)
                 race.record_cancelled()
 
 

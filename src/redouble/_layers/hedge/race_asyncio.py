@@ -9,25 +9,27 @@ Rule 2: when `run` returns or raises, every attempt has ended and unused results
 from __future__ import annotations
 
 import sys
-from asyncio import CancelledError, Event, Task, get_running_loop, wait
-from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, cast
+from asyncio import CancelledError, Event, Task, TimerHandle, get_running_loop, wait
+from collections.abc import Sequence
+from contextvars import Context, copy_context
+from math import inf
+from typing import TYPE_CHECKING, Any, Self, cast
 
-from redouble._layers.hedge.race import FIRST, HedgedCall, Operation, Race, close_all, close_method
+from redouble._layers.hedge.different import Operation
+from redouble._layers.hedge.race import FIRST, AsyncHedgedCall, Race, close_all, close_method
 from redouble._runtime.asyncio_timer import RepeatingTimerEntry
-from redouble._runtime.clock import SYSTEM
 
 if TYPE_CHECKING:
     from redouble._layers.hedge.hedge import Hedge
 
 
-class RaceTask(HedgedCall, RepeatingTimerEntry):
+class RaceTask(AsyncHedgedCall, RepeatingTimerEntry):
     """One hedged call, and the timer entry that starts its extra attempts."""
 
     def __init__(
         self, hedge: Hedge, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        HedgedCall.__init__(self, hedge, delay, fn, args, kwargs)
+        AsyncHedgedCall.__init__(self, hedge, delay, fn, args, kwargs)
         RepeatingTimerEntry.__init__(self, delay)
         self._context = copy_context()
 
@@ -36,17 +38,20 @@ class RaceTask(HedgedCall, RepeatingTimerEntry):
         task = self._task
         if task is None or task.cancelling() > self._before:  # the call has ended, or is being cancelled
             return
-        seconds = self.start_next()
+        seconds = self._context.run(self.start_next)
         if seconds is not None:
             self.rearm(seconds)
 
     def start(self, race: Race, number: int) -> None:
         if number == FIRST + 1:
-            self._attempt_ended = Event()  # the first attempt may wait for the others
-            self._tasks: list[Task[None]] = []
-            self._cancelled: list[Task[None]] = []
+            self._prepare()
         attempt = self._attempt(race, number)
         self._tasks.append(get_running_loop().create_task(attempt, context=self._context.copy()))
+
+    def _prepare(self) -> None:
+        self._attempt_ended = Event()  # the first attempt may wait for the others
+        self._tasks: list[Task[None]] = []
+        self._cancelled: list[Task[None]] = []
 
     async def _attempt(self, race: Race, number: int) -> None:
         try:
@@ -77,11 +82,11 @@ class RaceTask(HedgedCall, RepeatingTimerEntry):
                 except Exception as error:
                     if self.race is None:
                         raise
-                    self.race.record_error(FIRST, error, SYSTEM.now())
+                    self.record_error(self.race, FIRST, error)
                 else:
                     if self.race is None:
                         return value
-                    self.race.record_result(FIRST, value)
+                    self.record_result(self.race, FIRST, value)
                 while not self.race.over:
                     self._attempt_ended.clear()
                     await self._attempt_ended.wait()
@@ -95,7 +100,8 @@ class RaceTask(HedgedCall, RepeatingTimerEntry):
                 finally:
                     if not done:
                         race.clear()
-        return self._hedge._outcome(cast("Race", race))  # else the call has returned above
+        # Without a race the call has returned above.
+        return self._hedge._outcome(cast("Race", race), self.started_at)
 
     async def _end_others(self, race: Race, *, delivered: bool) -> None:
         """End the other attempts and close unused results; all results if the caller is cancelled."""
@@ -113,6 +119,51 @@ class RaceTask(HedgedCall, RepeatingTimerEntry):
                 raise to_raise
         finally:
             del to_raise, cancelled, ended  # a reference cycle: the traceback refers to this frame
+
+
+class SpecialRaceTask(RaceTask):
+    """A hedged call whose extra attempts may start at any time: it has a timer of the loop, to be moved."""
+
+    def __init__(
+        self, hedge: Hedge, delay: float | None, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        AsyncHedgedCall.__init__(self, hedge, delay, fn, args, kwargs)
+        RepeatingTimerEntry.__init__(self, inf)
+        self.bind()
+        self._context = copy_context()
+        self._handle: TimerHandle | None = None
+
+    def plan(self, delays: Sequence[float | None] | None, *, is_stream: bool) -> None:
+        super().plan(delays, is_stream=is_stream)
+        if self._hedge.settings.failover:
+            self._prepare()
+            self.race = self.new_race()
+
+    def __enter__(self) -> Self:
+        self.schedule(self._delay)
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> bool:
+        self.schedule(None)
+        return super().__exit__(kind, error, tb)
+
+    def schedule(self, seconds: float | None) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        if seconds is not None and self._task is not None:
+            self._handle = get_running_loop().call_later(seconds, self.expire, context=Context())
+
+    def start_next(self) -> float | None:
+        task = self._task
+        # The call has ended, or is being cancelled; or its coroutine is driven by hand, without a loop.
+        ended = task is None or task.cancelling() > self._before
+        return None if ended else super().start_next()
+
+    def expire(self) -> None:
+        self.schedule(self._context.run(self.start_next))
+        if self.race is not None and self.race.over:
+            self._attempt_ended.set()
 
 
 async def _wait_all(tasks: list[Task[None]]) -> CancelledError | None:

@@ -5,26 +5,41 @@ All attempts, and the task that starts the next one, belong to one nursery: none
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any, cast
 
-from trio import Cancelled, CancelScope, Event, Nursery, open_nursery, sleep
+from trio import Cancelled, CancelScope, Event, Nursery, current_effective_deadline, open_nursery, sleep
 
-from redouble._layers.hedge.race import FIRST, HedgedCall, Race, close_all
-from redouble._runtime.clock import SYSTEM
+from redouble._layers.hedge.race import FIRST, AsyncHedgedCall, Race, close_all
 
 
-class RaceNurseryTask(HedgedCall):
+class RaceNurseryTask(AsyncHedgedCall):
     """One hedged call, and the task that starts its extra attempts."""
 
     _nursery: Nursery
     _attempt_ended: Event
 
-    async def _watch(self) -> None:
-        """Start further attempts after each delay, if that is allowed."""
-        delay: float | None = self._delay
-        while delay is not None:
-            await sleep(delay)
-            delay = self.start_next()
+    _timer: CancelScope | None = None
+
+    def schedule(self, seconds: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if seconds is not None:
+            self._timer = CancelScope()
+            self._nursery.start_soon(self._start_after, seconds, self._timer)
+
+    async def _start_after(self, seconds: float, timer: CancelScope) -> None:
+        """Start another attempt after a delay, if that is allowed."""
+        with timer:
+            await sleep(seconds)
+        if not timer.cancel_called:
+            self.schedule(self.start_next())
+            self._attempt_ended.set()
+
+    def start_next(self) -> float | None:
+        is_cancelled = current_effective_deadline() == -inf
+        return None if is_cancelled else super().start_next()
 
     def start(self, race: Race, number: int) -> None:
         self._nursery.start_soon(self._attempt, race, number)
@@ -47,16 +62,18 @@ class RaceNurseryTask(HedgedCall):
             with CancelScope() as whole:
                 async with open_nursery() as nursery:
                     self._nursery = nursery
-                    nursery.start_soon(self._watch)
+                    if self._hedge.settings.failover:
+                        self.race = self.new_race()
+                    self.schedule(self._delay)
                     try:
                         value = await self._fn(*self._args, **self._kwargs)
                     except Exception as failed:
                         error = failed
                     if self.race is not None:
                         if isinstance(error, Exception):
-                            self.race.record_error(FIRST, error, SYSTEM.now())
+                            self.record_error(self.race, FIRST, error)
                         else:
-                            self.race.record_result(FIRST, value)
+                            self.record_result(self.race, FIRST, value)
                         value = error = None
                         while not self.race.over:
                             self._attempt_ended = Event()
@@ -75,7 +92,7 @@ class RaceNurseryTask(HedgedCall):
         try:
             if error is not None:
                 raise error
-            return value if self.race is None else self._hedge._outcome(self.race)
+            return value if self.race is None else self._hedge._outcome(self.race, self.started_at)
         finally:
             del error  # a reference cycle: the traceback refers to this frame
 

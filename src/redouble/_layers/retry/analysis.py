@@ -14,6 +14,7 @@ from typing import cast
 from redouble._engine.backoff import Backoff
 from redouble._engine.budgets.budget_protocol import traits_of
 from redouble._engine.options import Options
+from redouble._engine.worker import describe_worker
 from redouble._internal.validation import format_seconds
 from redouble._layers.analysis import (
     BlockingWorstCase,
@@ -77,10 +78,12 @@ def _longest_wait(policy: Options, delay: float) -> float:
 def worst_case(policy: Options, inner: WorstCase) -> WorstCase:
     """Return the worst case with retries, if the server requests the longest waits that the hints allow."""
     # On a worker the limits interrupt blocking code too.
-    grace = 0.0
+    grace = wait = 0.0
     if policy.worker is not None:
-        grace, inner = policy.worker._grace, WorstCase(*inner)
-    each = inner.within(policy._attempt_limit + grace)
+        grace, wait, inner = policy.worker._grace, policy.worker._longest_wait, WorstCase(*inner)
+    limit = policy._attempt_limit + grace
+    counts = policy.worker is None or policy.worker.kind == "thread"  # the wait, as time of the attempt
+    each = inner.after(wait).within(limit) if counts else inner.within(limit).after(wait)
     interrupted = not isinstance(each, BlockingWorstCase)
     # No attempt starts after a limit that interrupts nothing, but the last one may start just before.
     soft = inf if interrupted else policy._total
@@ -119,7 +122,8 @@ def describe(policy: Options) -> str:
     budget = "" if policy.budget is None else ", limited by a budget"
     if (in_flight := policy._in_flight) is not None:
         budget += f" (in flight: {in_flight.share:g} of the calls, or {in_flight.minimum})"
-    return attempts + each + waits + total + budget
+    workers = "" if policy.worker is None else describe_worker(policy.worker)
+    return attempts + each + waits + total + workers + budget
 
 
 def lint(policy: Options, outer: Layers, inner: Layers, worst: WorstCase) -> Iterator[str]:

@@ -194,12 +194,13 @@ class Retry(Options, Layer):
     def traits(self) -> Traits:
         from redouble._layers.analysis import Traits  # noqa: PLC0415
 
+        pool = None if self.worker is None or self.worker.limit is None else self.worker
         return Traits(
             retries=self.attempts != 1,
             time_limit=self._total,
             each_call_limit=self._attempt_limit,
             handles=self.on if self.attempts != 1 and self.until is None else None,
-            shared=() if self.budget is None else (self.budget,),
+            shared=tuple(shared for shared in (self.budget, pool) if shared is not None),
         )
 
     def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterable[str]:

@@ -15,7 +15,7 @@ from redouble._drivers.attempt_timeout import run_on_worker
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
 from redouble._drivers.per_call import argument_function, check_arguments
 from redouble._drivers.stream_function import wrap_stream
-from redouble._engine.worker import Worker, check_worker
+from redouble._engine.worker import Worker, check_worker, describe_worker
 from redouble._internal.callables import callable_kind, display_name
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, integer, number, positive_seconds, seconds
@@ -230,24 +230,27 @@ class Timeout(Layer):
         return self._function is not None or self._learned is not None
 
     def describe(self) -> str:
+        workers = "" if self.worker is None else describe_worker(self.worker)
         if self._function is not None:
-            return f"at most {display_name(self._function)}(...) seconds"
+            return f"at most {display_name(self._function)}(...) seconds{workers}"
         if self.multiple is None:
-            return f"at most {format_seconds(self._limit)}"
+            return f"at most {format_seconds(self._limit)}{workers}"
         now = format_seconds(self.limit_of())
         return (
             f"at most {self.multiple:g} times what {100 * self.quantile:g} % of the calls take, from "
-            f"{format_seconds(cast('float', self.least))} to {format_seconds(self._limit)}, currently {now}"
+            f"{format_seconds(cast('float', self.least))} to {format_seconds(self._limit)}, currently {now}{workers}"
         )
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
         if self.worker is not None:
-            return inner.within(self._limit + self.worker._grace)
+            wait = self.worker._longest_wait if self.worker.kind == "process" else 0.0
+            return inner.within(self._limit + self.worker._grace).after(wait)
         limited = inner.within(self._limit)
         return NoBlockingCode(*limited) if isinstance(inner, BlockingWorstCase) else limited
 
     def traits(self) -> Traits:
-        return Traits(time_limit=self._limit, each_call_limit=self._limit)
+        shared = () if self.worker is None or self.worker.limit is None else (self.worker,)
+        return Traits(time_limit=self._limit, each_call_limit=self._limit, shared=shared)
 
     def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:  # noqa: ARG002
         if self.worker is not None:  # for blocking code

@@ -144,6 +144,28 @@ class BackoffValue(Value):
         return {"$ref": "#/$defs/backoff" if self.by_kind else "#/$defs/delays"}
 
 
+class CooldownValue(BackoffValue):
+    """The cooldown of a breaker: a duration, or a backoff."""
+
+    def parse(self, value: object, place: DocPath) -> object:
+        if isinstance(value, list | tuple | Mapping):
+            return super().parse(cast("object", value), place)
+        return SPAN.parse(value, place)
+
+    def text(self, text: str) -> object:
+        return super().text(text) if "," in text else SPAN.text(text)
+
+    def write(self, value: object, place: DocPath) -> object:
+        if isinstance(value, int | float):
+            return SPAN.write(value, place)
+        if callable(value):
+            raise place.error(f"{short_repr(value)} is a function of your own: set it in code")
+        return super().write(value, place)
+
+    def schema(self) -> dict[str, object]:
+        return {"anyOf": [SPAN.schema(), super().schema()]}
+
+
 BY_KIND = TableOf(BackoffValue(by_kind=False), keys=KINDS)
 
 

@@ -24,7 +24,7 @@ from redouble._layers.limits.throttle import Throttle
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout.timeout import Timeout
 from redouble.config._document_path import DocPath, short_repr
-from redouble.config._options.backoff import KINDS, SPAN, BackoffValue
+from redouble.config._options.backoff import KINDS, SPAN, BackoffValue, CooldownValue
 from redouble.config._options.error_names import ErrorNames, ResultRuleName
 from redouble.config._options.option_table import Blueprint, Option, Reference, Table, Tagged, refer
 from redouble.config._options.values import (
@@ -161,6 +161,8 @@ WORKER = Table(
     grace=Option(SPAN, "How long to wait for a thread that was asked to stop."),
     overlap=Option(Flag(), "True if another attempt may begin beside a thread that did not stop."),
     start=Option(Choice("spawn", "forkserver"), "How processes are started."),
+    limit=Option(Unlimited(Whole(1)), "How many attempts may run at once, abandoned threads included."),
+    wait=Option(WAIT, "How long other attempts wait for a worker; 0: not at all."),
 )
 WORKER_OPTION = Option(Unlimited(WORKER), WORKER.about)
 ATTEMPTS = Unlimited(Whole(1, "write a whole number, 1 for no retries (the first attempt counts)"))
@@ -208,10 +210,20 @@ GATES = Tagged(
         failures=Option(Whole(1), "Open after this many failures in a row."),
         ratio=Option(Unlimited(SHARE), "Open when this share of the calls in the window failed."),
         window=Option(SPAN, "How long a call counts."),
-        minimum=Option(Whole(1), "How many calls must be in the window for the ratio."),
+        calls=Option(Unlimited(Whole(1)), "Count the last so many calls instead of those of the window."),
+        minimum=Option(Whole(1), "How many calls must be in the window for the ratios."),
         slow=Option(WAIT, "A call that takes this long counts as failed."),
-        cooldown=Option(SPAN, "How long to stay open."),
+        slow_ratio=Option(
+            Unlimited(SHARE), "Slow calls do not count as failed; open when this share of the calls was slow."
+        ),
+        cooldown=Option(
+            CooldownValue(by_kind=False), "How long to stay open; a backoff: longer each time it opens again."
+        ),
         probes=Option(Whole(1), "How many calls are admitted as probes after the cooldown."),
+        probe_ratio=Option(Unlimited(SHARE), "Open again only if this share of the probes fails."),
+        state=Option(
+            Choice("closed", "isolated", "disabled", "metrics_only"), "The first state; a reload changes it."
+        ),
         reopening=Option(
             SHARES, "Rising shares of the calls to admit after the probes, one after the other."
         ),
@@ -260,6 +272,30 @@ GATES = Tagged(
 
 # ---------------------------------------------------------------- layers and pipelines
 
+
+class DelayOrList(Value):
+    """A duration, or a list of durations."""
+
+    _one, _several = WAIT, Listed(SPAN, least=1)
+
+    def parse(self, value: object, place: DocPath) -> object:
+        return self._kind(value).parse(value, place)
+
+    def text(self, text: str) -> object:
+        return self._several.text(text) if "," in text else self._one.text(text)
+
+    def write(self, value: object, place: DocPath) -> object:
+        if callable(value):
+            raise place.error(f"{short_repr(value)} cannot be written to a document: set delay in code")
+        return self._kind(value).write(value, place)
+
+    def _kind(self, value: object) -> Value:
+        return self._several if isinstance(value, list | tuple) else self._one
+
+    def schema(self) -> dict[str, object]:
+        return {"anyOf": [self._one.schema(), self._several.schema()]}
+
+
 LAYERS = Tagged(
     **GATES.tables,
     timeout=Table(
@@ -276,9 +312,18 @@ LAYERS = Tagged(
     hedge=Table(
         Hedge,
         "Repeat a slow call beside the first; the first acceptable outcome wins.",
-        delay=Option(WAIT, "How long a call may take before an extra call starts; measured unless given."),
+        delay=Option(
+            DelayOrList(),
+            "How long a call may take before an extra call starts, or a list with a delay for each one; "
+            "measured unless given.",
+        ),
         max_extra_load=Option(LOAD, "How many extra calls there may be, as a share of all."),
         hedges=Option(Whole(1), "How many extra calls one call may lead to."),
+        failover=Option(Flag(), "True to start the next extra call at once when a call fails."),
+        minimum=Option(Unlimited(Whole(1)), "From how many calls on the measured delay is used."),
+        shortest=Option(SPAN, "The lower bound of the measured delay."),
+        longest=Option(WAIT, "The upper bound of the measured delay."),
+        worker=WORKER_OPTION,
         on=Option(ERRORS, "Errors that do not end the race."),
         until=RESULTS,
         budget=Option(Unlimited(BudgetValue()), "The budget from which each extra call takes."),

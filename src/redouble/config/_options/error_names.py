@@ -41,7 +41,7 @@ class StopOn:
 
 STOP_ON_TIMEOUT = StopOn("stop_on_timeout", errors.AttemptTimeout)
 STOP_ON_WORKER_FAILURE = StopOn("stop_on_worker_failure", errors.WorkerFailed)
-OURS = ("AttemptTimeout", "BulkheadFull", "CircuitOpen", "RateLimited", "Rejected")
+OURS = ("AttemptTimeout", "BulkheadFull", "CircuitOpen", "RateLimited", "Rejected", "WorkersBusy")
 EXCEPTIONS = {
     name: kind
     for name, kind in vars(builtins).items()
