@@ -71,7 +71,7 @@ class Timing:
             self._learned.record(max(0.0, now - self._started), error, now)
 
 
-class CancelledCall:
+class CallInScope:
     """A call under a limit that cancels it, as the code inside finds it: no call of a policy."""
 
     attempt = 0
@@ -90,4 +90,4 @@ class CancelledCall:
 def read_call(frame: FrameType) -> EnclosingCall | None:
     """Return the call of a frame of an async function under a `Timeout`; a worker has a deadline."""
     limit = frame.f_locals.get("limit")
-    return None if limit is None else CancelledCall(limit)
+    return None if limit is None else CallInScope(limit)

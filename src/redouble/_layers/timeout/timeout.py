@@ -238,7 +238,8 @@ class Timeout(Layer):
         now = format_seconds(self.limit_of())
         return (
             f"at most {self.multiple:g} times what {100 * self.quantile:g} % of the calls take, from "
-            f"{format_seconds(cast('float', self.least))} to {format_seconds(self._limit)}, currently {now}{workers}"
+            f"{format_seconds(cast('float', self.least))} to {format_seconds(self._limit)}, currently "
+            f"{now}{workers}"
         )
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
