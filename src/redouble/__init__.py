@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from redouble._layers.limits.rate.adaptive_rate import AdaptiveRate
     from redouble._layers.limits.rate.rate_limit import RateLimit
     from redouble._layers.limits.throttle import Throttle
+    from redouble._layers.results.coalesce import Coalesce
     from redouble._layers.results.fallback import Fallback
     from redouble._layers.retry.decorator import retry, variant
     from redouble._layers.retry.retry import Retry
@@ -56,6 +57,7 @@ __all__ = [
     "Chaos",
     "CircuitBreaker",
     "Clock",
+    "Coalesce",
     "Fallback",
     "Gate",
     "Grant",
@@ -111,6 +113,7 @@ _LAZY = {
         "_failures.verdict": "Kind Verdict",
         "_layers.breaker.circuit_breaker": "CircuitBreaker",
         "_layers.chaos": "Chaos",
+        "_layers.results.coalesce": "Coalesce",
         "_layers.results.fallback": "Fallback",
         "_layers.gate": "Gate",
         "_layers.hedge.hedge": "Hedge",

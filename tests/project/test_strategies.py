@@ -72,7 +72,7 @@ def test_every_page_has_the_common_structure(page: Path) -> None:
 
 def test_there_are_pages() -> None:
     written = {"retry.md", "streams.md", "timeout.md", "worker.md", "budget.md", "bulkhead.md"}
-    written |= {"circuit-breaker.md", "fallback.md", "pipeline.md"}
+    written |= {"circuit-breaker.md", "fallback.md", "coalesce.md", "pipeline.md"}
     written |= {"rate-limit.md", "adaptive-rate.md", "adaptive-concurrency.md", "throttle.md"}
     written |= {"hedge.md", "chaos.md", "keyed.md"}
     assert written <= {page.name for page in PAGES}

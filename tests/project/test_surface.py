@@ -30,7 +30,7 @@ PUBLIC = {
     "errors",
     "RetryBudget", "TokenBucket", "Bulkhead", "CircuitBreaker", "Fallback", "RateLimit", "AdaptiveRate",
     "AdaptiveConcurrency", "Throttle", "Hedge", "Chaos", "Keyed", "bind", "stats", "policies", "redact",
-    "hide", "priority",
+    "hide", "priority", "Coalesce",
 }
 # fmt: on
 

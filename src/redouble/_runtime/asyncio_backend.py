@@ -120,6 +120,25 @@ def waker() -> LoopWaker:
     return make_waker(asyncio.Event(), get_running_loop().call_soon_threadsafe)
 
 
+def direct_waker() -> LoopWaker:
+    """Return the same functions for a task that is usually woken in its own event loop, which is faster."""
+    loop = get_running_loop()
+    future: Future[None] = loop.create_future()
+
+    def wake() -> bool:
+        if home() is loop:
+            if not future.done():
+                future.set_result(None)
+            return True
+        try:
+            loop.call_soon_threadsafe(wake)
+        except RuntimeError:  # the event loop has ended
+            return False
+        return True
+
+    return wake, lambda: future
+
+
 def is_home(loop: object) -> bool:
     """Return True if this event loop runs in the current thread."""
     return loop is not None and home() is loop

@@ -67,6 +67,13 @@ if TYPE_CHECKING:
             """
             ...
 
+        def direct_waker(self) -> LoopWaker:
+            """Return the same functions for a task that is usually woken in its own event loop.
+
+            There ``wake`` needs no detour. It may be called again.
+            """
+            ...
+
         async def checkpoint(self) -> None:
             """Raise the pending cancellation of the current task, if there is one."""
             ...

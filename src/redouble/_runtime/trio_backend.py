@@ -50,6 +50,23 @@ def waker() -> LoopWaker:
     return make_waker(trio.Event(), home().run_sync_soon)
 
 
+def direct_waker() -> LoopWaker:
+    """Return the same functions for a task that is usually woken in its own Trio run, which is faster."""
+    event, run = trio.Event(), home()
+
+    def wake() -> bool:
+        if is_home(run):
+            event.set()
+            return True
+        try:
+            run.run_sync_soon(event.set)
+        except RuntimeError:  # the run has ended
+            return False
+        return True
+
+    return wake, event.wait
+
+
 def is_home(token: object) -> bool:
     """Return True if this is the token of the current Trio run, in a task or between tasks."""
     return lowlevel.in_trio_run() and home() is token

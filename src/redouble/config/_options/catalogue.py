@@ -238,6 +238,8 @@ GATES = Tagged(
         window=Option(Choice("sliding", "fixed"), "Count the calls of a window instead of spacing them."),
         cost=Option(CostValue(), "How many of these calls one call counts as; 0: it is free."),
         following=Option(Flag(), "Apply the server's own limits, as responses and errors state them."),
+        shares=CLASSES,
+        priority=DEFAULT_CLASS,
     ),
     adaptive_rate=Table(
         AdaptiveRate,
@@ -256,6 +258,12 @@ GATES = Tagged(
         by=Option(Choice("gradient", "vegas", "aimd"), "The algorithm that computes the limit."),
         window=Option(SPAN, "The time of the calls that each change of the limit is based on."),
         on=Option(ERRORS, "Which errors are signs of overload."),
+        until=RESULTS,
+        queue=Option(Whole(), "How many calls may wait for a slot; 0: none."),
+        wait=Option(WAIT, "How long a call waits for a slot, if there is a queue."),
+        order=ORDER,
+        shares=CLASSES,
+        priority=DEFAULT_CLASS,
         slow=Option(SPAN, "For aimd: calls that take longer lower the limit too."),
         relearn=Option(SPAN, "The time between measurements of the latency with few calls in flight."),
     ),
@@ -267,6 +275,9 @@ GATES = Tagged(
         most=Option(SHARE, "The largest share of calls to reject."),
         minimum=Option(Whole(), "Reject nothing while there are fewer calls in the window."),
         on=Option(ERRORS, "Which errors mean that the service did not accept a call."),
+        until=RESULTS,
+        shares=CLASSES,
+        priority=DEFAULT_CLASS,
     ),
 )
 

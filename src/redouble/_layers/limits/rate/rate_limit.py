@@ -20,8 +20,16 @@ from redouble._layers.gate import Wrapper, describe_others
 from redouble._layers.limits.rate.cost import Cost, CostError, checked_cost, cost_function, cost_option
 from redouble._layers.limits.rate.emitted_level import EmittedLevel
 from redouble._layers.limits.rate.pacing import GcraPacer
+from redouble._layers.limits.rate.ranked_queue import RankedWaitQueue
 from redouble._layers.limits.rate.wait_queue import Demand, WaitingGate, WaitQueue
 from redouble._layers.limits.rate.windows import FixedWindowPacer, SlidingWindowPacer
+from redouble._layers.limits.shares import (
+    PriorityOption,
+    Shares,
+    describe_shares,
+    same_function,
+    shares_option,
+)
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.emit import emit_rejected
 from redouble._telemetry.observers import watch
@@ -95,6 +103,8 @@ class RateLimitSettings:
     window: Window | None
     cost: Cost
     following: bool
+    shares: Mapping[str, float] | None
+    priority: PriorityOption
     name: str | None
 
     @property
@@ -128,7 +138,7 @@ class RateLimitSettings:
     def new_pacer(self) -> RatePacer:
         """Return the arithmetic of this rate."""
         if self.window is None:
-            return GcraPacer(self.per / self.rate, self.burst, fast=self.cost == 1)
+            return GcraPacer(self.per / self.rate, self.burst, fast=self.cost == 1 and self.shares is None)
         return WINDOWS[self.window](self.rate, self.per)
 
     def apply(self, pacer: RatePacer, now: float) -> None:
@@ -159,6 +169,10 @@ class RateLimit(WaitingGate):
         free; the most is ``burst``, with a window ``rate``. A call never overtakes one that costs more.
     following: apply the server's own limits, as the headers of each response or error state them: see
         `follow`.
+    shares: guaranteed shares of the rate by class of call, the highest class first, such as
+        ``{"interactive": 0.6, "batch": 0.1}``. What a class leaves idle others borrow; when calls wait, a
+        class below its share is next, and then the highest one.
+    priority: the class of a call that `redouble.priority` gives none, or a function of its arguments.
     name: the name of the limit in its errors.
     """
 
@@ -172,6 +186,8 @@ class RateLimit(WaitingGate):
         window: Window | None = None,
         cost: Cost = 1,
         following: bool = False,
+        shares: Mapping[str, float] | None = None,
+        priority: PriorityOption = None,
         name: str | None = None,
     ) -> None:
         if callable(rate):
@@ -194,6 +210,7 @@ class RateLimit(WaitingGate):
                     f"RateLimit burst={burst}: leave it out, a window has all of its rate at once"
                 )
         instance(following, "RateLimit following", bool, "True or False")
+        self._shares = shares_option(shares, priority, "RateLimit")
         self.settings = RateLimitSettings(
             rate=rate,
             per=per,
@@ -202,14 +219,19 @@ class RateLimit(WaitingGate):
             window=window,
             cost=cost_option(cost, "RateLimit cost"),
             following=following,
+            shares=None if self._shares is None else self._shares.shares,
+            priority=priority,
             name=name,
         )
         self.settings.check_cost()
         self.name = name
-        self._per_call = per_call_cost(self.settings.cost)
+        self._per_call = per_call_demand(self.settings.cost, self._shares)
         self._pacer = self.settings.new_pacer()
         self._level = EmittedLevel("rate_limit")
-        self._wait_queue = WaitQueue(self._pacer, wait, self._rejection, self._admitted_late)
+        arguments = self._pacer, wait, self._rejection, self._admitted_late
+        self._wait_queue = (
+            WaitQueue(*arguments) if self._shares is None else RankedWaitQueue(*arguments, self._shares)
+        )
         self.register("limits")
 
     ends_with_head = True  # a permit is used up when a call begins
@@ -291,18 +313,23 @@ class RateLimit(WaitingGate):
         """Return the numbers of calls that may begin now (``available``) and that wait (``queued``).
 
         ``rate``: the current rate, in calls a second, less while the limits of the server are in force.
-        ``retry_after``: the seconds that another call would have to wait.
+        ``retry_after``: the seconds that another call would have to wait. With shares also the waiting calls
+        of each class, such as ``queued.batch``.
         """
         return self._wait_queue.query_pacer(self._snapshot)
 
     def _snapshot(self, now: float) -> Mapping[str, float]:
-        pacer, costs = self._pacer, self._wait_queue.costs
-        return {
+        pacer, queue = self._pacer, self._wait_queue
+        usual = queue.new_waiter(min(1.0, pacer.most))
+        snapshot = {
             "rate": pacer.rate(now),
             "available": pacer.available(now),
-            "queued": len(costs),
-            "retry_after": pacer.due(now, min(1.0, pacer.most), costs),
+            "queued": len(queue),
+            "retry_after": pacer.due(now, usual.cost, queue.costs_ahead(usual, now)),
         }
+        if isinstance(queue, RankedWaitQueue):
+            snapshot |= {f"queued.{name}": number for name, number in queue.queued_by_class().items()}
+        return snapshot
 
     def _wrapper(self, *, is_async: bool) -> Wrapper:
         settings = self.settings
@@ -310,19 +337,29 @@ class RateLimit(WaitingGate):
         names: dict[str, Any] = {"pacer": self._pacer, "wait": wait, "follow": self._follow}
         if settings.cost != 1 and not callable(settings.cost):
             names["wait"] = partial(wait, settings.cost)
-        return TEMPLATES[settings.following, callable(settings.cost)], names
+        return TEMPLATES[settings.following, self._per_call is not None], names
 
     def can_reconfigure(self, other: Self, /) -> bool:
-        """Return True unless ``following``, ``window`` or ``cost`` differs: decorated functions keep them."""
+        """Return True unless ``following``, ``window`` or ``cost`` differs: decorated functions keep them.
+
+        They also keep whether there are shares, and a function as ``priority``.
+        """
         mine, others = self.settings, other.settings
-        return (mine.following, mine.window, mine.cost) == (others.following, others.window, others.cost)
+        return (
+            (mine.following, mine.window, mine.cost) == (others.following, others.window, others.cost)
+            and (self._shares is None) == (other._shares is None)
+            and same_function(self._shares, other._shares)
+        )
 
     def reconfigure(self, other: Self, /) -> None:
         """Apply the settings of another limit; the used part of the burst, or of a window, stays used."""
         self.settings = settings = replace(other.settings, name=self.name)
-        self._wait_queue.wait = settings.wait
+        self._shares, queue = other._shares, self._wait_queue
+        queue.wait = settings.wait
+        if isinstance(queue, RankedWaitQueue) and self._shares is not None:
+            queue.update_pacer(queue.configure, self._shares)
         # The time is read under the lock of the queue; read earlier, it could be outdated.
-        self._wait_queue.update_pacer(lambda: settings.apply(self._pacer, SYSTEM.now()))
+        queue.update_pacer(lambda: settings.apply(self._pacer, SYSTEM.now()))
         self._emit_level()
 
     def ended(self, ticket: object, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
@@ -340,26 +377,33 @@ class RateLimit(WaitingGate):
     def describe(self) -> str:
         cost = self.settings.cost
         costs = "" if cost == 1 else ", each at its cost" if callable(cost) else f", a call costs {cost:g}"
-        return f"{self.settings.pace}{costs}, {describe_others(self.wait)}"
+        guaranteed = "" if self._shares is None else f"{describe_shares(self._shares)}, "
+        return f"{self.settings.pace}{costs}, {guaranteed}{describe_others(self.wait)}"
 
     def __repr__(self) -> str:
         cost, window, following = self.settings.cost, self.settings.window, self.settings.following or None
         pace = f"{self.rate:.12g}, per={self.per:.12g}" + (f", burst={self.burst}" if window is None else "")
         own = () if cost == 1 else (f"cost={display_name(cost) if callable(cost) else cost}",)
-        return self._repr(pace, f"wait={self.wait}", *own, window=window, following=following)
+        more = {"window": window, "following": following, "shares": self._shares}
+        return self._repr(pace, f"wait={self.wait}", *own, **more)
 
 
-def per_call_cost(cost: Cost) -> PerCall | None:
-    """Return the evaluation of a cost that is a function of a call's arguments; None if it is a number."""
-    if not callable(cost):
+def per_call_demand(cost: Cost, shares: Shares | None) -> PerCall | None:
+    """Return the evaluation of the options that are functions of a call's arguments; None if none is."""
+    by_class = None if shares is None else shares.per_call
+    if by_class is None and not callable(cost):
         return None
-    option = "RateLimit cost"
-    cost_of = cost_function(cost, option)
+    functions: dict[str, Callable[..., Any]] = {} if by_class is None else {**by_class.functions}
+    cost_of: Callable[..., float] | None = None
+    if callable(cost):
+        option = "RateLimit cost"
+        functions[option], cost_of = cost, cost_function(cost, option)
 
     def demand(*args: Any, **kwargs: Any) -> Demand:
-        return (cost_of(*args, **kwargs),)
+        costs = cost if cost_of is None else cost_of(*args, **kwargs)
+        return (costs,) if by_class is None else (costs, by_class.evaluate(*args, **kwargs))
 
-    return PerCall({option: cost}, demand)
+    return PerCall(functions, demand)
 
 
 def _headers_and_status(answer: Any) -> tuple[object, object]:

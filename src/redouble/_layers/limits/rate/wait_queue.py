@@ -15,10 +15,10 @@ Rule 4: no waiting and no waking under the lock.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import takewhile
 from math import inf
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from redouble._internal.locks import SharedByIdentity
 from redouble._internal.reentrancy import ReentrancySafe
@@ -34,7 +34,7 @@ from redouble._telemetry.emit import emit_layer, layer_kind
 
 T = TypeVar("T")
 
-Demand: TypeAlias = tuple[float, ...]  # the arguments of `WaitQueue.enter`
+Demand: TypeAlias = tuple[Any, ...]  # the arguments of `WaitQueue.enter`
 
 HEAD_GRACE = 0.1  # seconds that the head may take to react after its permit is available
 WAKE_LATENCY = 0.002  # seconds for each waiter ahead: an event loop wakes a millisecond late, or is busy
@@ -70,16 +70,17 @@ class WaitQueue(ReentrancySafe):
     def __len__(self) -> int:
         return len(self._queue)
 
-    @property
-    def costs(self) -> list[float]:
-        """The costs of the waiters, in order."""
-        return [waiter.cost for waiter in self._queue]
+    def new_waiter(self, cost: float = 1.0) -> Waiter:
+        """Return a call with this cost."""
+        return Waiter(cost)
 
-    def enter(self, cost: float = 1.0) -> None:
-        """Wait for permits, as many as the cost, blocking this thread; or raise. A free call never waits."""
-        if not cost:
-            return
-        waiter, until = Waiter(cost), self._acquire_or_wait_until(cost, blocking=True)
+    def enter(self, *demand: Any) -> None:
+        """Wait for the permits that a call demands, blocking this thread; or raise. A free call never waits.
+
+        demand: the arguments of `new_waiter`.
+        """
+        waiter = self.new_waiter(*demand)
+        until = self._acquire_or_wait_until(waiter, blocking=True)
         if until is None:
             return
         clock, began = virtual(), SYSTEM.now()
@@ -100,11 +101,10 @@ class WaitQueue(ReentrancySafe):
         if self._admitted_late is not None:
             self._admitted_late(SYSTEM.now() - began)
 
-    async def aenter(self, cost: float = 1.0) -> None:
-        """Wait for permits, as many as the cost, in async code; or raise. A free call never waits."""
-        if not cost:
-            return
-        waiter, until = Waiter(cost), self._acquire_or_wait_until(cost, blocking=False)
+    async def aenter(self, *demand: Any) -> None:
+        """Wait for the permits that a call demands, in async code; or raise. A free call never waits."""
+        waiter = self.new_waiter(*demand)
+        until = self._acquire_or_wait_until(waiter, blocking=False)
         if until is None:
             return
         clock, began = virtual(), SYSTEM.now()
@@ -126,9 +126,9 @@ class WaitQueue(ReentrancySafe):
         if self._admitted_late is not None:
             self._admitted_late(SYSTEM.now() - began)
 
-    def acquire_at(self, now: float, cost: float = 1.0) -> None:
-        """Take permits, as many as the cost, without waiting; or raise."""
-        wait = self._try_acquire(cost, now) if cost else 0.0
+    def acquire_at(self, now: float, *demand: Any) -> None:
+        """Take the permits that a call demands, without waiting; or raise."""
+        wait = self._try_acquire(self.new_waiter(*demand), now)
         if wait:
             raise self._rejection("and it does not wait", wait)
 
@@ -151,26 +151,31 @@ class WaitQueue(ReentrancySafe):
             self._pacer.open_fast_path()
         return result
 
-    def _try_acquire(self, cost: float, now: float | None = None) -> float:
+    def _try_acquire(self, waiter: Waiter, now: float | None = None) -> float:
         """Take permits that no waiter needs and return 0; else return the seconds until there are enough."""
+        if not waiter.cost:
+            return 0.0
         if self._owned_by_this_thread():
             raise self._rejection(
                 "and a signal handler cannot use it while this thread is inside it", HEAD_GRACE
             )
-        wait: float = self._run_now(self._with_pacer, self._take_or_due, cost, now)
+        wait: float = self._run_now(self._with_pacer, self._take_or_due, waiter, now)
         if wait == inf:
-            raise self._rejection(never(cost), wait)
+            raise self._rejection(never(waiter.cost), wait)
         return wait
 
-    def _take_or_due(self, cost: float, now: float | None) -> float:
+    def _take_or_due(self, waiter: Waiter, now: float | None) -> float:
         now = SYSTEM.now() if now is None else now  # read under the lock, or it could be outdated
-        head = self._first()
+        head = self._first(now)
         if head is not None and not self._pacer.due(now, head.cost):
             self._skip_unresponsive_head(now)
-        wait = self._pacer.due(now, cost, self.costs)
+        wait = self._pacer.due(now, waiter.cost, self.costs_ahead(waiter, now))
         if not wait:
-            self._pacer.take(now, cost)
+            self._admit(waiter, now)
         return wait
+
+    def _admit(self, waiter: Waiter, now: float) -> None:
+        self._pacer.take(now, waiter.cost)
 
     def _try_acquire_in_turn(self, waiter: Waiter, wake: Callable[[], object], until: float) -> float | None:
         """Take a permit and return None, or return the seconds to wait for one; raise after ``until``."""
@@ -190,7 +195,8 @@ class WaitQueue(ReentrancySafe):
     def _take_in_turn(self, waiter: Waiter, wake: Callable[[], object]) -> tuple[float, float, bool] | None:
         """Take a permit and return None; or the seconds to wait, the time, and True if the head is late."""
         now, pacer = SYSTEM.now(), self._pacer
-        ahead = self._enqueue(waiter, wake)
+        self._enqueue(waiter, wake)
+        ahead = self.costs_ahead(waiter, now)
         wait = pacer.due(now, ahead[0] if ahead else waiter.cost)
         if wait or not ahead:
             self._slow_head = (None, now)
@@ -199,7 +205,7 @@ class WaitQueue(ReentrancySafe):
             late, ahead = False, ahead[1:]
             wait = pacer.due(now, waiter.cost)  # the cost of the head may have been lower
         if not (wait or late):
-            pacer.take(now, waiter.cost)
+            self._admit(waiter, now)
             return None
         if late:
             wait = HEAD_GRACE
@@ -209,23 +215,32 @@ class WaitQueue(ReentrancySafe):
 
     def _skip_unresponsive_head(self, now: float) -> bool:
         """Remove the head by rule 3 and return True, if it has had `HEAD_GRACE` seconds to react."""
-        head = self._first()
+        head = self._first(now)
         if self._slow_head[0] is not head or now < self._slow_head[1]:
             self._slow_head = (head, now)
         if now - self._slow_head[1] < HEAD_GRACE - CLOCK_TOLERANCE:
             return False
-        self._queue.popitem(last=False)  # if it reacts after all, it becomes the head again
+        self._queue.pop(cast("Waiter", head), None)  # if it reacts after all, it becomes the head again
         return True
 
-    def _enqueue(self, waiter: Waiter, wake: Callable[[], object]) -> list[float]:
-        """Join the queue, at its head if the waiter was skipped; return the costs of the waiters ahead."""
+    def _enqueue(self, waiter: Waiter, wake: Callable[[], object]) -> None:
+        """Join the queue, at its head if the waiter was skipped."""
         queue = self._queue
         queued = waiter in queue
         queue[waiter] = wake
         if not queued and waiter.queued_before:
             queue.move_to_end(waiter, last=False)
         waiter.queued_before = True
-        return [other.cost for other in takewhile(lambda other: other is not waiter, queue)]
+
+    def costs_ahead(self, waiter: Waiter, now: float) -> list[float]:
+        """Return the costs of the waiters that pass before this one, which may be in the queue."""
+        return [
+            other.cost for other in takewhile(lambda other: other is not waiter, self._in_order(now, waiter))
+        ]
+
+    def _in_order(self, now: float, arriving: Waiter | None = None) -> Iterator[Waiter]:  # noqa: ARG002
+        """Return the waiters in the order in which they pass; at some point ``arriving``, or after them."""
+        return iter(self._queue)
 
     def _dequeue(self, waiter: Waiter) -> None:
         """Leave the queue and wake the new head."""
@@ -241,9 +256,9 @@ class WaitQueue(ReentrancySafe):
 
     # ---------------------------------------------------------------------- without the lock
 
-    def _acquire_or_wait_until(self, cost: float, *, blocking: bool) -> float | None:
+    def _acquire_or_wait_until(self, waiter: Waiter, *, blocking: bool) -> float | None:
         """Take permits and return None; or return the time until which to wait for them, or raise."""
-        wait = self._try_acquire(cost)
+        wait = self._try_acquire(waiter)
         if not wait:
             return None
         limit, now = wait_limit(self.wait), SYSTEM.now()
@@ -258,8 +273,10 @@ class WaitQueue(ReentrancySafe):
     def _head(self) -> Waiter | None:
         return self._run_now(self._first)
 
-    def _first(self) -> Waiter | None:
-        return next(iter(self._queue), None)
+    def _first(self, now: float | None = None) -> Waiter | None:
+        if not self._queue:
+            return None
+        return next(self._in_order(SYSTEM.now() if now is None else now), None)
 
     def _wake_head(self) -> None:
         """Wake the head; a waiter that no longer exists is removed. In a re-entrant call do it afterwards."""

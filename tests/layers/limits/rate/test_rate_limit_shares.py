@@ -1,0 +1,425 @@
+"""A rate limit with shares: guaranteed ones, borrowed ones, and which calls go last under pressure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import redouble
+from redouble import SYSTEM, Pipeline, RateLimit, errors
+from redouble._layers.limits.rate.ranked_queue import RankedWaiter, RateClass
+from redouble.testing import VirtualClock, virtual_time
+from tests.support.fakes import Boom, nothing
+from tests.support.layers.limits.wait_queues import LOOPS, with_tasks
+from tests.support.runtime.tasks import Task, settled
+from tests.support.virtual_time import in_virtual_colour, in_virtual_time
+
+Start = Callable[..., Task]
+SHARES = {"interactive": 0.6, "batch": 0.1}
+
+
+def class_of(name: str | None, cost: float = 1) -> str | None:
+    """Return the class of a call."""
+    return name
+
+
+def cost_of(name: str | None, cost: float = 1) -> float:
+    """Return the cost of a call."""
+    return cost
+
+
+def passed_in(
+    colour: str, limit: RateLimit, calls: list[tuple[str | None, float]]
+) -> list[tuple[Any, float]]:
+    """Start all of these calls at once, in this order; return which class passed when."""
+    found: list[tuple[str | None, float]] = []
+
+    async def main(clock: VirtualClock, start: Start) -> None:
+        async def work(name: str | None, cost: float = 1) -> None:
+            found.append((name, clock.now()))
+
+        for name, cost in calls:
+            start(partial(limit.call, work, name, cost))
+            await settled(colour)
+        while limit.snapshot()["queued"]:
+            await SYSTEM.asleep(10)
+
+    with_tasks(colour, main)
+    return found
+
+
+# ------------------------------------------------------------------------------ options
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"shares": {}}, ValueError, "RateLimit shares"),
+        ({"shares": {"a": 0.7, "b": 0.7}}, ValueError, "RateLimit shares"),
+        ({"shares": 0.5}, TypeError, "RateLimit shares=0.5"),
+        ({"shares": SHARES, "priority": "other"}, ValueError, "RateLimit priority='other'"),
+        ({"priority": "batch"}, TypeError, "RateLimit priority='batch' needs shares"),
+        ({"shares": SHARES, "priority": nothing}, TypeError, "RateLimit priority=nothing"),
+    ],
+)
+def test_wrong_options_are_reported(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        RateLimit(10, **options)
+
+
+def test_its_description_and_its_snapshot() -> None:
+    limit = RateLimit(10, shares=SHARES, wait=0)
+    drawn = Pipeline(limit).explain().splitlines()[0]
+    assert drawn.endswith("10 a second, 60% for interactive, 10% for batch, others are refused")
+    assert repr(limit) == f"RateLimit(10, per=1, burst=1, wait=0.0, shares={SHARES})"
+    assert limit.snapshot() == {
+        "rate": 10,
+        "available": 1,
+        "queued": 0,
+        "retry_after": 0,
+        "queued.interactive": 0,
+        "queued.batch": 0,
+    }
+
+
+# ---------------------------------------------------------------------------- waiting calls
+
+
+@LOOPS
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [
+        # Of the first ten, six and one are guaranteed; the others go to the highest class.
+        ({"rate": 10}, {"interactive": 9, "batch": 1}),
+        ({"rate": 10, "burst": 10}, {"interactive": 9, "batch": 1}),
+        ({"rate": 10, "window": "sliding"}, {"interactive": 9, "batch": 1}),
+        ({"rate": 10, "window": "fixed"}, {"interactive": 9, "batch": 1}),
+    ],
+)
+def test_under_pressure_each_class_gets_its_share(
+    colour: str, options: dict[str, Any], first: dict[str, int]
+) -> None:
+    """The rest goes to the highest class, and calls without a class go last."""
+    limit = RateLimit(**options, shares=SHARES, priority=class_of)
+    limit.admit(0.0)  # of no class
+    calls: list[tuple[str | None, float]] = [(None, 1), ("batch", 1), ("interactive", 1)] * 60
+    found = passed_in(colour, limit, calls)
+    names = [name for name, moment in found if moment >= 2]
+    counts = Counter(names[:30])
+    assert counts["interactive"] == pytest.approx(3 * first["interactive"], abs=2)
+    assert counts["batch"] == pytest.approx(3 * first["batch"], abs=2)
+    assert counts[None] == 0
+    assert [name for name, _ in found[-30:]] == [None] * 30
+
+
+@LOOPS
+def test_what_is_idle_is_borrowed(colour: str) -> None:
+    limit = RateLimit(10, shares=SHARES, priority=class_of)
+    found = passed_in(colour, limit, [("batch", 1)] * 21)
+    assert found[-1][1] == pytest.approx(2)
+    limit = RateLimit(10, shares=SHARES, priority=class_of)
+    found = passed_in(colour, limit, [(None, 1)] * 21)
+    assert found[-1][1] == pytest.approx(2)
+
+
+@LOOPS
+def test_a_class_that_has_borrowed_keeps_its_share(colour: str) -> None:
+    """What it borrowed while others were idle is no debt."""
+    limit = RateLimit(10, shares={"high": 0.5, "low": 0.5}, priority=class_of)
+    found = passed_in(colour, limit, [("low", 1)] * 60)
+    assert found[-1][1] == pytest.approx(5.9)
+    calls: list[tuple[str | None, float]] = [*[("low", 1)] * 20, *[("high", 1)] * 20]
+    names = [name for name, _ in passed_in(colour, limit, calls)]
+    assert Counter(names[:20])["low"] == pytest.approx(10, abs=1)
+
+
+@LOOPS
+@pytest.mark.parametrize("options", [{"burst": 10}, {"window": "sliding"}, {"window": "fixed"}])
+def test_a_class_with_large_calls_does_not_starve(colour: str, options: dict[str, Any]) -> None:
+    """Its call waits for many permits, and then no smaller one overtakes it."""
+    limit = RateLimit(10, **options, shares={"high": 0.5, "low": 0.5}, priority=class_of, cost=cost_of)
+    calls: list[tuple[str | None, float]] = [("high", 1)] * 100
+    calls[10:10] = [("low", 10)] * 3
+    found = passed_in(colour, limit, calls)
+    moments = [moment for name, moment in found if name == "low"]
+    assert moments[0] <= 3
+    assert moments[-1] <= 8
+    assert found[-1][0] == "high"
+    assert found[-1][1] <= 14  # a window has room left over that is too small for a large call
+
+
+@LOOPS
+def test_the_wait_of_a_call_is_known_from_the_start(colour: str) -> None:
+    """A call of a high class waits less, and one that could not pass in time is refused at once."""
+    limit = RateLimit(10, wait=1, shares={"high": 1.0}, priority=class_of)
+
+    async def main(clock: VirtualClock, start: Start) -> None:
+        async def work(name: str | None) -> None: ...
+
+        for _ in range(10):
+            start(partial(limit.call, work, None))
+            await settled(colour)
+        assert limit.snapshot()["queued"] == 9
+        high = start(partial(limit.call, work, "high"))
+        await settled(colour)
+        assert limit.snapshot()["queued.high"] == 1
+        with pytest.raises(errors.RateLimited) as caught:
+            await limit.call(work, None)
+        assert clock.now() == 0
+        assert caught.value.retry_after == pytest.approx(1.1)
+        await SYSTEM.asleep(0.1)
+        await settled(colour)
+        assert high.ended == "well"
+        await SYSTEM.asleep(20)
+
+    with_tasks(colour, main)
+    assert limit.snapshot()["queued"] == 0
+
+
+@LOOPS
+def test_a_cancelled_call_leaves_its_place_to_the_next_class(colour: str) -> None:
+    limit = RateLimit(1, shares={"high": 1.0}, priority=class_of)
+    ended: list[float] = []
+
+    async def main(clock: VirtualClock, start: Start) -> None:
+        async def work(name: str | None) -> None:
+            ended.append(clock.now())
+
+        await limit.call(work, None)
+        low = start(partial(limit.call, work, None))
+        await settled(colour)
+        high = start(partial(limit.call, work, "high"))
+        await settled(colour)
+        await SYSTEM.asleep(0.5)
+        high.cancel()
+        await SYSTEM.asleep(0.5)
+        await settled(colour)
+        assert (low.ended, ended) == ("well", [0, 1])
+
+    with_tasks(colour, main)
+    assert limit.snapshot()["queued"] == 0
+
+
+def test_threads_pass_by_class() -> None:
+    """Blocking code has the same queue."""
+    limit = RateLimit(10, shares=SHARES, priority="batch")
+    with virtual_time() as clock:
+        moments = [limit.call(clock.now) for _ in range(3)]
+        with redouble.priority("interactive"), limit:
+            moments.append(clock.now())
+    assert moments == pytest.approx([0, 0.1, 0.2, 0.3])
+
+
+# ------------------------------------------------------------------------------ classes
+
+
+def test_the_class_of_the_context(colour: str) -> None:
+    limit = RateLimit(1, 100, wait=0, shares={"high": 0.5, "low": 0.5}, priority="low")
+    stands: list[tuple[bool, bool]] = []
+
+    def look() -> None:
+        queue: Any = limit._wait_queue
+        high, low = (bool(queue._classes[name].refused) for name in ("high", "low"))
+        stands.append((high, low))
+
+    def blocking(clock: VirtualClock) -> None:
+        limit.call(int)
+        with redouble.priority("high"):
+            with pytest.raises(errors.RateLimited):
+                limit.call(int)
+            look()
+            with pytest.raises(errors.RateLimited), redouble.priority(None), limit:
+                pass
+        look()
+
+    async def waiting(clock: VirtualClock) -> None:
+        await limit.call(nothing)
+        with redouble.priority("high"):
+            with pytest.raises(errors.RateLimited):
+                await limit.call(nothing)
+            look()
+            with redouble.priority(None), pytest.raises(errors.RateLimited):
+                async with limit:
+                    pass
+        look()
+
+    in_virtual_colour(colour, blocking, waiting)
+    assert stands == [(True, False), (True, True)]
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"), [("low", "low"), (None, "low"), ("unknown", None), ("high", "high")]
+)
+def test_the_class_by_the_arguments(colour: str, name: str | None, refused: str | None) -> None:
+    limit = RateLimit(1, 100, wait=0, cost=cost_of, shares={"high": 0.5, "low": 0.5}, priority=class_of)
+
+    async def work(name: str | None, cost: float = 1) -> None: ...
+
+    def blocking(clock: VirtualClock) -> None:
+        limit.acquire()
+        with redouble.priority("low"), pytest.raises(errors.RateLimited):
+            limit.call(cost_of, name, 1)
+
+    async def waiting(clock: VirtualClock) -> None:
+        await limit.aacquire()
+        with redouble.priority("low"), pytest.raises(errors.RateLimited):
+            await limit.call(work, name, 1)
+
+    in_virtual_colour(colour, blocking, waiting)
+    queue: Any = limit._wait_queue
+    assert [key for key, found in queue._classes.items() if found.refused] == [refused]
+
+
+def test_an_error_of_the_priority_function_comes_out() -> None:
+    def priority(name: str) -> str:
+        raise Boom
+
+    limit = RateLimit(10, shares=SHARES, priority=priority)
+    with pytest.raises(Boom):
+        limit.call(str, "x")
+    assert limit.snapshot()["available"] == 1
+
+
+# ---------------------------------------------------------------------------- without waiting
+
+
+def test_a_refused_call_stands_for_its_class_for_a_while() -> None:
+    limit = RateLimit(1, wait=0, shares={"high": 1.0}, priority="high")
+    with virtual_time() as clock:
+        limit.acquire()
+        with pytest.raises(errors.RateLimited):
+            limit.acquire()
+        clock.advance(1.5)
+        with redouble.priority("other"), pytest.raises(errors.RateLimited) as caught:
+            limit.acquire()
+        assert caught.value.retry_after == 1
+        limit.acquire()
+        clock.advance(1)
+        with redouble.priority("other"):
+            limit.acquire()  # none stands any more
+        with pytest.raises(errors.RateLimited):
+            limit.acquire()
+        clock.advance(2.1)
+        with redouble.priority("other"):
+            limit.acquire()  # the high one did not come back in time
+
+
+def test_a_refused_call_that_can_never_begin_counts_for_nothing() -> None:
+    limit = RateLimit(1, wait=0, shares={"high": 1.0}, priority="high")
+    with virtual_time():
+        limit.acquire()
+        with pytest.raises(ValueError, match="can never begin"):
+            limit.acquire(2)
+        assert limit._wait_queue.costs_ahead(RankedWaiter(1, RateClass("other")), 0.0) == []
+
+
+def test_a_refused_call_of_another_clock_stands_for_nothing() -> None:
+    limit = RateLimit(1, wait=0, shares={"high": 1.0}, priority="high")
+    limit.admit(1000.0)
+    with pytest.raises(errors.RateLimited):
+        limit.admit(1000.0)
+    with redouble.priority("other"):
+        limit.admit(5.0)
+
+
+@pytest.mark.parametrize("options", [{}, {"burst": 10}, {"window": "sliding"}, {"window": "fixed"}])
+def test_calls_that_do_not_wait_get_the_shares_too(options: dict[str, Any]) -> None:
+    """Each class tries often; calls of the lowest always come first."""
+    limit = RateLimit(10, wait=0, **options, shares={"high": 0.5, "low": 0.2})
+    counts: Counter[str] = Counter()
+    with virtual_time() as clock:
+        for _ in range(4000):
+            clock.advance(0.005)
+            for name in ("none", "low", "high"):
+                with redouble.priority(name), suppress(errors.RateLimited):
+                    limit.acquire()
+                    counts[name] += 1
+    total = counts.total()
+    assert total <= 200 + 10
+    assert counts["high"] >= 0.5 * total - 10
+    assert counts["low"] >= 0.2 * total - 12
+    assert counts["none"] <= 0.1 * total
+
+
+# -------------------------------------------------------------------------- reconfigure
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "can"),
+    [
+        (RateLimit(1), RateLimit(1, shares=SHARES), False),
+        (RateLimit(1, shares=SHARES), RateLimit(1, shares={"a": 0.5}), True),
+        (RateLimit(1, shares=SHARES), RateLimit(1, shares=SHARES, priority="batch"), True),
+        (RateLimit(1, shares=SHARES), RateLimit(1, shares=SHARES, priority=class_of), False),
+    ],
+)
+def test_what_can_be_reconfigured(old: RateLimit, new: RateLimit, can: bool) -> None:
+    assert old.can_reconfigure(new) is can
+
+
+@LOOPS
+def test_new_shares_apply_to_the_calls_that_wait(colour: str) -> None:
+    limit = RateLimit(1, shares={"old": 0.9, "low": 0.1}, priority=class_of)
+    found: list[str | None] = []
+
+    async def main(clock: VirtualClock, start: Start) -> None:
+        async def work(name: str | None) -> None:
+            found.append(name)
+
+        await limit.call(work, None)
+        for name in ("old", "low", None, "new"):
+            start(partial(limit.call, work, name))
+            await settled(colour)
+        limit.reconfigure(RateLimit(1, shares={"new": 0.5, "low": 0.5}, priority=class_of))
+        await SYSTEM.asleep(20)
+
+    with_tasks(colour, main)
+    assert found == [None, "low", None, "new", "old"]
+
+
+# ------------------------------------------------------------------------------ properties
+
+
+CALLS: list[tuple[str | None, float]] = [("high", 1.0), ("low", 1.0), (None, 1.0), ("low", 0.25)]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from([{}, {"burst": 5}, {"window": "sliding"}, {"window": "fixed"}]),
+    st.lists(
+        st.sampled_from([("high", 1.0), ("low", 1.0), (None, 1.0), ("low", 0.25)]), min_size=1, max_size=40
+    ),
+    st.sampled_from([0.0, 0.3, 0.8]),
+)
+def test_no_class_gets_less_than_its_share_while_it_waits(
+    options: dict[str, Any], calls: list[tuple[str | None, float]], share: float
+) -> None:
+    limit = RateLimit(5, **options, shares={"high": 1 - share, "low": share}, priority=class_of, cost=cost_of)
+    began: list[tuple[str | None, float, float]] = []
+
+    async def one(clock: VirtualClock, name: str | None, cost: float) -> None:
+        async def work(name: str | None, cost: float) -> None:
+            began.append((name, cost, clock.now()))
+
+        await limit.call(work, name, cost)
+
+    async def main(clock: VirtualClock) -> None:
+        await asyncio.gather(*(one(clock, *call) for call in calls))
+
+    in_virtual_time("asyncio inside", main)
+    assert len(began) == len(calls)
+    rate, slack = 5.0, 5.0 + 2
+    for name, own in (("high", 1 - share), ("low", share)):
+        used = 0.0
+        for found, cost, moment in began:
+            if found == name:
+                assert used >= own * (rate * moment - slack) - 1
+                used += cost
