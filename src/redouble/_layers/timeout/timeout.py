@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator,
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from redouble._drivers.attempt_timeout import run_on_worker
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
@@ -44,7 +44,6 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-LimitOfCall: TypeAlias = Callable[..., Duration]
 QUANTILE, LEAST = 0.99, 0.01  # the defaults of a learned limit
 LEARNING = ("quantile", "least", "initial", "minimum")  # options of a learned limit
 MORE = ("multiple", *LEARNING)
@@ -72,7 +71,7 @@ class Timeout(Layer):
 
     _kept_by_wrapper = True
 
-    seconds: Duration | LimitOfCall
+    seconds: Duration | Callable[..., Duration]
     worker: Worker | None = None
     _: KW_ONLY
     multiple: float | None = None
@@ -82,7 +81,7 @@ class Timeout(Layer):
     minimum: int | None = None
 
     if TYPE_CHECKING:
-        _function: LimitOfCall | None = field(init=False)
+        _function: Callable[..., Duration] | None = field(init=False)
         _learned: LearnedLimit | None = field(init=False)
 
     def __post_init__(self) -> None:
