@@ -149,9 +149,11 @@ def test_every_option_has_a_description(name: str) -> None:
             "Timeout",
             "class",
             [
-                "(seconds: Duration | Callable[..., Duration], worker: Worker | None = None, *, "
-                "multiple: float | None = None, quantile: float = 0.99, least: Duration = 0.01, "
-                "initial: Duration | None = None, minimum: int | None = None)"
+                (
+                    "(seconds: Duration | Callable[..., Duration], worker: Worker | None = None, *, "
+                    "multiple: float | None = None, quantile: float = 0.99, least: Duration = 0.01, "
+                    "initial: Duration | None = None, minimum: int | None = None)"
+                )
             ],
         ),
         ("redouble", "remaining", "function", ["() -> float | None", "(default: T) -> float | T"]),
