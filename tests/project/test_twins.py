@@ -31,6 +31,11 @@ TWINS = [
     ("_internal/shared_context_manager", "SharedContextManager.__enter__", f"{ASYNC_MANAGER}.__aenter__"),
     ("_internal/shared_context_manager", "SharedContextManager._end_block", f"{ASYNC_MANAGER}._aend_block"),
     ("_layers/limits/bulkhead", "Bulkhead._acquire_admission", "Bulkhead._aacquire_admission"),
+    (
+        "_layers/limits/adaptive_concurrency",
+        "AdaptiveConcurrency._acquire_admission",
+        "AdaptiveConcurrency._aacquire_admission",
+    ),
     ("_layers/chaos", "Chaos.around.faulty", "Chaos.around_async.faulty"),
     ("_layers/gate", "Admission.begin", "Admission.abegin"),
     ("_layers/gate", "Gate._gated.gated", "Gate._gated_async.gated"),
@@ -373,6 +378,8 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         ),
         *(
             "_layers/gate.StreamAdmission.aopen",
+            "_layers/timeout/timeout.Timeout._call_within",
+            "_layers/timeout/timeout.Timeout._open_varying",
             "_layers/gate.Gate._aacquire_admission",
         ),
         *(f"_drivers/async_generator.{name}" for name in ("_forward", "_items")),

@@ -291,7 +291,7 @@ class Refusal(NotAccepted):
 class FailureFilter:
     """The options ``on`` and ``until`` of a layer: which errors and which results count as failures."""
 
-    __slots__ = ("_rules", "_types", "on", "until")
+    __slots__ = ("_judges", "_rules", "_types", "on", "until")
 
     def __init__(self, on: On, layer: str, until: Until | None = None) -> None:
         if on in ((), []):
@@ -304,13 +304,14 @@ class FailureFilter:
             check_until(until)
         self._rules = as_rules(on)
         self._types = only_types(self._rules)
-        self.on, self.until = on, until
+        self.on, self.until, self._judges = on, until, _has_judge(until)
 
     def refusal(self, value: object) -> Refusal | None:
         """Return the failure that a result counts as, or None if ``until`` accepts it or there is none."""
-        if self.until is None or judge_result(self.until, Ended(1, None, value)).action == "accept":
+        if self.until is None:
             return None
-        return Refusal(value)
+        answer = self.accepts(value)
+        return None if answer is True else self.answered(answer, value)
 
     @property
     def accepts(self) -> Callable[[Any], object]:
@@ -318,7 +319,7 @@ class FailureFilter:
 
         If it does not answer True, `answered` converts the answer: so most accepted results cost one call.
         """
-        return self._judge_value if _has_judge(self.until) else cast("Callable[[Any], object]", self.until)
+        return self._judge_value if self._judges else cast("Callable[[Any], object]", self.until)
 
     def _judge_value(self, value: object) -> object:
         return cast("Judge", self.until).judge(Ended(1, None, value))

@@ -120,6 +120,8 @@ def test_lint_of_a_share_that_one_probe_reaches(options: dict[str, Any], problem
             "a> +5 b> +4.9 c>:no +0.1 c>:half_open d>:no +5 d>:half_open c=good d=good:closed",
         ),
         (10, {"probes": 2}, "good a> +10 b>:half_open a=bad:half_open b=good:closed"),
+        # a lost probe is not slow later
+        (1, {"slow": 5}, "a> +1 b>:half_open +4.5 c>:half_open c=good:closed"),
         (10, {"probes": 3}, "a> b> c> +10 d> e> f>:half_open g>:no d=good e=good f=good:closed"),
     ],
 )

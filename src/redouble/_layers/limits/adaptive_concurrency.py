@@ -8,24 +8,45 @@ from __future__ import annotations
 
 import random as chance
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import NoReturn, get_args
+from math import inf
+from textwrap import indent
+from typing import Any, NoReturn, Self, get_args
 
 from redouble._failures.transient import transient
-from redouble._failures.verdict import FailureFilter, Kind, On
-from redouble._internal.codegen import gil_variants
+from redouble._failures.verdict import FailureFilter, Kind, On, Until
+from redouble._internal.codegen import Template, gil_variants
 from redouble._internal.locks import gil
 from redouble._internal.public import public
 from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.shared_context_manager import try_from_start
 from redouble._internal.validation import Duration, choice, integer, methods
 from redouble._internal.validation import seconds as checked
-from redouble._layers.analysis import Traits
-from redouble._layers.gate import Gate, Wrapper
+from redouble._layers.analysis import Traits, WorstCase
+from redouble._layers.gate import Admission, Wrapper, describe_others
 from redouble._layers.limits.limit_algorithms import Aimd, Gradient, LimitAlgorithm, Vegas
 from redouble._layers.limits.limit_window import AdaptiveConcurrencySettings, By, WindowedLimit
+from redouble._layers.limits.ranked_slots import Order, RankedSlots
+from redouble._layers.limits.rate.emitted_level import EmittedLevel
+from redouble._layers.limits.shares import (
+    PriorityOption,
+    describe_shares,
+    same_function,
+    shares_option,
+)
+from redouble._layers.limits.slot_gate import (
+    RANKED_ACQUIRE,
+    RANKED_LEASE,
+    RANKED_RELEASE,
+    SlotGate,
+    ranked_names,
+    ranked_templates,
+)
 from redouble._runtime.clock import SYSTEM, Chance
+from redouble._runtime.slots import Lease
 from redouble._telemetry.emit import emit_rejected
+from redouble._telemetry.observers import watch
 from redouble.errors import BulkheadFull
 
 
@@ -40,6 +61,16 @@ class InFlight:
 
     def __init__(self, limit: int) -> None:
         self.limit, self.count, self.skip, self.timing_interval = limit, 0, 0, 1
+
+
+class QueuedCall:
+    """The ticket of a call that has a lease; ``started``: None until it is admitted."""
+
+    __slots__ = ("concurrent", "lease", "started")
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease, self.concurrent = lease, 0
+        self.started: float | None = None
 
 
 class InFlightCall:
@@ -66,32 +97,69 @@ COUNT_IN = """\
 COUNT_OUT = """\
         redouble_in_flight.count -= 1
 """
+TIMED_CALL = """\
+{margin}redouble_start = None
+{margin}try:
+{margin}    redouble_in_flight.skip -= 1
+{margin}    if redouble_in_flight.skip <= 0:
+{margin}        redouble_start = redouble_system() if redouble_ambient else redouble_now()
+{margin}    redouble_result = {{await_}}redouble_fn({{arguments}})
+{margin}    {{check}}
+{margin}except redouble_BaseException:
+{margin}    redouble_record_failure(redouble_exception(), redouble_concurrent + 1, redouble_system())
+{margin}    raise
+"""
+RECORD_SUCCESS = """\
+    if redouble_start is not None:
+        redouble_moment = redouble_system() if redouble_ambient else redouble_now()
+        redouble_record_success(redouble_start, redouble_concurrent + 1, redouble_moment)
+    return redouble_result
+"""
 LIMIT_WRAPPER = gil_variants(
     "adaptive concurrency",
     f"""\
 {{async_}}def limited({{parameters}}):
     redouble_in_flight = redouble_owner._in_flight
 {COUNT_IN}\
-    redouble_start = None
-    try:
-        redouble_in_flight.skip -= 1
-        if redouble_in_flight.skip <= 0:
-            redouble_start = redouble_system() if redouble_ambient else redouble_now()
-        redouble_result = {{await_}}redouble_fn({{arguments}})
-        {{check}}
-    except redouble_BaseException:
-        redouble_record_failure(redouble_exception(), redouble_concurrent + 1, redouble_system())
-        raise
+{TIMED_CALL.format(margin="    ")}\
     finally:
 {COUNT_OUT}\
-    if redouble_start is not None:
-        redouble_moment = redouble_system() if redouble_ambient else redouble_now()
-        redouble_record_success(redouble_start, redouble_concurrent + 1, redouble_moment)
-    return redouble_result
-""",
+{RECORD_SUCCESS}""",
     COUNT_IN,
     COUNT_OUT,
 )
+RANKED_WRAPPER = ranked_templates(
+    "adaptive concurrency",
+    f"""\
+{{async_}}def limited({{parameters}}):
+    redouble_in_flight = redouble_owner._in_flight
+{RANKED_LEASE}\
+    try:
+{RANKED_ACQUIRE}\
+        redouble_concurrent = redouble_len(redouble_leases) - 1
+{TIMED_CALL.format(margin="        ")}\
+    finally:
+{RANKED_RELEASE}\
+{RECORD_SUCCESS}""",
+)
+
+
+def judging(template: Template) -> Template:
+    """Return a template for ``until``: a result that it refuses is recorded as a failure."""
+    check = next(line for line in template.source.splitlines(keepends=True) if line.strip() == "{check}")
+    margin = check.removesuffix("{check}\n")
+    lines = """\
+{check}
+redouble_refused = redouble_refusal(redouble_result)
+if redouble_refused is not None:
+    redouble_start = None
+    redouble_record_failure(redouble_refused, redouble_concurrent + 1, redouble_system())
+"""
+    return template.derive(template.title, (check, indent(lines, margin)))
+
+
+JUDGING_LIMIT = {key: judging(template) for key, template in LIMIT_WRAPPER.items()}
+JUDGING_RANKED = {key: judging(template) for key, template in RANKED_WRAPPER.items()}
 
 
 def overloaded(error: Exception, /) -> bool | None:
@@ -101,12 +169,12 @@ def overloaded(error: Exception, /) -> bool | None:
 
 
 @public("redouble")
-class AdaptiveConcurrency(ReentrancySafe, Gate):
+class AdaptiveConcurrency(ReentrancySafe, SlotGate):
     """A limit on concurrent calls: as many as the service answers without queueing them.
 
-    Calls beyond the limit raise `BulkheadFull` at once. The limit depends on latency: it grows while calls
-    take no longer than they do when few are in flight, and shrinks when they take longer. It does not grow
-    while fewer than half of it are in flight.
+    Calls beyond the limit wait in a queue, if there is one, and else raise `BulkheadFull` at once. The limit
+    depends on latency: it grows while calls take no longer than they do when few are in flight, and shrinks
+    when they take longer. It does not grow while fewer than half of it are in flight.
 
     initial, least, most: the first limit, the lowest and the highest.
     by: the algorithm: ``"gradient"`` uses the ratio of the shortest latency to the latest; ``"vegas"``
@@ -115,6 +183,11 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
     window: the seconds of calls that each change of the limit is based on.
     on: the errors that are signs of overload and lower the limit: by default timeouts and throttling.
         Other errors do not change it.
+    until: a function of the result, or a rule: a result that it does not accept lowers the limit too.
+    queue: how many calls may wait for a slot; 0: none. The wait is not a part of their latency.
+    wait: how many seconds a call waits at most; None: as long as it takes.
+    order: which waiter is admitted first: see `Bulkhead`.
+    shares, priority: guaranteed shares of the limit by class of call: see `Bulkhead`.
     slow: for ``"aimd"``, calls that take longer than this many seconds lower the limit too.
     relearn: the seconds between measurements of the latency with few calls in flight.
     name: the name of the limit in its errors.
@@ -131,6 +204,12 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
         window: Duration = 1,
         on: On = overloaded,
         *,
+        until: Until | None = None,
+        queue: int = 0,
+        wait: Duration | None = 1.0,
+        order: Order = "fifo",
+        shares: Mapping[str, float] | None = None,
+        priority: PriorityOption = None,
         slow: Duration = 5,
         relearn: Duration = 60,
         name: str | None = None,
@@ -151,16 +230,36 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
         }
         if not all(spans.values()):
             raise ValueError(f"AdaptiveConcurrency {spans}: write more than 0 seconds")
-        self._overload_errors = FailureFilter(on, "AdaptiveConcurrency")
+        self._overload_errors = FailureFilter(on, "AdaptiveConcurrency", until)
         methods(random, "random", ("random",))
+        choice(order, "AdaptiveConcurrency order", *get_args(Order))
+        self._shares = shares_option(shares, priority, "AdaptiveConcurrency")
+        self._per_call = None if self._shares is None else self._shares.per_call
         self.settings = AdaptiveConcurrencySettings(
-            initial=initial, least=least, most=most, by=by, on=on, name=name, random=random, **spans
+            initial=initial,
+            least=least,
+            most=most,
+            by=by,
+            on=on,
+            until=until,
+            queue=integer(queue, "AdaptiveConcurrency queue", 0, "how many calls may wait, 0 or more"),
+            wait=None if wait is None else checked(wait, "AdaptiveConcurrency wait"),
+            order=order,
+            shares=None if self._shares is None else self._shares.shares,
+            priority=priority,
+            name=name,
+            random=random,
+            **spans,
         )
         self.name = name
         algorithms: dict[By, Callable[[], LimitAlgorithm]]
         algorithms = {"gradient": Gradient, "vegas": Vegas, "aimd": partial(Aimd, self.settings.slow)}
         self._window = WindowedLimit(self.settings, algorithms[by](), SYSTEM.now())
         self._in_flight = InFlight(initial)
+        self._level = EmittedLevel("adaptive_concurrency", initial)
+        self._ranked: RankedSlots | None = None
+        if self.settings.ranked:
+            self._slots = self._ranked = self._configured_slots(initial, self._shares, order)
         self.register("limits")
 
     @property
@@ -168,8 +267,24 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
         """The current maximum number of concurrent calls."""
         return self._in_flight.limit
 
-    def admit(self, now: float, /) -> InFlightCall:
-        """Admit a call, or raise `BulkheadFull`."""
+    @property
+    def wait(self) -> float | None:
+        """How many seconds a call waits for a slot; None for as long as it takes, 0 without a queue."""
+        return self.settings.wait if self.settings.queue else 0
+
+    @property
+    def queue(self) -> int:
+        """How many calls may wait at once."""
+        return self.settings.queue
+
+    def refusal(self, result: object, /) -> Exception | None:
+        """Return the error that a result counts as; None if ``until`` accepts it or there is none."""
+        return self._overload_errors.refusal(result)
+
+    def admit(self, now: float, /) -> InFlightCall | QueuedCall:
+        """Admit a call without waiting, or raise `BulkheadFull`."""
+        if self._ranked is not None:
+            return self._admit_ranked(self._ranked, now)
         call = InFlightCall(self._in_flight, now)
         try:
             self._count_in(call)
@@ -178,17 +293,64 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
             raise
         return call
 
-    @try_from_start
-    def ended(self, ticket: InFlightCall, error: BaseException | None, now: float, /) -> None:
+    def _admit_ranked(self, slots: RankedSlots, now: float) -> QueuedCall:
+        call = QueuedCall(self._new_lease(None))
         try:
-            self._count_out(ticket)
+            if not slots.try_acquire(call.lease):
+                self._acquire_now(call.lease, "and it does not wait")
+            self._begin(call, now)
         except BaseException:
-            self._count_out(ticket)  # a signal handler that raises may have interrupted it
+            slots.release(call.lease)
             raise
+        return call
+
+    def _begin(self, call: QueuedCall, now: float) -> None:
+        """Record that a call was admitted."""
+        call.concurrent, call.started = len(self._slots.leases), now
+
+    def _acquire_admission(self, admission: Admission) -> None:
+        if self._ranked is None:
+            super()._acquire_admission(admission)
+        else:
+            ticket = self._new_call(admission)
+            if not self._ranked.try_acquire(ticket.lease):
+                self._enter(ticket.lease)
+            self._begin(ticket, self.clock.now())
+
+    async def _aacquire_admission(self, admission: Admission) -> None:
+        if self._ranked is None:
+            await super()._aacquire_admission(admission)
+        else:
+            ticket = self._new_call(admission)
+            if not self._ranked.try_acquire(ticket.lease):
+                await self._aenter(ticket.lease)
+            self._begin(ticket, self.clock.now())
+
+    def _new_call(self, admission: Admission) -> QueuedCall:
+        # Set first: releasing a lease that was never admitted does no harm.
+        admission.ticket, admission.entered = QueuedCall(self._new_lease(admission.per_call)), True
+        ticket: QueuedCall = admission.ticket
+        return ticket
+
+    @try_from_start
+    def ended(self, ticket: InFlightCall | QueuedCall, error: BaseException | None, now: float, /) -> None:
+        try:
+            self._leave(ticket)
+        except BaseException:
+            self._leave(ticket)  # a signal handler that raises may have interrupted it
+            raise
+        if ticket.started is None:
+            return  # it was never admitted
         if error is None:
             self._record_success(ticket.started, ticket.concurrent, now)
         else:
             self._record_failure(error, ticket.concurrent, now)
+
+    def _leave(self, ticket: InFlightCall | QueuedCall) -> None:
+        if isinstance(ticket, QueuedCall):
+            self._slots.release(ticket.lease)
+        else:
+            self._count_out(ticket)
 
     def _count_in(self, call: InFlightCall) -> None:
         in_flight = call.in_flight
@@ -205,17 +367,30 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
                 call.counted = False
 
     def snapshot(self) -> Mapping[str, float]:
-        """Return the ``limit``, and how many calls are in flight (``in_use``)."""
-        in_flight = self._in_flight
-        return {"limit": in_flight.limit, "in_use": in_flight.count}
+        """Return the ``limit``, and how many calls are in flight (``in_use``).
 
-    def _wrapper(self, *, is_async: bool) -> Wrapper:  # noqa: ARG002
-        return LIMIT_WRAPPER[gil.enabled], {
+        With a queue or shares also how many are ``queued``, and the numbers of each class.
+        """
+        in_flight, ranked = self._in_flight, self._ranked
+        if ranked is None:
+            return {"limit": in_flight.limit, "in_use": in_flight.count}
+        in_use, queued = ranked.counts()
+        return {"limit": in_flight.limit, "in_use": in_use, "queued": queued, **ranked.counts_by_class()}
+
+    def _wrapper(self, *, is_async: bool) -> Wrapper:
+        judges, ranked = self.settings.until is not None, self._ranked
+        names: dict[str, Any] = {
             "BaseException": BaseException,
-            "reject": self._reject,
             "record_success": self._record_success,
             "record_failure": self._record_failure,
+            "refusal": self.refusal,
         }
+        if ranked is None:
+            names["reject"] = self._reject
+            return (JUDGING_LIMIT if judges else LIMIT_WRAPPER)[gil.enabled], names
+        names |= {"wait": self._aenter if is_async else self._enter, **ranked_names(ranked, self._shares)}
+        by_argument = self._per_call is not None
+        return (JUDGING_RANKED if judges else RANKED_WRAPPER)[gil.enabled, by_argument], names
 
     def _record_success(self, started: float, concurrent: int, now: float) -> None:
         in_flight, window = self._in_flight, self._window
@@ -224,10 +399,12 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
             window.collect(now - started, concurrent, now)
         else:
             self._run_exclusively(self._record, max(0.0, now - started), concurrent, now, False)
+            self._apply_limit()
 
     def _record_failure(self, error: BaseException | None, concurrent: int, now: float) -> None:
         if self._overload_errors.is_failure(error):
             self._run_exclusively(self._record, None, concurrent, now, True)
+            self._apply_limit()
 
     def _record(self, seconds: float | None, concurrent: int, now: float, dropped: bool) -> None:
         in_flight, window = self._in_flight, self._window
@@ -238,15 +415,57 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
             in_flight.timing_interval = max(1, min(MAX_TIMING_INTERVAL, interval))
             in_flight.limit = window.limit
 
-    def _reject(self) -> NoReturn:
+    def _apply_limit(self) -> None:
+        """Admit waiters if the limit has grown, and emit that it has changed; not under the lock."""
+        limit, ranked = self._in_flight.limit, self._ranked
+        if ranked is not None and ranked.limit != limit:
+            ranked.resize(limit)
+        if watch.by_event["limit_changed"]:
+            self._level.emit(limit, self.name)
+
+    def _reject(self, why: str = "") -> NoReturn:
         limit = self._in_flight.limit
         calls = "1 call is" if limit == 1 else f"{limit} calls are"
         title = self._title("adaptive limit")
         message = f"{title} is reached: {calls} in flight, as many as the service can handle"
-        raise emit_rejected(BulkheadFull(message, limit=limit, wait=0), "adaptive_concurrency", self.name)
+        if why and self.queue:
+            message += f", {why}"
+        raise emit_rejected(
+            BulkheadFull(message, limit=limit, wait=self.wait), "adaptive_concurrency", self.name
+        )
+
+    def can_reconfigure(self, other: Self, /) -> bool:
+        """Return True if the algorithm is the same, and decorated functions need not change.
+
+        They would, if only one had ``until``, or a queue or shares, or another function as ``priority``.
+        """
+        own, new = self.settings, other.settings
+        same_template = own.ranked == new.ranked and (own.until is None) == (new.until is None)
+        return (
+            same_template
+            and (own.by, own.slow) == (new.by, new.slow)
+            and same_function(self._shares, other._shares)
+        )
+
+    def reconfigure(self, other: Self, /) -> None:
+        """Apply the settings of another limit; the learned limit stays, as far as the bounds allow it."""
+        self._shares, self._overload_errors = other._shares, other._overload_errors
+        self.settings = settings = replace(other.settings, name=self.name)
+        self._run_exclusively(self._reconfigure, settings)
+        if self._ranked is not None:
+            self._configure_slots(self._in_flight.limit, self._shares, settings.order)
+
+    def _reconfigure(self, settings: AdaptiveConcurrencySettings) -> None:
+        self._window.reconfigure(settings)
+        self._in_flight.limit = self._window.limit
 
     def describe(self) -> str:
-        return f"as many at once as the service can handle, currently {self._in_flight.limit}"
+        limit = f"as many at once as the service can handle, currently {self._in_flight.limit}"
+        guaranteed = "" if self._shares is None else f", {describe_shares(self._shares)}"
+        return f"{limit}{guaranteed}" + (f", {describe_others(self.wait)}" if self.queue else "")
+
+    def worst_case(self, inner: WorstCase, /) -> WorstCase:
+        return inner.after(inf if self.wait is None else self.wait) if self.queue else inner
 
     def traits(self) -> Traits:
         # The other algorithms depend on latency, not on errors.
@@ -257,4 +476,12 @@ class AdaptiveConcurrency(ReentrancySafe, Gate):
         self._in_flight = InFlight(self._in_flight.limit)
 
     def __repr__(self) -> str:
-        return self._repr(f"by={self.settings.by!r}", f"limit={self.limit}")
+        settings = self.settings
+        order = None if settings.order == "fifo" else settings.order
+        return self._repr(
+            f"by={settings.by!r}",
+            f"limit={self.limit}",
+            queue=settings.queue or None,
+            order=order,
+            shares=self._shares,
+        )

@@ -8,13 +8,16 @@ Rule 2: the latency without a queue is relearned from time to time; otherwise a 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median_low
 from typing import Literal
 
-from redouble._failures.verdict import On
+from redouble._failures.verdict import On, Until
 from redouble._layers.limits.limit_algorithms import LimitAlgorithm, Sample
+from redouble._layers.limits.ranked_slots import Order
 from redouble._layers.limits.rate.pacing import CLOCK_JUMP
+from redouble._layers.limits.shares import PriorityOption
 from redouble._runtime.clock import Chance
 
 MIN_SAMPLES = 10  # calls: fewer are not significant
@@ -36,10 +39,21 @@ class AdaptiveConcurrencySettings:
     by: By
     window: float
     on: On
+    until: Until | None
+    queue: int
+    wait: float | None
+    order: Order
+    shares: Mapping[str, float] | None
+    priority: PriorityOption
     slow: float
     relearn: float
     name: str | None
     random: Chance
+
+    @property
+    def ranked(self) -> bool:
+        """True if calls take slots, for which they may wait, or which have classes."""
+        return self.queue > 0 or self.shares is not None
 
 
 class WindowedLimit:
@@ -56,6 +70,11 @@ class WindowedLimit:
         self.since, self.end = now, now + self._settings.window
         self._max_in_flight, self._dropped, self._calls = 0, False, 0
         self._rtts: list[float] = []
+
+    def reconfigure(self, settings: AdaptiveConcurrencySettings) -> None:
+        """Apply other settings; the limit stays, within the new bounds."""
+        self._settings = settings
+        self._limit = self._bounded(self._limit)
 
     @property
     def limit(self) -> int:

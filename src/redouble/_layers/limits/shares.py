@@ -56,8 +56,7 @@ class Shares:
 
         What the function raises comes out, before anything is admitted.
         """
-        name = cast("Callable[..., object]", self.priority)(*args, **kwargs)
-        return PRIORITY.get() if not name else self.checked(name)
+        return self.class_by(cast("Callable[..., object]", self.priority)(*args, **kwargs))
 
     def checked(self, name: object) -> str:
         """Return the name that the function has returned; raise if it is none."""
@@ -65,6 +64,10 @@ class Shares:
             return name
         given = f"{self._option}={display_name(self.priority)} returned a {type(name).__name__}"
         raise UsageError(f"{given}: return the name of a class, or None for that of the context")
+
+    def class_by(self, returned: object) -> str | None:
+        """Return the class of a call, given what the function of its arguments has returned."""
+        return self.checked(returned) if returned else self.current()
 
     def of(self, name: str | None) -> float:
         """Return the guaranteed share of a class."""
@@ -81,6 +84,21 @@ def shares_option(shares: object, priority: PriorityOption, layer: str) -> Share
             raise TypeError(f"{layer} priority={_shown(priority)} needs shares, such as shares={EXAMPLE}")
         return None
     return Shares(cast("Mapping[str, float]", shares), priority, layer)
+
+
+def allotment(shares: Mapping[str, float], admitted: float, demand: Mapping[str | None, int]) -> list[float]:
+    """Return how many of ``admitted`` calls each class gets, in the order of ``demand``: highest rank first.
+
+    Each class gets its share, or what it needs if that is less. What is left goes to the highest class that
+    needs more.
+    """
+    allotted = [min(needed, shares.get(name or "", 0.0) * admitted) for name, needed in demand.items()]
+    left = admitted - fsum(allotted)
+    for place, needed in enumerate(demand.values()):
+        more = max(0.0, min(needed - allotted[place], left))
+        allotted[place] += more
+        left -= more
+    return allotted
 
 
 def same_function(one: Shares | None, other: Shares | None) -> bool:

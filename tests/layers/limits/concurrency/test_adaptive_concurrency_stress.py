@@ -95,7 +95,8 @@ class Service:
         assert not self.too_many
         assert calls in (None, len(self.finished) + len(self.rejected))
         limit = self.gate.limit
-        assert self.gate.snapshot() == {"limit": limit, "in_use": 0}
+        assert {**self.gate.snapshot()} == dict.fromkeys(self.gate.snapshot(), 0) | {"limit": limit}
+        self.gate.reconfigure(self.gate)  # without the claims of refused calls
         tickets = [self.gate.admit(0.0) for _ in range(limit)]
         with pytest.raises(errors.BulkheadFull):
             self.gate.admit(0.0)
@@ -120,22 +121,33 @@ def looping(service: Service) -> Callable[[str], None]:
     return lambda _: asyncio.run(main())
 
 
+SHARES = {"interactive": 0.5, "batch": 0.2}
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"queue": 5, "wait": None, "order": "adaptive"},
+    {"queue": 1000, "wait": 0.001, "shares": SHARES, "priority": "batch"},
+    {"shares": SHARES},
+]
+
+
 @SWITCHING
+@pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("limit", [1, 3])
 @pytest.mark.parametrize("works", [(blocking,), (blocking, looping)])
 def test_threads_and_tasks_at_once(
-    limit: int, works: tuple[Callable[[Service], Callable[[str], None]], ...]
+    limit: int, works: tuple[Callable[[Service], Callable[[str], None]], ...], options: dict[str, Any]
 ) -> None:
-    service = Service(AdaptiveConcurrency(limit, limit, limit, window=1e-4), limit)
+    service = Service(AdaptiveConcurrency(limit, limit, limit, window=1e-4, **options), limit)
     run_in_threads(*(work(service) for work in works), threads=THREADS)
     service.check(THREADS * CALLS)
 
 
 @SWITCHING
+@pytest.mark.parametrize("options", OPTIONS[:2])
 @pytest.mark.parametrize("by", ["gradient", "vegas", "aimd"])
-def test_no_call_is_miscounted_while_the_limit_changes(by: Any) -> None:
+def test_no_call_is_miscounted_while_the_limit_changes(by: Any, options: dict[str, Any]) -> None:
     """Every window changes the limit, and ends as soon as it has enough samples."""
-    gate = AdaptiveConcurrency(4, 2, 6, by, window=1e-6, relearn=1e-5, slow=1e-5, on=Exception)
+    gate = AdaptiveConcurrency(4, 2, 6, by, window=1e-6, relearn=1e-5, slow=1e-5, on=Exception, **options)
     service = Service(gate, 6)
     run_in_threads(blocking(service), looping(service), threads=THREADS)
     blocking(service)("alone, and so never rejected")

@@ -10,9 +10,8 @@ NOTICEABLE = 0.1  # of the level in the event before
 class EmittedLevel:
     """The level in the last ``limit_changed`` event of a limit, in calls or in calls a second."""
 
-    def __init__(self, by: str) -> None:
-        self._by = by
-        self._level: float | None = None
+    def __init__(self, by: str, level: float | None = None) -> None:
+        self._by, self._level = by, level
 
     def emit(self, level: float, name: str | None) -> None:
         """Emit ``limit_changed`` if the level has changed noticeably since the last event."""
