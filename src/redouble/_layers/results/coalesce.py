@@ -13,6 +13,7 @@ Rule 2: an entry of an ended flight that an interruption left in the table is dr
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Mapping
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
@@ -89,6 +90,14 @@ COALESCED = key_templates(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class CoalesceSettings:
+    """The validated options of a `Coalesce`."""
+
+    key: Callable[..., Hashable] | None
+    name: str | None
+
+
 @public("redouble")
 class Coalesce(ForkSafe, Layer):
     """Concurrent identical calls share one (single flight): for functions that only read.
@@ -112,7 +121,7 @@ class Coalesce(ForkSafe, Layer):
     def __init__(self, key: Callable[..., Hashable] | None = None, *, name: str | None = None) -> None:
         super().__init__()
         check_key(key, "Coalesce key")
-        self._key = key
+        self.settings = CoalesceSettings(key, name)
         self._tables: WeakValueDictionary[Hashable, FlightTable] = WeakValueDictionary()  # by function
         self.name = name
         self.register("layers")
@@ -120,7 +129,7 @@ class Coalesce(ForkSafe, Layer):
     @property
     def key(self) -> Callable[..., Hashable] | None:
         """The function that computes the key of a call; None: its arguments are the key."""
-        return self._key
+        return self.settings.key
 
     def snapshot(self) -> Mapping[str, float]:
         """Return how many calls are ``in_flight``, and how many are ``waiting`` for one of these."""
@@ -163,7 +172,7 @@ class Coalesce(ForkSafe, Layer):
             """Exist, so that `async with` reaches the message above."""
 
     def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
-        key = self._key
+        key = self.key
         if key is not None:
             check_arguments("Coalesce key", key, fn)
 
@@ -335,14 +344,14 @@ class Coalesce(ForkSafe, Layer):
 
     def can_reconfigure(self, other: Coalesce, /) -> bool:
         """Return True if the key is the same: there is nothing else to change."""
-        return bool(self._key == other._key)
+        return bool(self.key == other.key)
 
     def reconfigure(self, other: Coalesce, /) -> None:
         """Keep the calls in flight: there is nothing to change."""
 
     def describe(self) -> str:
-        same = "arguments" if self._key is None else f"{display_name(self._key)}()"
+        same = "arguments" if self.key is None else f"{display_name(self.key)}()"
         return f"one call at a time for the same {same}, which others that come meanwhile share"
 
     def __repr__(self) -> str:
-        return self._repr(*(() if self._key is None else (display_name(self._key),)))
+        return self._repr(*(() if self.key is None else (display_name(self.key),)))
