@@ -9,7 +9,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from functools import partial
-from time import monotonic
+from time import monotonic, perf_counter_ns
 
 from benchmarks.table_row import Row
 from benchmarks.timing import Effort, Sample, async_calls, calls, race
@@ -19,6 +19,7 @@ from redouble import (
     AdaptiveRate,
     Bulkhead,
     CircuitBreaker,
+    Coalesce,
     Hedge,
     Keyed,
     Layer,
@@ -32,6 +33,7 @@ LONG = 30.0  # seconds
 HALF_A_MICROSECOND = 500.0  # nanoseconds
 
 BREAKER, TIMER, NO_KEY, NO_SHARES = "closed breaker", "our timer", "no key", "no shares"
+OWN_FUTURE = "a future for each"
 
 row = partial(Row, about="gates")
 
@@ -131,7 +133,37 @@ def gates(effort: Effort) -> Iterator[Row]:
             samples = {"redouble": async_calls(runner, hedge), TIMER: async_calls(runner, timed_by_us)}
             work_done = f"hedge that does not fire, its delay {name}"
             yield row(work_done, race(samples, effort), 2.0, base=TIMER)
+        shared = {"redouble": together(runner, Coalesce()), OWN_FUTURE: together(runner, None)}
+        yield row("coalesced call that shares another, async", race(shared, effort), 6.0, base=OWN_FUTURE)
     yield keyed(effort)
+
+
+def together(runner: asyncio.Runner, layer: Coalesce | None) -> Sample:
+    """Sample identical calls in flight at once, each in a task; without a layer each has a future."""
+
+    async def sample(count: int) -> float:
+        loop = asyncio.get_running_loop()
+        end, futures = loop.create_future(), list[asyncio.Future[int]]()
+
+        async def shared(_: int) -> int:
+            return await end
+
+        async def alone(_: int) -> int:
+            futures.append(loop.create_future())
+            return await futures[-1]
+
+        call = alone if layer is None else layer(shared)
+        tasks = [asyncio.ensure_future(call(1)) for _ in range(count)]
+        started = perf_counter_ns()
+        await asyncio.sleep(0)
+        end.set_result(1)
+        for future in futures:
+            future.set_result(1)
+        for task in tasks:
+            await task
+        return (perf_counter_ns() - started) / count
+
+    return lambda count: runner.run(sample(count))
 
 
 async def timed_by_us(x: int) -> int:
