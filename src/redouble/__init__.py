@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from redouble._layers.results.fallback import Fallback
     from redouble._layers.retry.decorator import retry, variant
     from redouble._layers.retry.retry import Retry
-    from redouble._layers.timeout import Timeout
+    from redouble._layers.timeout.timeout import Timeout
     from redouble._redaction.text import redact
     from redouble._runtime.clock import SYSTEM, Clock
     from redouble._runtime.deadline import cancelled, deadline, remaining
@@ -126,7 +126,7 @@ _LAZY = {
         "_layers.limits.throttle": "Throttle",
         "_layers.retry.decorator": "retry variant",
         "_layers.retry.retry": "Retry",
-        "_layers.timeout": "Timeout",
+        "_layers.timeout.timeout": "Timeout",
         "_redaction.text": "redact",
         "_runtime.clock": "SYSTEM Clock",
         "_drivers.current_call": "current",

@@ -138,7 +138,8 @@ WITH_UNTIL = [tag for tag, table in LAYERS.tables.items() if "until" in table.op
     [("http", rule()), ("names.ready", is_ready), ("names.patient", patient), ("names.judge", JUDGE)],
 )
 def test_a_name_stands_for_a_rule_for_results(layer: str, name: str, until: object) -> None:
-    table = {"type": layer, "until": name}
+    needed: dict[str, Any] = {"fallback": {"value": 1}, "stale_fallback": {"max_age": 1}}
+    table = {"type": layer, "until": name, **needed.get(layer, {})}
     made = from_mapping({"pipelines": {"a": {"layers": [table]}}}).pipelines["a"].layers[0]
     assert getattr(getattr(made, "settings", made), "until") == until  # noqa: B009  of several types
     assert to_mapping(made)["until"] == name

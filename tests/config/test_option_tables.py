@@ -43,7 +43,10 @@ def test_the_options_that_only_code_can_set() -> None:
     assert {name: keys for name, keys in others.items() if keys} == {
         "adaptive_concurrency": {"random"},
         "circuit_breaker": {"on_change", "clock", "random"},
+        "coalesce": {"key"},
+        "fallback": {"fns"},
         "hedge": {"different"},
+        "stale_fallback": {"key", "mark"},
         "throttle": {"random"},
     }
     assert set(DEFAULTS.options) == set(RETRY.options) - {"name"}
@@ -53,7 +56,13 @@ def test_the_options_that_only_code_can_set() -> None:
 def test_default_values_are_not_written(name: str) -> None:
     """An object created with its required options alone is written with these alone."""
     table = TABLES[name]
-    needed: dict[str, Any] = {"bulkhead": {"limit": 1}, "rate_limit": {"rate": 1}, "timeout": {"seconds": 1}}
+    needed: dict[str, Any] = {
+        "bulkhead": {"limit": 1},
+        "fallback": {"value": 1},
+        "rate_limit": {"rate": 1},
+        "stale_fallback": {"max_age": 1},
+        "timeout": {"seconds": 1},
+    }
     assert table.write(table.make(**needed.get(name, {})), DocPath()) == needed.get(name, {})
 
 
@@ -73,6 +82,7 @@ def test_the_bounds_of_a_table_are_those_of_the_constructor(name: str, key: str,
     more: dict[str, Any] = {
         "bulkhead": {"limit": 1},
         "rate_limit": {"rate": 1, **({"burst": 10**6} if key == "cost" else {})},
+        "stale_fallback": {"max_age": 1},
         "timeout": {"seconds": 1},
         "hedge": {"hedges": 10**6} if key == "max_extra_load" else {},
         "token_bucket": {"refill_per_second": 1},
@@ -135,7 +145,12 @@ def test_an_error_of_a_constructor_has_a_path(gate: dict[str, Any], path: str) -
 def test_the_settings_have_the_fields_of_the_constructor(name: str) -> None:
     """The settings are a frozen dataclass named after the class."""
     table = TABLES[name]
-    needed: dict[str, Any] = {"bulkhead": {"limit": 1}, "rate_limit": {"rate": 1}}
+    needed: dict[str, Any] = {
+        "bulkhead": {"limit": 1},
+        "fallback": {"value": 1},
+        "rate_limit": {"rate": 1},
+        "stale_fallback": {"max_age": 1},
+    }
     settings = table.make(**needed.get(name, {})).settings
     assert {field.name for field in fields(settings)} == set(inspect.signature(table.make).parameters)
     assert type(settings).__name__ == f"{table.make.__name__}Settings"

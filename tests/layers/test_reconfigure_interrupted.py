@@ -11,6 +11,7 @@ from contextlib import suppress
 from itertools import count
 from math import inf
 from types import FrameType
+from typing import Any, ClassVar
 
 import pytest
 
@@ -19,7 +20,7 @@ from redouble._engine.budgets import retry_budget, token_bucket
 from redouble._internal import reentrancy, sliding_counter
 from redouble._internal.locks import gil
 from redouble._layers.limits import bulkhead
-from redouble._layers.limits.rate import pacing, rate_limit, wait_queue
+from redouble._layers.limits.rate import pacing, ranked_queue, rate_limit, wait_queue, windows
 from redouble._runtime import slots
 
 MODULES = (
@@ -30,6 +31,8 @@ MODULES = (
     rate_limit,
     pacing,
     wait_queue,
+    windows,
+    ranked_queue,
     bulkhead,
     slots,
 )
@@ -107,6 +110,34 @@ class Rate(Used):
         return self.thing.snapshot()["available"] + self.times
 
 
+class Window(Used):
+    options: ClassVar[dict[str, Any]] = {"per": 1000, "wait": 0, "window": "sliding"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.thing = RateLimit(5, **self.options)
+        self.use()
+
+    def use(self) -> None:
+        with suppress(errors.RateLimited):
+            self.thing.acquire()
+            self.times += 1
+
+    def reconfigure(self) -> None:
+        self.thing.reconfigure(RateLimit(20, **self.options))
+
+    def left(self) -> object:
+        return self.thing.snapshot()["available"] + self.times
+
+
+class FixedWindow(Window):
+    options: ClassVar[dict[str, Any]] = {**Window.options, "window": "fixed"}
+
+
+class SharedWindow(Window):
+    options: ClassVar[dict[str, Any]] = {**Window.options, "shares": {"a": 0.5}, "priority": "a"}
+
+
 class Slots(Used):
     def __init__(self) -> None:
         super().__init__()
@@ -140,7 +171,7 @@ class Interruption:
                 self.action()
 
 
-@pytest.mark.parametrize("make", [Budget, Bucket, Rate, Slots])
+@pytest.mark.parametrize("make", [Budget, Bucket, Rate, Window, FixedWindow, SharedWindow, Slots])
 @pytest.mark.parametrize("operations", ["use reconfigure", "reconfigure use", "reconfigure reconfigure"])
 def test_interrupted_operations_neither_lose_nor_create_permits(
     make: Callable[[], Used], operations: str

@@ -144,7 +144,18 @@ def test_every_option_has_a_description(name: str) -> None:
             "exception",
             ["(message: str = '', *, limit: Limit | None = None, seconds: float | None = None)"],
         ),
-        ("redouble", "Timeout", "class", ["(seconds: Duration, worker: Worker | None = None)"]),
+        (
+            "redouble",
+            "Timeout",
+            "class",
+            [
+                (
+                    "(seconds: Duration | Callable[..., Duration], worker: Worker | None = None, *, "
+                    "multiple: float | None = None, quantile: float = 0.99, least: Duration = 0.01, "
+                    "initial: Duration | None = None, minimum: int | None = None)"
+                )
+            ],
+        ),
         ("redouble", "remaining", "function", ["() -> float | None", "(default: T) -> float | T"]),
         ("redouble.testing", "recorded", "function", ["() -> Switch[list[Event]]"]),
         ("redouble.types", "Answer", "type", [""]),

@@ -284,8 +284,8 @@ LAZY_MODULES = """
     _engine.budgets.budget_protocol _engine.budgets.retry_budget _engine.budgets.token_bucket _engine.worker
     _failures.error_readers _failures.known_errors _failures.retry_after
     _layers.analysis _layers.chaos _layers.results.fallback _layers.gate _layers.keyed _layers.retry.analysis
-    _layers.timeout _runtime.asyncio_backend _runtime.loop_waker _runtime.thread_waker _runtime.trio_backend
-    _redaction.rules _redaction.text _redaction.url _telemetry.hide _telemetry.stats
+    _layers.timeout.timeout _runtime.asyncio_backend _runtime.loop_waker _runtime.thread_waker
+    _runtime.trio_backend _redaction.rules _redaction.text _redaction.url _telemetry.hide _telemetry.stats
 """
 LAZILY_LOADED = f"""
 import pickle, sys

@@ -378,6 +378,8 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         ),
         *(
             "_layers/gate.StreamAdmission.aopen",
+            "_layers/timeout/timeout.Timeout._call_within",
+            "_layers/timeout/timeout.Timeout._open_varying",
             "_layers/gate.Gate._aacquire_admission",
         ),
         *(f"_drivers/async_generator.{name}" for name in ("_forward", "_items")),

@@ -182,10 +182,25 @@ def test_blocks() -> None:
 # ------------------------------------------------------------------------------ each layer
 
 
+def cost_of_text(text: str) -> float:
+    """Return the cost of a call."""
+    return len(text)
+
+
+def class_of_text(text: str) -> str | None:
+    """Return the class of a call."""
+    return text or None
+
+
 def test_rates() -> None:
     RateLimit(10, timedelta(minutes=1), 5, 0, following=True, name="db")
     RateLimit(rate=0.5, per=60, burst=5, wait=None)
-    AdaptiveRate(OSError, timedelta(seconds=1), 0.1, name="db")
+    RateLimit(100, per=60, window="sliding", cost=2, shares={"batch": 0.5}, priority="batch")
+    RateLimit(100, burst=50, cost=cost_of_text, shares={"batch": 0.5}, priority=class_of_text)
+    assert_type(RATE.acquire(0.5), None)
+    with pytest.raises(ValueError, match="window"):
+        RateLimit(1, window="rolling")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    AdaptiveRate(OSError, timedelta(seconds=1), 0.1, until=bool, name="db")
     AdaptiveRate(on=[transient, OSError], wait=None)
     assert_type(RateLimited("late", retry_after=1.5).retry_after, float | None)
     assert_type(RATE.snapshot(), Mapping[str, float])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, replace
 from functools import partial
 from math import inf
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 
 from redouble._clients.client_call import ClientCall, TimeLimit, TimeoutOfCall
 from redouble._clients.held_gate import request_gate
@@ -28,7 +28,7 @@ from redouble._layers.analysis import used_by_client
 from redouble._layers.layer import Layer, Pipeline
 from redouble._layers.results.fallback import Fallback
 from redouble._layers.retry.retry import Retry
-from redouble._layers.timeout import Timeout
+from redouble._layers.timeout.timeout import Timeout
 from redouble._runtime.clock import SYSTEM, call_reader
 from redouble._runtime.deadline import deadline
 
@@ -47,7 +47,7 @@ class Plan:
         self._around = around = layers[: layers.index(retries[0])] if retries else layers
         # The shortest `Timeout` of these, which holds from the start of the call.
         self.outer_limit = min(
-            (cast("float", layer.seconds) for layer in around if isinstance(layer, Timeout)), default=inf
+            (layer.traits().time_limit for layer in around if isinstance(layer, Timeout)), default=inf
         )
         self.total = min(retries[0]._total if retries else inf, self.outer_limit)
         self.labels: Mapping[str, str] = retries[0].labels if retries else {}
@@ -82,9 +82,7 @@ class Plan:
 
     def _client_layer(self, layer: Layer, host: Hashable | None) -> Layer:
         if isinstance(layer, Timeout) and layer.worker is None:
-            return DeadlineLayer(
-                cast("float", layer.seconds), self.name, whole=any(layer is each for each in self._around)
-            )
+            return DeadlineLayer(layer, self.name, whole=any(layer is each for each in self._around))
         if isinstance(layer, Fallback):
             return layer.of_request()
         if not isinstance(layer, Retry):
@@ -187,18 +185,19 @@ class DeadlineLayer(Layer):
     whole: True if it is around the outermost `Retry`, so that it limits the call with all of its attempts.
     """
 
-    def __init__(self, seconds: float, name: str, *, whole: bool) -> None:
-        self._seconds, self._name, self._whole = seconds, name, whole
+    def __init__(self, timeout: Timeout, name: str, *, whole: bool) -> None:
+        self._timeout, self._name, self._whole = timeout, name, whole
 
     def around(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
         """Return ``fn`` with a deadline, for a plain function."""
 
         def limited(client_call: ClientCall) -> Any:
-            timeout = TimeoutOfCall(self._seconds, self._name, client_call, whole=self._whole)
-            if self._whole:
-                return attempt_within(timeout, fn, client_call)
-            with client_call.limited_attempt(timeout):
-                return call_within(timeout.time_left, fn, client_call)
+            timeout = self._begin(client_call)
+            with self._timeout.timed(client_call.now):
+                if self._whole:
+                    return attempt_within(timeout, fn, client_call)
+                with client_call.limited_attempt(timeout):
+                    return call_within(timeout.time_left, fn, client_call)
 
         return limited
 
@@ -206,13 +205,19 @@ class DeadlineLayer(Layer):
         """Return ``fn`` with a deadline, for a coroutine function."""
 
         async def limited(client_call: ClientCall) -> Any:
-            timeout = TimeoutOfCall(self._seconds, self._name, client_call, whole=self._whole)
-            if self._whole:
-                return await aattempt_within(timeout, fn, client_call)
-            with client_call.limited_attempt(timeout):
-                return await acall_within(timeout.time_left, fn, client_call)
+            timeout = self._begin(client_call)
+            with self._timeout.timed(client_call.now):
+                if self._whole:
+                    return await aattempt_within(timeout, fn, client_call)
+                with client_call.limited_attempt(timeout):
+                    return await acall_within(timeout.time_left, fn, client_call)
 
         return limited
+
+    def _begin(self, client_call: ClientCall) -> TimeoutOfCall:
+        """Return the limit of a call; the argument of its function is the request."""
+        seconds = self._timeout.limit_of(client_call.request)
+        return TimeoutOfCall(seconds, self._name, client_call, whole=self._whole)
 
 
 def within_limits(run: Run, fn: Callable[..., Any]) -> Callable[..., Any]:

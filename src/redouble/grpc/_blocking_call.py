@@ -19,7 +19,7 @@ from redouble._drivers.opened_stream import END
 from redouble._drivers.workers.threads import ThreadJob
 from redouble._internal.logger import log
 from redouble._layers.retry.retry import Retry
-from redouble._layers.timeout import Timeout
+from redouble._layers.timeout.timeout import Timeout
 from redouble._runtime.thread_waker import ThreadWaker
 from redouble.errors import Reason, Stopped
 from redouble.grpc._attempt import OpenedStream, rpc_of, run_policy, start_rpc

@@ -31,7 +31,7 @@ from redouble._internal.validation import format_seconds, instance, nearest
 from redouble._layers.layer import Layer
 from redouble._layers.retry.analysis import LARGEST_DRAW, ConstantRandom
 from redouble._layers.retry.retry import Retry
-from redouble._layers.timeout import Timeout
+from redouble._layers.timeout.timeout import Timeout
 from redouble._runtime.clock import SYSTEM
 from redouble.grpc._channel_policy import layer_of
 

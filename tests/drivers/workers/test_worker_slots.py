@@ -24,11 +24,12 @@ from redouble._drivers import attempt_timeout as _attempt_timeout
 from redouble._drivers.workers import threads as _threads
 from redouble._drivers.workers import worker_slots as _worker_slots
 from redouble._internal import reentrancy
+from redouble._internal.locks import gil
 from redouble._runtime import slots as _slots
 from redouble.testing import virtual_time
 from redouble.types import Event as Seen
 from tests.support.bulkhead_callers import until
-from tests.support.fakes import ASYNC, COLOURS, Boom, in_colour
+from tests.support.fakes import ASYNC, COLOURS, Boom, always, in_colour
 from tests.support.interruption import SignalHandler, ctrl_c
 from tests.support.thread_switching import switching
 from tests.support.workers.calls import cancelled_when
@@ -227,7 +228,7 @@ def test_processes_have_a_limit_too(kind: str) -> None:
 @pytest.mark.parametrize("colour", COLOURS)
 @pytest.mark.parametrize("process", [False, True])
 def test_an_attempt_that_gets_no_worker_is_rejected(
-    colour: str, process: bool, wait: float | None, limits: dict[str, float], message: str
+    colour: str, process: bool, wait: float | None, limits: dict[str, Any], message: str
 ) -> None:
     """Not later than its own limit."""
     worker = Worker(limit=1, wait=wait, name="io")
@@ -237,7 +238,7 @@ def test_an_attempt_that_gets_no_worker_is_rejected(
         given = replace(worker, kind="process") if process else worker
         object.__setattr__(given, "_slots", worker._slots)
         with pytest.raises(errors.WorkersBusy, match=message) as caught:
-            called(colour, Retry(attempts=1, worker=given, **limits), int)  # type: ignore[arg-type]
+            called(colour, Retry(attempts=1, worker=given, **limits), int)
         assert (caught.value.limit, caught.value.wait) == (1, wait)
         assert isinstance(caught.value, errors.Rejected)
         assert worker.snapshot() == {"limit": 1, **NOTHING, "in_use": 1, "busy": 1}
@@ -271,6 +272,16 @@ def test_a_blocking_call_never_waits_on_the_thread_of_a_loop() -> None:
     with Held(worker):
         asyncio.run(main())
     assert Retry(worker=worker).call(int) == 0
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_slot_that_comes_free_at_once_needs_no_wait(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another caller, which is rejected, had added its lease just then."""
+    worker = Worker(limit=1, wait=0)
+    assert worker._slots is not None
+    monkeypatch.setattr(worker._slots, "try_acquire", always(False))
+    assert called(colour, Retry(attempts=1, worker=worker), int) == 0
+    assert worker.snapshot() == {"limit": 1, **NOTHING}
 
 
 def test_a_function_that_calls_its_own_worker_is_refused_in_the_end() -> None:
@@ -467,8 +478,12 @@ def free_when_a_call_waits(worker: Worker, held: Held) -> None:
 
 @pytest.mark.stress
 @pytest.mark.usefixtures(switching.__name__)
-def test_many_callers_of_all_colours_that_time_out_and_are_cancelled(idle: list[Thread]) -> None:
+@pytest.mark.parametrize("with_gil", [True, False])
+def test_many_callers_of_all_colours_that_time_out_and_are_cancelled(
+    with_gil: bool, idle: list[Thread], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No slot is lost, and there are never more attempts at once than slots."""
+    monkeypatch.setattr(gil, "enabled", with_gil)
     worker, running, most = Worker(limit=4, wait=None, grace=0, overlap=True), set[object](), list[int]()
     policy = Retry(
         on=(Boom, errors.AttemptTimeout), attempts=2, backoff=[0], attempt_timeout=0.002, worker=worker

@@ -67,6 +67,18 @@ def test_each_call_inside_credits(colour: str, levels: int) -> None:
     assert budget.snapshot()["credits"] == 3
 
 
+def test_a_block_with_a_view_leaves_the_credit_to_the_policy_inside(colour: str) -> None:
+    """A block cannot know what runs inside it, and would credit the budget beside it."""
+    budget = RetryBudget(1, max_in_flight=0.5)
+    outer, inner, fn = retrying(budget.without_credit()), retrying(budget), Failing(3)
+    block, ablock = EVERY_SHAPE["loop"], EVERY_ASYNC_SHAPE["loop"]
+    wrapped, awrapped = inner(fn), inner(fn.acall)
+    assert in_colour(colour, lambda: block(outer, wrapped), lambda: ablock(outer, awrapped)) == "done"
+    seen = budget.snapshot()
+    assert (seen["credits"], seen["granted"]) == (1, 3)
+    assert (seen["calls_in_flight"], seen["retries_in_flight"]) == (0, 0)
+
+
 def test_inside_a_call_that_credits_it_spends() -> None:
     bucket = TokenBucket(100, {None: 10})
     retrying(bucket)(lambda: retrying(bucket.without_credit()).call(Failing(1)))()

@@ -312,3 +312,75 @@ def test_the_statistics() -> None:
     timed("asyncio", main)
     assert hedge.snapshot() == {"delay": 1.0, "calls": 4, "hedged": 2, "won": 1, "suppressed": 1}
     assert Hedge().snapshot() == {"delay": None, "calls": 0, "hedged": 0, "won": 0, "suppressed": 0}
+
+
+# -------------------------------------------------------------------------- reconfiguration
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "can"),
+    [
+        (Hedge(), Hedge(max_extra_load=0.5, hedges=3, minimum=9, longest=2), True),
+        (Hedge(1), Hedge(2, None, until=str, on=OSError, budget=RetryBudget()), True),
+        (Hedge([1, 2], hedges=2), Hedge([3], hedges=1), True),
+        (Hedge(worker=Worker()), Hedge(worker=Worker(grace=0)), True),
+        (Hedge(), Hedge(1), False),
+        (Hedge(1), Hedge([1]), False),
+        (Hedge(1), Hedge(1, failover=True), False),
+        (Hedge(1), Hedge(1, worker=Worker()), False),
+        (Hedge(1), Hedge(1, different={"url": "b"}), False),
+    ],
+)
+def test_it_adopts_other_settings(before: Hedge, after: Hedge, can: bool) -> None:
+    assert before.can_reconfigure(after) is can
+    if can:
+        before.reconfigure(after)
+        assert before.settings == after.settings
+        assert before.snapshot()["delay"] == after.snapshot()["delay"]
+
+
+@LOOPS
+def test_decorated_functions_use_the_new_settings(colour: str) -> None:
+    hedge = Hedge(1, None, name="db")
+    work = ScriptedAttempts([(9, "a"), (1, "b"), (9, "c"), (9, "d"), (1, "e")])
+
+    async def main() -> list[str]:
+        call = hedge(work.__call__)
+        first = await call()
+        hedge.reconfigure(Hedge(2, 2.0, hedges=2))
+        return [first, await call()]
+
+    assert timed(colour, main) == ["b", "e"]
+    assert work.start_times == [0, 1, 2, 4, 6]
+    assert hedge.snapshot() == {"delay": 2, "calls": 2, "hedged": 3, "won": 2, "suppressed": 0}
+    assert (hedge.name, hedge.settings.name) == ("db", "db")
+
+
+@LOOPS
+def test_a_measured_delay_is_kept_within_the_new_bounds(colour: str) -> None:
+    hedge = Hedge(minimum=4)
+
+    async def main() -> None:
+        for _ in range(4):
+            await hedge.call(ScriptedAttempts([(1, "a")]))
+
+    timed(colour, main)
+    assert hedge.snapshot()["delay"] == 1.0625
+    hedge.reconfigure(Hedge(minimum=100, longest=0.5))
+    assert hedge.snapshot()["delay"] == 0.5
+
+
+@LOOPS
+def test_more_hedges_during_a_call_have_no_delays_yet(colour: str) -> None:
+    hedge = Hedge([1], None)
+    work = ScriptedAttempts([(9, "a"), (9, "b")])
+
+    async def reading() -> str:
+        hedge.reconfigure(Hedge([1, 1, 1], None, hedges=3))
+        return str(await work())
+
+    async def main() -> str:
+        return await hedge.call(reading)
+
+    assert timed(colour, main) == "a"
+    assert work.start_times == [0, 1]

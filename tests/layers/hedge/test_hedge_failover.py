@@ -39,6 +39,11 @@ def over(delay: Any = 1, **options: Any) -> Hedge:
     return Hedge(delay, None, failover=True, **options)
 
 
+def capped(retries: int) -> RetryBudget:
+    """Return a budget that allows so many extra attempts in flight."""
+    return RetryBudget(ratio=None, max_in_flight=0.2, minimum=retries)
+
+
 def is_good(result: object) -> bool:
     return result == "good"
 
@@ -207,6 +212,48 @@ def test_no_budget_when_the_time_of_a_hint_has_come(colour: str) -> None:
         return str(await make_hedged_call(hedge, ScriptedAttempts([(1, Busy), (1, "b")])))
 
     assert timed(colour, main) == "Busy(attempt 1) after 4"
+
+
+@LOOPS
+@pytest.mark.parametrize(
+    ("budget", "steps", "ends", "began"),
+    [
+        (
+            capped(1),
+            [(9, "a"), (9, "b"), (1, "c")],
+            "a after 9",
+            2,
+        ),
+        (
+            capped(2),
+            [(9, "a"), (9, "b"), (1, "c")],
+            "c after 3",
+            3,
+        ),
+        (
+            capped(1),
+            [(9, "a"), (0.5, Boom), (1, "c")],
+            "c after 3",
+            3,
+        ),
+        (RetryBudget(0, 0, max_in_flight=0.2, minimum=1), [(9, "a"), (9, "b")], "a after 9", 1),
+    ],
+)
+def test_a_budget_may_limit_the_extra_attempts_in_flight(
+    colour: str, budget: RetryBudget, steps: Steps, ends: str, began: int
+) -> None:
+    """Each is in flight until it ends; none is left, however the call ends."""
+    work = ScriptedAttempts(steps)
+
+    async def main() -> str:
+        for moment in (0.5, 1.25):
+            async with limit(moment):
+                await Hedge(1, None, hedges=2, budget=budget).call(ScriptedAttempts([(9, "z")] * 3))
+        return str(await make_hedged_call(Hedge(1, None, hedges=2, budget=budget), work))
+
+    assert timed(colour, main) == ends
+    assert len(work.start_times) == began
+    assert budget.snapshot()["retries_in_flight"] == 0
 
 
 # ------------------------------------------------------------------- functions of the caller

@@ -67,3 +67,25 @@ def test_a_refund_may_be_spent_again() -> None:
     assert [extra.spend(), extra.spend()] == [True, False]
     extra.refund()
     assert [extra.spend(), extra.spend()] == [True, False]
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.5, 0.1), (0.1, 0.5), (None, 0.1), (0.1, None)])
+def test_another_share_leaves_the_extra_calls_that_may_be_made_now(
+    before: float | None, after: float | None
+) -> None:
+    extra = HedgeQuota(before)
+    for _ in range(1000):
+        extra.calls += 1
+        if extra._share is not None:
+            while extra.spend():
+                pass
+    extra.reconfigure(after)
+    if after is None:
+        assert extra.spend()
+        return
+    assert [extra.spend() for _ in range(3)] == ([True, False, False] if before is None else [False] * 3)
+    extra.calls += 10
+    spent = 0
+    while extra.spend():
+        spent += 1
+    assert spent == 10 * after

@@ -38,6 +38,7 @@ from redouble.config._options.catalogue import (
 from redouble.config._options.error_names import ErrorNames, ResultRuleName
 from redouble.config._options.option_table import Table, Tagged
 from redouble.config._options.values import (
+    AnyValue,
     Choice,
     DurationValue,
     Flag,
@@ -122,6 +123,8 @@ def value_of(kind: Value) -> SearchStrategy[Any]:
             return st.sampled_from([*JITTERS]) | st.one_of([stage_of(key) for key in STAGES])
         case DelayOrList():
             return SPANS | st.lists(SPANS, min_size=1, max_size=1)
+        case AnyValue():
+            return st.text(max_size=3) | st.integers(-3, 3) | st.lists(st.booleans(), max_size=2)
         case Flag():
             return st.booleans()
         case _:

@@ -15,11 +15,11 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import inf
 from sys import modules
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 
 from redouble._drivers.opened_stream import AsyncSource, StreamOwner
 from redouble._drivers.stream_function import wrap_stream
@@ -399,6 +399,29 @@ class Hedge(ForkSafe, Layer):
         return False
 
     # ----------------------------------------------------------------------------------- hooks
+
+    def can_reconfigure(self, other: Self, /) -> bool:
+        """Return True unless functions that are wrapped already would have to be wrapped otherwise."""
+        mine, new = self.settings, other.settings
+        return all(
+            (
+                (mine.delay is None) is (new.delay is None),
+                mine.is_planned is new.is_planned,
+                mine.failover is new.failover,
+                (mine.worker is None) is (new.worker is None),
+                mine.different is new.different,
+            )
+        )
+
+    def reconfigure(self, other: Self, /) -> None:
+        """Adopt the settings of ``other``, and keep the latencies, the quota and the counts."""
+        with self._lock:
+            self._failures = other._failures
+            self._quota.reconfigure(other.settings.max_extra_load)
+            self._latencies.reconfigure(other._latencies)
+            if other.settings.delay is not None:
+                self._latencies.threshold = other.settings.first_delay
+            self.settings = replace(other.settings, name=self.name)
 
     def describe(self) -> str:
         settings = self.settings

@@ -67,11 +67,21 @@ class LatencyHistogram:
         if seconds * FINEST >= self._slow:
             self.record(seconds, now)
 
+    def reconfigure(self, other: LatencyHistogram) -> None:
+        """Adopt the share, the minimum and the bounds of another one, and keep the latencies."""
+        self._share, self._factor, self._minimum = other._share, other._factor, other._minimum
+        self._shortest, self._longest = other._shortest, other._longest
+        if self._slow:
+            self.threshold = self._bounded()
+
+    def _bounded(self) -> float:
+        return max(self._shortest, min(self._longest, self._slow * self._factor))
+
     def _update(self, now: float) -> None:
         total = self._current_total + self._previous_total
         if total >= self._minimum:
             self._slow = self._upper_bound(floor(total * self._share))
-            self.threshold = max(self._shortest, min(self._longest, self._slow * self._factor))
+            self.threshold = self._bounded()
             if self._current_total >= self._minimum and not 0 <= now - self._since < WINDOW:
                 self._previous, self._current, self._since = self._current, [0] * STEPS, now
                 self._current_total, self._previous_total = 0, self._current_total

@@ -24,6 +24,11 @@ class HedgeQuota:
         self._spent += 1
         return True
 
+    def reconfigure(self, share: float | None) -> None:
+        """Set the share. The extra calls that may be made now stay as many."""
+        self._spent += self.calls * ((share or 0.0) - (self._share or 0.0))
+        self._share = share
+
     def refund(self) -> None:
         """Return the quota of an extra call that never started."""
         self._spent -= 1

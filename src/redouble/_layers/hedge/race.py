@@ -12,22 +12,26 @@ side runs them. `close_all` closes unused results, in any async library.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import isawaitable
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from redouble._failures.verdict import Ended, FailureFilter, Until, judge_result, with_retry_after
 from redouble._internal.callables import UsageError, display_name
 from redouble._internal.logger import log
 from redouble._layers.hedge.different import Operation, different_call
-from redouble._runtime.clock import SYSTEM
+from redouble._layers.hedge.inherited import InheritedCalls
+from redouble._runtime.clock import SYSTEM, context_clock
 from redouble._runtime.deadline import wait_limit
+from redouble._runtime.enclosing import calls_on_stack
 from redouble._telemetry.emit import emit_layer
 
 if TYPE_CHECKING:
     from redouble._engine.budgets.retries_in_flight import CallInFlight
     from redouble._layers.hedge.hedge import Hedge
+    from redouble._runtime.enclosing import EnclosingCall
 
 FIRST = 1
 
@@ -149,15 +153,21 @@ class HedgedCall:
         self._hedge, self._delay, self._fn, self._args, self._kwargs = hedge, delay, fn, args, kwargs
         self.race: Race | None = None  # None while there is only one attempt
 
+    calls_around: Callable[[], Iterable[EnclosingCall]]
+    """Return the calls of policies and timeouts that enclose this one, innermost first: of a subclass."""
+
     # Of the class, because most calls never set them.
     started_at: float | None = None  # when the call began, if that is known
     _delays: Sequence[float | None] | None = None  # those of all extra attempts; None: that of the hedge
     _is_stream = False
     _in_flight: Mapping[int, CallInFlight] = MappingProxyType({})  # extra attempts that a budget counts
+    _inherited: InheritedCalls | None = None  # the calls around this one, once an attempt is to start
 
     def plan(self, delays: Sequence[float | None] | None, *, is_stream: bool) -> None:
         """Set a delay for each extra attempt, or None; a stream has no result that ``until`` could judge."""
         self._delays, self._is_stream = delays, is_stream
+        if is_stream:  # a chain of suspended coroutines ends at a generator: look them up now
+            self._inherited = InheritedCalls(calls_on_stack(sys._getframe(1)), context_clock())
         if delays is not None:
             self._delay = delays[0]
         self.started_at = SYSTEM.now()
@@ -182,8 +192,10 @@ class HedgedCall:
             return None
         if race.over and not settings.failover:
             return None
-        left, wait = wait_limit(None), race.not_before - now
-        if left <= max(wait, 0.0):
+        if self._inherited is None:
+            self._inherited = InheritedCalls(self.calls_around(), context_clock())
+        wait = race.not_before - now
+        if min(wait_limit(None), self._inherited.left()) <= max(wait, 0.0):
             return None  # it could not start in time
         if wait > 0:
             race.waiting = settings.failover
@@ -205,7 +217,9 @@ class HedgedCall:
         """Return how long the attempt after this one has to wait, or None if lateness starts none."""
         if number > self._hedge.settings.hedges:
             return None
-        return self._hedge._latencies.threshold if self._delays is None else self._delays[number - 1]
+        if self._delays is None:
+            return self._hedge._latencies.threshold
+        return next(iter(self._delays[number - 1 : number]), None)  # there may be more hedges since a reload
 
     def different(self, number: int) -> tuple[Operation, tuple[Any, ...], dict[str, Any]]:
         """Return the function and the arguments of an extra attempt."""
@@ -246,6 +260,7 @@ class AsyncHedgedCall(HedgedCall):
         """Run an extra attempt and record how it ended. A cancellation propagates, as any BaseException."""
         ended = False
         try:
+            cast("InheritedCalls", self._inherited).apply()  # set by `start_next`
             fn, args, kwargs = self.different(number)
             result = fn(*args, **kwargs)
             if not isawaitable(result):

@@ -9,15 +9,17 @@ Rule 2: when `run` returns or raises, every attempt has ended and unused results
 from __future__ import annotations
 
 import sys
-from asyncio import CancelledError, Event, Task, TimerHandle, get_running_loop, wait
-from collections.abc import Sequence
+from asyncio import CancelledError, Event, Task, TimerHandle, current_task, get_running_loop, wait
+from collections.abc import Iterable, Sequence
 from contextvars import Context, copy_context
 from math import inf
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from redouble._layers.hedge.different import Operation
+from redouble._layers.hedge.inherited import calls_around
 from redouble._layers.hedge.race import FIRST, AsyncHedgedCall, Race, close_all, close_method
 from redouble._runtime.asyncio_timer import RepeatingTimerEntry
+from redouble._runtime.enclosing import EnclosingCall, calls_on_stack
 
 if TYPE_CHECKING:
     from redouble._layers.hedge.hedge import Hedge
@@ -33,6 +35,12 @@ class RaceTask(AsyncHedgedCall, RepeatingTimerEntry):
         RepeatingTimerEntry.__init__(self, delay)
         self._context = copy_context()
 
+    def calls_around(self) -> Iterable[EnclosingCall]:
+        task = cast("Task[Any]", self._task)  # it has not ended, or no attempt would start
+        if current_task() is task:
+            return calls_on_stack(sys._getframe(1))
+        return calls_around(task.get_coro(), RaceTask.run.__code__, self)
+
     def expire(self) -> None:
         """Start another attempt, if that is allowed: the hedge delay has passed."""
         task = self._task
@@ -47,6 +55,9 @@ class RaceTask(AsyncHedgedCall, RepeatingTimerEntry):
             self._prepare()
         attempt = self._attempt(race, number)
         self._tasks.append(get_running_loop().create_task(attempt, context=self._context.copy()))
+
+    def _begin_race(self) -> None:
+        """Begin a race when the first attempt has ended alone, if another one may start therefore."""
 
     def _prepare(self) -> None:
         self._attempt_ended = Event()  # the first attempt may wait for the others
@@ -80,6 +91,8 @@ class RaceTask(AsyncHedgedCall, RepeatingTimerEntry):
                 try:
                     value = await self._fn(*self._args, **self._kwargs)
                 except Exception as error:
+                    if self.race is None:
+                        self._begin_race()
                     if self.race is None:
                         raise
                     self.record_error(self.race, FIRST, error)
@@ -135,6 +148,10 @@ class SpecialRaceTask(RaceTask):
 
     def plan(self, delays: Sequence[float | None] | None, *, is_stream: bool) -> None:
         super().plan(delays, is_stream=is_stream)
+        if self._hedge.settings.until is not None:  # the result of the first attempt may start another one
+            self._begin_race()
+
+    def _begin_race(self) -> None:
         if self._hedge.settings.failover:
             self._prepare()
             self.race = self.new_race()

@@ -5,18 +5,24 @@ All attempts, and the task that starts the next one, belong to one nursery: none
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from math import inf
 from typing import Any, cast
 
 from trio import Cancelled, CancelScope, Event, Nursery, current_effective_deadline, open_nursery, sleep
+from trio.lowlevel import Task, current_task
 
+from redouble._layers.hedge.inherited import calls_around
 from redouble._layers.hedge.race import FIRST, AsyncHedgedCall, Race, close_all
+from redouble._runtime.enclosing import EnclosingCall, calls_on_stack
 
 
 class RaceNurseryTask(AsyncHedgedCall):
     """One hedged call, and the task that starts its extra attempts."""
 
     _nursery: Nursery
+    _task: Task
     _attempt_ended: Event
 
     _timer: CancelScope | None = None
@@ -37,6 +43,11 @@ class RaceNurseryTask(AsyncHedgedCall):
             self.schedule(self.start_next())
             self._attempt_ended.set()
 
+    def calls_around(self) -> Iterable[EnclosingCall]:
+        if current_task() is self._task:
+            return calls_on_stack(sys._getframe(1))
+        return calls_around(self._task.coro, RaceNurseryTask.run.__code__, self)
+
     def start_next(self) -> float | None:
         is_cancelled = current_effective_deadline() == -inf
         return None if is_cancelled else super().start_next()
@@ -54,7 +65,7 @@ class RaceNurseryTask(AsyncHedgedCall):
 
     async def run(self) -> Any:
         """Return or raise the first acceptable outcome, when all attempts have ended."""
-        self._attempt_ended = Event()
+        self._attempt_ended, self._task = Event(), current_task()
         value: Any = None
         error: BaseException | None = None
         decided = False

@@ -8,7 +8,9 @@ Rule 3: an attempt that ends when the call is over closes its own result.
 
 from __future__ import annotations
 
+import sys
 from _thread import allocate_lock
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from inspect import isawaitable
@@ -23,6 +25,7 @@ from redouble._layers.hedge.different import Call, Operation
 from redouble._layers.hedge.race import CLOSE_FAILED, FIRST, HedgedCall, Race
 from redouble._runtime.clock import SYSTEM, context_clock
 from redouble._runtime.deadline import time_left
+from redouble._runtime.enclosing import EnclosingCall, calls_on_stack
 from redouble.errors import WorkerFailed
 
 if TYPE_CHECKING:
@@ -88,6 +91,9 @@ class WorkerRace(HedgedCall):
             self._end_others(race, delivered=decided)
         return self._hedge._outcome(race, self.started_at)
 
+    def calls_around(self) -> Iterable[EnclosingCall]:
+        return calls_on_stack(sys._getframe(1))
+
     def schedule(self, seconds: float | None) -> None:
         self._due = inf if seconds is None else SYSTEM.now() + seconds
 
@@ -129,6 +135,7 @@ class WorkerRace(HedgedCall):
         """Start an attempt."""
         job = thread_job()(context_clock(), self._attempt, (Ending(number), *call), {}, self._wake)
         self._jobs.append(job)
+        job.inherit()
         job.start()
 
     def _attempt(self, ending: Ending, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -5,14 +5,15 @@ for it. If the first call is cancelled or interrupted, nobody else can continue 
 again: the first of them calls the function, and the others wait for that one. So no hand-over can be lost.
 
 Rule 1: a flight is marked as ended before anything else happens at its end, and no call waits for an ended
-        flight. A waiter is added before it checks that, under the lock; the flight reads its waiters under
-        the lock after it was marked. In every order one of them observes the other.
+        flight. A waiter is added before it checks that, and the flight reads its waiters after it was marked;
+        without a GIL both under the lock. In every order one of them observes the other.
 Rule 2: an entry of an ended flight that an interruption left in the table is dropped by the next call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Mapping
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
@@ -20,7 +21,7 @@ from weakref import WeakValueDictionary
 from redouble._drivers.per_call import check_arguments
 from redouble._internal.callables import UsageError, display_name
 from redouble._internal.codegen import compile_wrapper
-from redouble._internal.locks import ForkSafe
+from redouble._internal.locks import ForkSafe, gil
 from redouble._internal.public import public
 from redouble._internal.validation import format_seconds
 from redouble._layers.analysis import Traits, WorstCase, combined_traits
@@ -33,7 +34,7 @@ from redouble._layers.results.call_key import (
     key_templates,
     unhashable,
 )
-from redouble._layers.results.flight import Flight, FlightTable, duplicate
+from redouble._layers.results.flight import LEADING, Flight, FlightTable, duplicate
 from redouble._runtime.backend import backend, cancel_after, cancelling, in_event_loop
 from redouble._runtime.clock import SYSTEM, virtual
 from redouble._runtime.deadline import wait_limit
@@ -89,6 +90,14 @@ COALESCED = key_templates(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class CoalesceSettings:
+    """The validated options of a `Coalesce`."""
+
+    key: Callable[..., Hashable] | None
+    name: str | None
+
+
 @public("redouble")
 class Coalesce(ForkSafe, Layer):
     """Concurrent identical calls share one (single flight): for functions that only read.
@@ -112,7 +121,7 @@ class Coalesce(ForkSafe, Layer):
     def __init__(self, key: Callable[..., Hashable] | None = None, *, name: str | None = None) -> None:
         super().__init__()
         check_key(key, "Coalesce key")
-        self._key = key
+        self.settings = CoalesceSettings(key, name)
         self._tables: WeakValueDictionary[Hashable, FlightTable] = WeakValueDictionary()  # by function
         self.name = name
         self.register("layers")
@@ -120,7 +129,7 @@ class Coalesce(ForkSafe, Layer):
     @property
     def key(self) -> Callable[..., Hashable] | None:
         """The function that computes the key of a call; None: its arguments are the key."""
-        return self._key
+        return self.settings.key
 
     def snapshot(self) -> Mapping[str, float]:
         """Return how many calls are ``in_flight``, and how many are ``waiting`` for one of these."""
@@ -163,7 +172,7 @@ class Coalesce(ForkSafe, Layer):
             """Exist, so that `async with` reaches the message above."""
 
     def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
-        key = self._key
+        key = self.key
         if key is not None:
             check_arguments("Coalesce key", key, fn)
 
@@ -259,7 +268,7 @@ class Coalesce(ForkSafe, Layer):
         """
         if flight.ended:
             return self._drop(table, key, flight)
-        if flight.is_around():
+        if LEADING.get() is not None and flight.is_around():
             return None
         started = SYSTEM.now() if watch.by_event["coalesced"] else None
         seconds, (wake, woken) = wait_limit(None), backend().direct_waker()
@@ -276,9 +285,12 @@ class Coalesce(ForkSafe, Layer):
 
     def _enqueue(self, flight: Flight, waiter: object, wake: Callable[[], object]) -> bool:
         """Add a waiter; return False if the flight has ended, and nothing will wake it."""
-        with self._lock:
+        if gil.enabled:
             flight.waiters[waiter] = wake
-            return not flight.ended
+        else:
+            with self._lock:
+                flight.waiters[waiter] = wake
+        return not flight.ended
 
     def _outcome(
         self, table: FlightTable, key: Hashable, flight: Flight, started: float | None, seconds: float
@@ -335,14 +347,14 @@ class Coalesce(ForkSafe, Layer):
 
     def can_reconfigure(self, other: Coalesce, /) -> bool:
         """Return True if the key is the same: there is nothing else to change."""
-        return bool(self._key == other._key)
+        return bool(self.key == other.key)
 
     def reconfigure(self, other: Coalesce, /) -> None:
         """Keep the calls in flight: there is nothing to change."""
 
     def describe(self) -> str:
-        same = "arguments" if self._key is None else f"{display_name(self._key)}()"
+        same = "arguments" if self.key is None else f"{display_name(self.key)}()"
         return f"one call at a time for the same {same}, which others that come meanwhile share"
 
     def __repr__(self) -> str:
-        return self._repr(*(() if self._key is None else (display_name(self._key),)))
+        return self._repr(*(() if self.key is None else (display_name(self.key),)))

@@ -21,13 +21,16 @@ from redouble._layers.limits.bulkhead import Bulkhead
 from redouble._layers.limits.rate.adaptive_rate import AdaptiveRate
 from redouble._layers.limits.rate.rate_limit import RateLimit
 from redouble._layers.limits.throttle import Throttle
+from redouble._layers.results.coalesce import Coalesce
+from redouble._layers.results.fallback import Fallback, StaleFallback
 from redouble._layers.retry.retry import Retry
-from redouble._layers.timeout import Timeout
+from redouble._layers.timeout.timeout import Timeout
 from redouble.config._document_path import DocPath, short_repr
 from redouble.config._options.backoff import KINDS, SPAN, BackoffValue, CooldownValue
 from redouble.config._options.error_names import ErrorNames, ResultRuleName
 from redouble.config._options.option_table import Blueprint, Option, Reference, Table, Tagged, refer
 from redouble.config._options.values import (
+    AnyValue,
     Choice,
     DurationValue,
     Flag,
@@ -312,8 +315,13 @@ LAYERS = Tagged(
     timeout=Table(
         Timeout,
         "A time limit for each call of the layers inside it.",
-        seconds=Option(SPAN, "How long a call may take."),
+        seconds=Option(SPAN, "How long a call may take; the longest limit, if it is learned."),
         worker=WORKER_OPTION,
+        multiple=Option(Number(1, 1e6), "Learn the limit: this many times what most recent calls take."),
+        quantile=Option(Number(0.5, 0.9999), "The share of the recent calls that is most of them."),
+        least=Option(SPAN, "The shortest limit that is learned."),
+        initial=Option(SPAN, "The limit before there were enough calls; the longest one unless given."),
+        minimum=Option(Whole(1), "How many calls are enough."),
     ),
     hedge=Table(
         Hedge,
@@ -334,6 +342,22 @@ LAYERS = Tagged(
         until=RESULTS,
         budget=Option(Unlimited(BudgetValue()), "The budget from which each extra call takes."),
     ),
+    fallback=Table(
+        Fallback,
+        "Return a value instead of an error.",
+        value=Option(AnyValue(), "What to return instead: a text, a number, a list, a table."),
+        on=Option(ERRORS, "The errors to replace."),
+        until=RESULTS,
+    ),
+    stale_fallback=Table(
+        StaleFallback,
+        "Return the last good result of the same call instead of an error.",
+        max_age=Option(SPAN, "How old a result may be."),
+        most=Option(Whole(1), "How many results to keep."),
+        on=Option(ERRORS, "The errors to replace."),
+        until=RESULTS,
+    ),
+    coalesce=Table(Coalesce, "Concurrent calls with the same arguments share one; for calls that read only."),
     retry=RETRY,
 )
 

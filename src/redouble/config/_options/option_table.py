@@ -18,7 +18,7 @@ from copy import copy
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, NamedTuple, Self
 
-from redouble._internal.validation import nearest
+from redouble._internal.validation import UNSET, nearest
 from redouble.config._document_path import DocPath, short_repr
 from redouble.config._options.values import Choice, Text, Value
 
@@ -87,7 +87,12 @@ class Table(TableValue):
         self, make: Callable[..., Any], about: str, inherits: str = "", /, **options: Option
     ) -> None:
         self.make, self.about, self.inherits = make, about, inherits
-        self.defaults = {key: one.default for key, one in inspect.signature(make).parameters.items()}
+        parameters = inspect.signature(make).parameters
+        self.defaults: dict[str, Any] = {
+            key: () if one.kind is one.VAR_POSITIONAL else REQUIRED if one.default is UNSET else one.default
+            for key, one in parameters.items()
+        }
+        self.variadic = [key for key, one in parameters.items() if one.kind is one.VAR_POSITIONAL]
         if is_dataclass(make):
             factories = {option.name: option.default_factory for option in fields(make)}
             self.defaults |= {key: make() for key, make in factories.items() if make is not MISSING}
@@ -97,7 +102,7 @@ class Table(TableValue):
 
     def build(self, **arguments: Any) -> Any:
         """Call the constructor."""
-        return self.make(**arguments)
+        return self.make(**{key: arguments[key] for key in arguments if key not in self.variadic})
 
     def blueprint(
         self, value: object, place: DocPath, name: str | None = None, more: tuple[str, ...] = ()

@@ -75,6 +75,31 @@ class Text(Value):
         return {"type": "string"}
 
 
+class AnyValue(Value):
+    """Any value of a document, as it is."""
+
+    def parse(self, value: object, place: DocPath) -> object:  # noqa: ARG002
+        return value
+
+    def write(self, value: object, place: DocPath) -> object:
+        if not _is_plain(value):
+            raise place.error(f"{short_repr(value)} cannot be written to a document: set it in code")
+        return value
+
+    def schema(self) -> dict[str, object]:
+        return {}
+
+
+def _is_plain(value: object) -> bool:
+    """Return True if a document can hold a value."""
+    if isinstance(value, dict):
+        table = cast("dict[object, object]", value)
+        return all(isinstance(key, str) for key in table) and all(map(_is_plain, table.values()))
+    if isinstance(value, list):
+        return all(map(_is_plain, cast("list[object]", value)))
+    return value is None or isinstance(value, str | int | float)
+
+
 class Choice(Value):
     """One of a fixed set of words."""
 

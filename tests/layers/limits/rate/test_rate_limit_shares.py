@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import Any
 
 import pytest
@@ -206,6 +207,23 @@ def test_a_cancelled_call_leaves_its_place_to_the_next_class(colour: str) -> Non
 
     with_tasks(colour, main)
     assert limit.snapshot()["queued"] == 0
+
+
+def test_the_order_of_the_waiters() -> None:
+    """That in which they will pass if no other call arrives."""
+    limit = RateLimit(10, shares={"high": 0.5, "low": 0.5})
+    queue: Any = limit._wait_queue
+    with virtual_time():
+        limit.acquire()
+        names = ["none", "low", "low", "high", "high", "none"]
+        waiters = {queue.new_waiter(1.0, name): name for name in names}
+        for waiter in waiters:
+            queue._try_acquire_in_turn(waiter, object, inf)
+        order = [waiters[waiter] for waiter in queue._in_order(0.0)]
+        assert order == ["high", "low", "high", "low", "none", "none"]
+        assert limit.snapshot()["retry_after"] == pytest.approx(0.7)
+        for waiter in waiters:
+            queue._dequeue(waiter)
 
 
 def test_threads_pass_by_class() -> None:

@@ -8,15 +8,18 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from math import inf
 from time import monotonic
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import redouble
 from redouble import SYSTEM, RateLimit, errors
 from redouble._internal.locks import gil
 from redouble.testing import VirtualClock, virtual_time
@@ -114,6 +117,48 @@ def test_threads_take_every_permit_and_not_one_more(rate: float, burst: int, ste
             thread.join()
     each = min(burst, round(rate * step))
     assert counts == [burst + each * number for number in range(ROUNDS)]
+
+
+@pytest.mark.parametrize("shares", [None, {"odd": 0.5, "even": 0.5}])
+@pytest.mark.parametrize("window", ["sliding", "fixed"])
+def test_threads_share_a_window_whatever_their_calls_cost(
+    window: Any, shares: dict[str, float] | None
+) -> None:
+    """In every round all of the limit is taken and not more; every thread tries costs from 1 to 4."""
+    limit = RateLimit(20, window=window, wait=0, shares=shares)
+    taken: list[int] = []
+    rounds: list[int] = []
+
+    def run(number: int) -> None:
+        with redouble.priority("odd" if number % 2 else "even"):
+            for _ in range(ROUNDS):
+                barrier.wait()
+                for cost in (4, 3, 2, 1, 1, 1):
+                    with suppress(errors.RateLimited):
+                        limit.acquire(cost)
+                        taken.append(cost)
+                barrier.wait()
+
+    with virtual_time() as clock:
+
+        def end_round() -> None:
+            if ends.pop():
+                rounds.append(sum(taken))
+                taken.clear()
+                clock.advance(2.5)  # in which refused calls stop counting as waiting
+
+        ends = [False, True] * ROUNDS
+        ends.reverse()
+        barrier = threading.Barrier(THREADS, action=end_round)
+        threads = [
+            threading.Thread(target=copy_context().run, args=[run, number]) for number in range(THREADS)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert max(rounds) <= 20
+    assert min(rounds) >= (20 if shares is None else 10)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])

@@ -1,0 +1,1 @@
+"""`Timeout`, the state of one call under it, and the limit that it learns from recent latencies."""

@@ -1,0 +1,60 @@
+"""In the policy of a client the function of a cost, or of a class, gets the request."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+
+import redouble.httpx
+from redouble import RateLimit, Retry
+from redouble.testing import virtual_time
+
+
+def size(request: httpx.Request) -> float:
+    """Return the cost of a request."""
+    return len(request.content)
+
+
+def kind(request: httpx.Request) -> str:
+    """Return the class of a request."""
+    return request.url.path.strip("/")
+
+
+def service(request: httpx.Request) -> httpx.Response:
+    """Answer."""
+    return httpx.Response(200)
+
+
+def test_the_cost_of_a_request() -> None:
+    limit = RateLimit(10, burst=10, cost=size)
+    transport = redouble.httpx.Transport(Retry() | limit, wrapped=httpx.MockTransport(service))
+    with virtual_time() as clock, httpx.Client(transport=transport) as client:
+        client.post("https://example.org/", content=b"x" * 10)
+        client.get("https://example.org/")  # free
+        assert clock.now() == 0
+        client.post("https://example.org/", content=b"x" * 5)
+        assert clock.now() == pytest.approx(0.5)
+        with pytest.raises(ValueError, match="a call that costs 11 can never begin"):
+            client.post("https://example.org/", content=b"x" * 11)
+
+
+def test_the_class_of_a_request() -> None:
+    limit = RateLimit(10, shares={"users": 0.5, "batch": 0.5}, priority=kind)
+    transport = redouble.httpx.AsyncTransport(limit, wrapped=httpx.MockTransport(service))
+    done: list[str] = []
+
+    async def main() -> None:
+        with virtual_time():
+            async with httpx.AsyncClient(transport=transport) as client:
+
+                async def get(path: str) -> None:
+                    await client.get(f"https://example.org/{path}")
+                    done.append(path)
+
+                await asyncio.gather(*map(get, ["batch"] * 9 + ["users"] * 3))
+
+    asyncio.run(main())
+    assert done.index("users") < 4
+    assert done.count("users") == 3
