@@ -98,13 +98,13 @@ def uninterrupted_time_left() -> float:
     return shortest
 
 
-def time_left_around(own: EnclosingCall) -> float:
+def time_left_around(own: EnclosingCall, driver: FrameType) -> float:
     """Return the time left by limits around a call that interrupt nothing, for the delays of that call.
 
-    Blocks are not looked for: that would keep the variables of their functions, and with them an attempt
-    whose loop was left.
+    Reading the variables of a frame may keep them. So the frame of its driver, which handles an error, is
+    not read; nor are blocks looked for, since that would keep an attempt whose loop was left.
     """
-    calls = (call for call in calls_on_stack(sys._getframe(1), with_blocks=False) if call is not own)
+    calls = (call for call in calls_on_stack(driver.f_back, with_blocks=False) if call is not own)
     return min((call.left(soft=True) for call in calls), default=inf)
 
 
