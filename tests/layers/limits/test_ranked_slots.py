@@ -233,6 +233,15 @@ def test_waiters_kept_for_their_shares_are_not_displaced() -> None:
     assert line.woken == []
 
 
+def test_a_newcomer_displaces_no_waiter_that_is_kept_for_its_share() -> None:
+    slots = ranked(2, {"interactive": 0.5, "batch": 0.5}, queue=1)
+    holders = Line(slots)
+    holders.come(None)
+    holders.come(None)
+    line = Line(slots, 1)
+    assert [line.come("batch"), line.come("interactive")] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("queue", "expected"), [(4, [0, 4, 3, 1, 2]), (inf, [0, 4, 3, 2, 1]), (8, [0, 1, 2, 3, 4])]
 )
@@ -282,6 +291,19 @@ def test_a_higher_class_claims_before_a_lower_one_that_has_its_share() -> None:
         assert not line.come("batch")
         line.end(1)
         assert line.come("batch"), "it is below its share"
+
+
+def test_each_admission_uses_one_claim() -> None:
+    with virtual_time():
+        slots = ranked(2, TWO, claiming=True)
+        line = Line(slots, 0)
+        coming = [None, None, "interactive", "interactive"]
+        assert [line.come(name) for name in coming] == [True, True, False, False]
+        line.end(0)
+        line.end(1)
+        assert line.come("interactive")
+        assert len(slots.groups["interactive"].claims) == 1
+        assert not line.come(None)
 
 
 def test_more_claims_than_slots_are_not_kept() -> None:
