@@ -332,7 +332,7 @@ def test_other_arguments_that_do_not_fit_are_a_failed_attempt() -> None:
     def read(*args: int, **options: int) -> None:
         raise Boom("first")
 
-    hedge = Hedge(60, None, on=Boom, failover=True, different=lambda x: x, worker=AT_ONCE)
+    hedge = Hedge(60, None, on=Boom, failover=True, different=abs, worker=AT_ONCE)
     assert outcome(hedge, read, 1, 2).startswith("TypeError(")
 
 
