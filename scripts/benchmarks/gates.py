@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
-from time import monotonic
+from time import monotonic, perf_counter_ns
 
 from benchmarks.table_row import Row
 from benchmarks.timing import Effort, Sample, async_calls, calls, race
@@ -19,6 +19,7 @@ from redouble import (
     AdaptiveRate,
     Bulkhead,
     CircuitBreaker,
+    Coalesce,
     Hedge,
     Keyed,
     Layer,
@@ -29,9 +30,10 @@ from redouble._runtime.backend import cancel_after
 
 ROOMY = 1e9  # calls a second
 LONG = 30.0  # seconds
-HALF_A_MICROSECOND = 500.0  # nanoseconds
+HALF_A_MICROSECOND, THREE_MICROSECONDS = 500.0, 3000.0  # nanoseconds
 
 BREAKER, TIMER, NO_KEY, NO_SHARES = "closed breaker", "our timer", "no key", "no shares"
+UNSHARED = "a task that waits"
 
 row = partial(Row, about="gates")
 
@@ -131,6 +133,7 @@ def gates(effort: Effort) -> Iterator[Row]:
             samples = {"redouble": async_calls(runner, hedge), TIMER: async_calls(runner, timed_by_us)}
             work_done = f"hedge that does not fire, its delay {name}"
             yield row(work_done, race(samples, effort), 2.0, base=TIMER)
+        yield coalesced(runner, effort)
     yield keyed(effort)
 
 
@@ -151,6 +154,63 @@ def learned(runner: asyncio.Runner) -> AsyncCall:
 
     runner.run(learn())
     return hedged
+
+
+def coalesced(runner: asyncio.Runner, effort: Effort) -> Row:
+    """Measure tasks that share a call in flight, beside tasks that wait by themselves."""
+    variants = {"redouble": shared_by_us, "by hand": shared_by_hand, UNSHARED: unshared}
+    taken = race({name: partial(in_flight, runner, share) for name, share in variants.items()}, effort)
+    added = taken["redouble"].best - taken[UNSHARED].best
+    problems = () if added <= THREE_MICROSECONDS else (f"{added:.0f} ns more, to reach <= 3 us",)
+    return row("a task that shares a call in flight, async success", taken, None, problems=problems)
+
+
+Release = asyncio.Event
+SharedCall = Callable[[], Coroutine[object, object, object]]
+
+
+def unshared(release: Release) -> SharedCall:
+    """Return a function that waits, and that calls do not share."""
+    return release.wait
+
+
+def shared_by_us(release: Release) -> SharedCall:
+    """Return a function that waits, and that concurrent calls share."""
+    return Coalesce()(release.wait)
+
+
+def shared_by_hand(release: Release) -> SharedCall:
+    """Return the same with a table of tasks."""
+    tasks = dict[str, asyncio.Task[bool]]()
+
+    async def share() -> bool:
+        task = tasks.get("key")
+        if task is None:
+            task = tasks["key"] = asyncio.ensure_future(release.wait())
+            task.add_done_callback(lambda _: tasks.pop("key"))
+        return await asyncio.shield(task)
+
+    return share
+
+
+def in_flight(runner: asyncio.Runner, share: Callable[[Release], SharedCall], count: int) -> float:
+    """Return the nanoseconds of each of so many calls that share one."""
+
+    async def sample() -> float:
+        release = asyncio.Event()
+        call = share(release)
+        first = asyncio.ensure_future(call())
+        await asyncio.sleep(0)
+        started = perf_counter_ns()
+        others = [asyncio.ensure_future(call()) for _ in range(count)]
+        await asyncio.sleep(0)
+        release.set()
+        await first
+        for other in others:
+            await other
+        return (perf_counter_ns() - started) / count
+
+    return runner.run(sample())
 
 
 def keyed(effort: Effort) -> Row:

@@ -11,8 +11,10 @@ import pytest
 
 from redouble import (
     SYSTEM,
+    AdaptiveConcurrency,
     AdaptiveRate,
     Bulkhead,
+    Coalesce,
     Fallback,
     Hedge,
     Layer,
@@ -120,6 +122,32 @@ class Least:
 
     def random(self) -> float:
         return 0.0
+
+
+def test_the_metrics_of_calls_that_share_one() -> None:
+    async def main() -> None:
+        coalesce = Coalesce(name="same")
+        fetch = coalesce(second)
+        await asyncio.gather(*(fetch() for _ in range(4)))
+        await fetch()
+
+    assert counts(measured(main), "same") == {"coalesced": 3}
+
+
+def test_a_limit_that_has_adapted_is_a_gauge_and_its_queue_too() -> None:
+    seen: list[float] = []
+
+    async def main() -> None:
+        gate = AdaptiveConcurrency(1, most=1, queue=9, wait=None, name="narrow")
+        calls = [asyncio.ensure_future(gate.call(second)) for _ in range(3)]
+        await SYSTEM.asleep(0.5)
+        with memory.instrument() as gauges:
+            seen.extend(gauges.gauge(f"gate_{what}", name="narrow") for what in ("limit", "in_use", "queued"))
+        await asyncio.gather(*calls)
+
+    metrics = measured(main)
+    assert seen == [1, 1, 2]
+    assert metrics.histogram("gate_wait", name="narrow", by="adaptive_concurrency").many == 2
 
 
 def test_a_rate_that_has_adapted_is_a_gauge() -> None:

@@ -11,6 +11,7 @@ from redouble import (
     Backoff,
     Bulkhead,
     CircuitBreaker,
+    Coalesce,
     Fallback,
     Gate,
     Hedge,
@@ -180,6 +181,7 @@ PROBLEMS: list[tuple[Layer, list[str]]] = [
     # results that must not be shared
     (Fallback.stale(9) | Retry(on=rule(methods={"GET", "POST", "PATCH"})), [SHARED_WRITES]),
     (Fallback.stale(9) | BULKHEAD | Retry(on=[OSError, rule(methods=["post"])]), [SHARED_WRITES]),
+    (Coalesce() | Retry(on=rule(methods={"POST"})), [SHARED_WRITES.replace("StaleFallback", "Coalesce")]),
     # more slots guaranteed than there are
     (Bulkhead(2, shares={"a": 0.4, "b": 0.3, "c": 0.3}), [SHARES]),
     (Bulkhead(1, shares={"a": 0.1, "b": 0.1}) | Retry(), [SHARES]),
@@ -263,6 +265,7 @@ FINE: list[Layer] = [
     Fallback(value=1) | BREAKER,
     Fallback(value=1) | Hedge(0.1),
     Fallback.stale(9) | Retry(on=rule()),
+    Coalesce() | Retry(on=rule()),
     CircuitBreaker(ratio=0.5, window=6) | Timeout(3),
     CircuitBreaker(ratio=0.5, window=5, calls=100) | Timeout(3),
     CircuitBreaker(window=5) | Timeout(3),  # failures in a row

@@ -10,6 +10,7 @@ Rule 3: drivers interrupt attempts. The state computes when, and records that it
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -24,7 +25,7 @@ from redouble._internal.logger import call_hook
 from redouble._redaction.rendering import shortened
 from redouble._runtime.ambient import CREDITED_CALL, CreditedCall, credited_call
 from redouble._runtime.clock import SYSTEM, Clock
-from redouble._runtime.deadline import uninterrupted_time_left
+from redouble._runtime.deadline import time_left_around
 from redouble._telemetry.events import NO_USAGE, What
 from redouble.errors import AttemptTimeout, Limit, Reason
 
@@ -280,7 +281,7 @@ class RunState:
 
     def limit_by_calls_around(self) -> float:
         """Start no attempt after the limits of the calls around this one; return the time of its end."""
-        self.until = min(self.until, self.now + uninterrupted_time_left(self))
+        self.until = min(self.until, self.now + time_left_around(self, sys._getframe(2)))
         return self.until
 
     def time_left(self, *, own: bool = True) -> float:

@@ -14,6 +14,7 @@ import asyncio
 import time
 from asyncio import CancelledError, Future, Task, current_task, events, get_running_loop
 from collections.abc import Awaitable, Coroutine, Generator
+from functools import partial
 from types import coroutine
 from typing import Any
 
@@ -124,19 +125,19 @@ def direct_waker() -> LoopWaker:
     """Return the same functions for a task that is usually woken in its own event loop, which is faster."""
     loop = get_running_loop()
     future: Future[None] = loop.create_future()
+    return partial(_wake, loop, future), lambda: future
 
-    def wake() -> bool:
-        if home() is loop:
-            if not future.done():
-                future.set_result(None)
-            return True
-        try:
-            loop.call_soon_threadsafe(wake)
-        except RuntimeError:  # the event loop has ended
-            return False
+
+def _wake(loop: asyncio.AbstractEventLoop, future: Future[None]) -> bool:
+    if home() is loop:
+        if not future.done():
+            future.set_result(None)
         return True
-
-    return wake, lambda: future
+    try:
+        loop.call_soon_threadsafe(_wake, loop, future)
+    except RuntimeError:  # the event loop has ended
+        return False
+    return True
 
 
 def is_home(loop: object) -> bool:

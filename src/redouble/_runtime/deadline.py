@@ -86,18 +86,26 @@ def time_left() -> float:
     return shortest
 
 
-def uninterrupted_time_left(own: object = None) -> float:
-    """Return the time left by limits that interrupt nothing: for clients, and for the delays of calls inside.
+def uninterrupted_time_left() -> float:
+    """Return the time left by limits that interrupt nothing, for clients, which can end their own waits.
 
-    The other limits interrupt at the right moment, and know better which limit it was. ``own`` is the call
-    that asks, whose own limits do not count.
+    The other limits interrupt at the right moment, and know better which limit it was.
     """
     shortest = deadline_left()
     if limits.exist:
         for call in enclosing_calls(sys._getframe(1)):
-            if call is not own:
-                shortest = min(shortest, call.left(soft=True))
+            shortest = min(shortest, call.left(soft=True))
     return shortest
+
+
+def time_left_around(own: EnclosingCall, driver: FrameType) -> float:
+    """Return the time left by limits around a call that interrupt nothing, for the delays of that call.
+
+    Reading the variables of a frame may keep them. So the frame of its driver, which handles an error, is
+    not read; nor are blocks looked for, since that would keep an attempt whose loop was left.
+    """
+    calls = (call for call in calls_on_stack(driver.f_back, with_blocks=False) if call is not own)
+    return min((call.left(soft=True) for call in calls), default=inf)
 
 
 def is_limited() -> bool:

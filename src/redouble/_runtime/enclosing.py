@@ -98,12 +98,12 @@ def holds_call(name: str, file: str, read: FrameReader) -> None:
     _readers.setdefault(name, []).append((file, read))
 
 
-def calls_on_stack(frame: FrameType | None) -> Iterator[EnclosingCall]:
+def calls_on_stack(frame: FrameType | None, *, with_blocks: bool = True) -> Iterator[EnclosingCall]:
     """Yield the calls that enclose a frame, or begin in it, innermost first.
 
     A call may be yielded once for each of its frames.
     """
-    read_blocks = blocks.read
+    read_blocks = blocks.read if with_blocks else None
     while frame is not None:
         code = frame.f_code
         readers = _readers.get(code.co_name)

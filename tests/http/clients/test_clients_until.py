@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from redouble import (
+    AdaptiveConcurrency,
     AdaptiveRate,
     CircuitBreaker,
     Fallback,
@@ -261,9 +262,25 @@ def test_throttling_that_is_returned_lowers_an_adaptive_rate(server: Server, nam
 
 
 @EVERY_CLIENT
-def test_a_throttle_counts_returned_failures(server: Server, name: str) -> None:
-    throttle = Throttle(minimum=99)
+@pytest.mark.parametrize(("until", "accepts"), [(None, 2), (rule(), 2), (not_found, 1)])
+def test_a_throttle_counts_returned_failures(
+    server: Server, name: str, until: Until | None, accepts: int
+) -> None:
+    throttle = Throttle(minimum=99, until=until)
     with client(name, throttle) as http:
         for script in ("200", "404", "503", "500"):
             http.get(server.url(script))
-    assert throttle.snapshot() == {"share": 0, "requests": 4, "accepts": 2}
+    seen = throttle.snapshot()
+    assert (seen["requests"], seen["accepts"]) == (4, accepts)
+
+
+@EVERY_CLIENT
+@pytest.mark.parametrize(("until", "script"), [(None, "429"), (rule(), "503"), (not_found, "404")])
+def test_overload_that_is_returned_lowers_an_adaptive_limit(
+    server: Server, name: str, until: Until | None, script: str
+) -> None:
+    gate = AdaptiveConcurrency(10, by="aimd", window=1e-6, until=until)
+    with client(name, gate) as http:
+        for _ in range(3):
+            http.get(server.url(script))
+    assert gate.snapshot()["limit"] < 10

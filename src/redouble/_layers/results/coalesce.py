@@ -5,8 +5,8 @@ for it. If the first call is cancelled or interrupted, nobody else can continue 
 again: the first of them calls the function, and the others wait for that one. So no hand-over can be lost.
 
 Rule 1: a flight is marked as ended before anything else happens at its end, and no call waits for an ended
-        flight. A waiter is added before it checks that, under the lock; the flight reads its waiters under
-        the lock after it was marked. In every order one of them observes the other.
+        flight. A waiter is added before it checks that, and the flight reads its waiters after it was marked;
+        without a GIL both under the lock. In every order one of them observes the other.
 Rule 2: an entry of an ended flight that an interruption left in the table is dropped by the next call.
 """
 
@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 from redouble._drivers.per_call import check_arguments
 from redouble._internal.callables import UsageError, display_name
 from redouble._internal.codegen import compile_wrapper
-from redouble._internal.locks import ForkSafe
+from redouble._internal.locks import ForkSafe, gil
 from redouble._internal.public import public
 from redouble._internal.validation import format_seconds
 from redouble._layers.analysis import Traits, WorstCase, combined_traits
@@ -34,7 +34,7 @@ from redouble._layers.results.call_key import (
     key_templates,
     unhashable,
 )
-from redouble._layers.results.flight import Flight, FlightTable, duplicate
+from redouble._layers.results.flight import LEADING, Flight, FlightTable, duplicate
 from redouble._runtime.backend import backend, cancel_after, cancelling, in_event_loop
 from redouble._runtime.clock import SYSTEM, virtual
 from redouble._runtime.deadline import wait_limit
@@ -268,7 +268,7 @@ class Coalesce(ForkSafe, Layer):
         """
         if flight.ended:
             return self._drop(table, key, flight)
-        if flight.is_around():
+        if LEADING.get() is not None and flight.is_around():
             return None
         started = SYSTEM.now() if watch.by_event["coalesced"] else None
         seconds, (wake, woken) = wait_limit(None), backend().direct_waker()
@@ -285,9 +285,12 @@ class Coalesce(ForkSafe, Layer):
 
     def _enqueue(self, flight: Flight, waiter: object, wake: Callable[[], object]) -> bool:
         """Add a waiter; return False if the flight has ended, and nothing will wake it."""
-        with self._lock:
+        if gil.enabled:
             flight.waiters[waiter] = wake
-            return not flight.ended
+        else:
+            with self._lock:
+                flight.waiters[waiter] = wake
+        return not flight.ended
 
     def _outcome(
         self, table: FlightTable, key: Hashable, flight: Flight, started: float | None, seconds: float

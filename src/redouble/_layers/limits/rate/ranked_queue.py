@@ -65,6 +65,7 @@ class RankedWaitQueue(WaitQueue):
     ) -> None:
         super().__init__(pacer, wait, rejection, admitted_late)
         self.shares = shares
+        self._refused_until = -inf  # the time until which any refused call counts
         self._classes: dict[str | None, RateClass] = {}  # highest first; None: of calls without a class
         self.configure(shares)
 
@@ -107,6 +108,10 @@ class RankedWaitQueue(WaitQueue):
         left = most * (1 - sum(shares) + rate_class.share)
         rate_class.refused, rate_class.refused_cost = max(cost, min(before + cost, left)), cost
         rate_class.refused_until = now + min(wait, longest) + STANDING
+        self._refused_until = max(self._refused_until, rate_class.refused_until)
+
+    def _contended(self, now: float) -> bool:
+        return bool(self._queue) or now < self._refused_until
 
     def _admit(self, waiter: Waiter, now: float) -> None:
         super()._admit(waiter, now)

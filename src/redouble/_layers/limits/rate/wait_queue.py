@@ -169,10 +169,15 @@ class WaitQueue(ReentrancySafe):
         head = self._first(now)
         if head is not None and not self._pacer.due(now, head.cost):
             self._skip_unresponsive_head(now)
-        wait = self._pacer.due(now, waiter.cost, self.costs_ahead(waiter, now))
+        ahead = self.costs_ahead(waiter, now) if self._contended(now) else ()
+        wait = self._pacer.due(now, waiter.cost, ahead)
         if not wait:
             self._admit(waiter, now)
         return wait
+
+    def _contended(self, now: float) -> bool:  # noqa: ARG002
+        """Return True if calls may pass before one that arrives now."""
+        return bool(self._queue)
 
     def _admit(self, waiter: Waiter, now: float) -> None:
         self._pacer.take(now, waiter.cost)
