@@ -110,7 +110,7 @@ def test_an_exhausted_budget_stops_all_outer_policies(
 
 @pytest.mark.parametrize("transform", [same, chained, grouped])
 @pytest.mark.parametrize(
-    "between", [{"attempts": 1}, {"on": KeyError}, {"give_up_after": 0.5, "backoff": [1]}]
+    "between", [{"attempts": 1}, {"on": KeyError}, {"give_up_after": 5, "backoff": [10]}]
 )
 def test_an_exhausted_budget_is_recognised_across_a_policy_that_gave_up(
     between: dict[str, Any], transform: Callable[[Exception], Exception]

@@ -248,5 +248,9 @@ def test_acall_is_for_blocking_functions(fn: Any, what: str) -> None:
 
 
 def test_a_timeout_layer_needs_seconds() -> None:
-    with pytest.raises(TypeError, match=r"^write @Timeout\(2\), with the seconds"):
-        Timeout(cast("Any", fetch))
+    async def coroutine() -> None:
+        pass
+
+    for wrong in (coroutine, int):
+        with pytest.raises(TypeError, match=r"^write @Timeout\(2\), with the seconds"):
+            Timeout(cast("Any", wrong))

@@ -312,21 +312,80 @@ def test_an_interrupted_caller_stops_all_attempts_and_closes_their_results(durin
     assert hedge.snapshot()["won"] == 0
 
 
-def test_a_worker_that_cannot_be_started_is_a_failed_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    work = Attempts(Boom, "b", wait_for=alone)
+def test_without_a_worker_there_is_no_extra_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of the first attempt is raised, whatever ``on`` names."""
     start = WorkerRace._run_on_worker
 
     def starting(self: WorkerRace, number: int, call: Any) -> None:
-        if number == 2:
+        if number > 1:
             raise WorkerFailed("no thread")
         start(self, number, call)
 
     monkeypatch.setattr(WorkerRace, "_run_on_worker", starting)
-    hedge = Hedge(60, None, hedges=2, failover=True, worker=AT_ONCE)
-    assert hedge.call(work) == "b"
-    assert outcome(Hedge(60, None, failover=True, worker=AT_ONCE), Attempts(Boom, wait_for=alone)) == (
-        "ScriptedError(attempt 1)"
-    )
+    hedge = Hedge(60, None, on=Boom, failover=True, worker=AT_ONCE)
+    assert outcome(hedge, Attempts(Boom, wait_for=alone)) == "ScriptedError(attempt 1)"
+
+
+def test_other_arguments_that_do_not_fit_are_a_failed_attempt() -> None:
+    """Known only when it is called: this function takes any arguments."""
+
+    def read(*args: int, **options: int) -> None:
+        raise Boom("first")
+
+    hedge = Hedge(60, None, on=Boom, failover=True, different=lambda x: x, worker=AT_ONCE)
+    assert outcome(hedge, read, 1, 2).startswith("TypeError(")
+
+
+def test_arguments_that_cannot_be_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    def different(self: WorkerRace, number: int) -> Any:
+        raise TypeError(f"attempt {number}")
+
+    monkeypatch.setattr(WorkerRace, "different", different)
+    hedge = Hedge(60, None, on=Boom, failover=True, worker=AT_ONCE)
+    assert outcome(hedge, Attempts(Boom, wait_for=alone)) == "TypeError(attempt 2)"
+
+
+def slots_in_use(worker: Worker) -> int:
+    for _ in range(1000 * PATIENCE):  # a slot is released when its thread is idle again
+        if not worker.snapshot()["in_use"]:
+            break
+        threading.Event().wait(0.001)
+    return worker.snapshot()["in_use"] or 0
+
+
+def test_attempts_take_the_slots_of_a_worker_with_a_limit() -> None:
+    work, worker = Attempts("a", "b"), Worker(limit=2, grace=0)
+    assert Hedge(0, None, different=work.second, worker=worker).call(work.first) == "b"
+    wait_for_all(work)
+    assert work.cancelled == [1]
+    assert slots_in_use(worker) == 0
+
+
+def test_an_extra_attempt_never_waits_for_a_slot() -> None:
+    """The first attempt continues."""
+    worker = Worker(limit=1, grace=0)
+    hedge = Hedge(0, None, worker=worker)
+
+    def first() -> str:
+        for _ in range(1000 * PATIENCE):
+            if hedge.snapshot()["hedged"]:
+                return "a"
+            threading.Event().wait(0.001)
+        return "no extra attempt"
+
+    assert hedge.call(first) == "a"
+    assert slots_in_use(worker) == 0
+
+
+def test_a_first_attempt_that_finds_no_slot_is_rejected() -> None:
+    worker = Worker(limit=1, wait=0, grace=0)
+    hedge = Hedge(60, None, worker=worker)
+
+    def nested() -> str:
+        return str(outcome(hedge, int))
+
+    assert hedge.call(nested).startswith("WorkersBusy(the worker is busy: 1 attempt is running")
+    assert slots_in_use(worker) == 0
 
 
 # ------------------------------------------------------------------ time, context, events

@@ -26,11 +26,12 @@ from redouble._layers.hedge.race import CLOSE_FAILED, FIRST, HedgedCall, Race
 from redouble._runtime.clock import SYSTEM, context_clock
 from redouble._runtime.deadline import time_left
 from redouble._runtime.enclosing import EnclosingCall, calls_on_stack
-from redouble.errors import WorkerFailed
+from redouble.errors import Rejected, WorkerFailed
 
 if TYPE_CHECKING:
     from redouble._drivers.workers.processes import ProcessJob
     from redouble._drivers.workers.threads import ThreadJob
+    from redouble._drivers.workers.worker_slots import WorkerSlot
     from redouble._engine.worker import Worker
     from redouble._layers.hedge.hedge import Hedge
 
@@ -63,6 +64,7 @@ class WorkerRace(HedgedCall):
         self._worker = cast("Worker", hedge.settings.worker)  # the hedge has checked that there is one
         self._due = inf  # when the next attempt starts, by the clock of `SYSTEM`
         self._jobs: list[ThreadJob] = []
+        self._slots: list[WorkerSlot] = []  # of a worker with a limit, one for each attempt
         self._lock = allocate_lock()
         # These three are changed under the lock.
         self._endings: list[Ending] = []  # in the order of time
@@ -77,8 +79,8 @@ class WorkerRace(HedgedCall):
         self.race = race = self.new_race()
         decided = False
         try:
-            self.schedule(self._delay)
             self._run_on_worker(FIRST, (self._fn, self._args, self._kwargs))
+            self.schedule(self._delay)
             while not race.over:
                 self._wait(self._due - SYSTEM.now())
                 while self._seen < len(self._endings):
@@ -97,11 +99,13 @@ class WorkerRace(HedgedCall):
     def schedule(self, seconds: float | None) -> None:
         self._due = inf if seconds is None else SYSTEM.now() + seconds
 
-    def start(self, race: Race, number: int) -> None:  # noqa: ARG002  the caller records all attempts
+    def start(self, race: Race, number: int) -> None:
         ending = Ending(number)
         try:
             self._run_on_worker(number, self.different(number))
-        except Exception as error:  # no worker could be started, or the arguments do not fit
+        except (WorkerFailed, Rejected):  # no worker can be started, or as many as may be are busy
+            race.record_cancelled()
+        except Exception as error:  # the arguments do not fit
             ending.error = error
             self._hand_over(ending)
 
@@ -132,8 +136,17 @@ class WorkerRace(HedgedCall):
     # ------------------------------------------------------------------------- on workers
 
     def _run_on_worker(self, number: int, call: Call) -> None:
-        """Start an attempt."""
-        job = thread_job()(context_clock(), self._attempt, (Ending(number), *call), {}, self._wake)
+        """Start an attempt. The first one waits for a worker with a limit, and an extra one does not."""
+        attempt: tuple[Any, ...] = context_clock(), self._attempt, (Ending(number), *call), {}, self._wake
+        if self._worker._slots is None:
+            job = thread_job()(*attempt)
+        else:
+            from redouble._drivers.workers.worker_slots import WorkerSlot  # noqa: PLC0415  only if used
+
+            slot = WorkerSlot(self._worker, self._worker._slots)
+            self._slots.append(slot)
+            slot.acquire(inf if number == FIRST else 0.0)
+            job = slot.job(*attempt)
         self._jobs.append(job)
         job.inherit()
         job.start()
@@ -185,6 +198,8 @@ class WorkerRace(HedgedCall):
                 self._wait(left)
             done = delivered
         finally:
+            for slot in self._slots:
+                slot.leave()
             unseen = self._endings[self._seen :]
             for ending in unseen:
                 ending.take_error()
