@@ -227,7 +227,7 @@ class RateLimit(WaitingGate):
         self.name = name
         self._per_call = per_call_demand(self.settings.cost, self._shares)
         self._pacer = self.settings.new_pacer()
-        self._level = EmittedLevel("rate_limit")
+        self._level = EmittedLevel("rate_limit", self._pacer.rate(SYSTEM.now()))
         arguments = self._pacer, wait, self._rejection, self._admitted_late
         self._wait_queue = (
             WaitQueue(*arguments) if self._shares is None else RankedWaitQueue(*arguments, self._shares)
