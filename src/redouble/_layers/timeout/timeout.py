@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator,
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 
 from redouble._drivers.attempt_timeout import run_on_worker
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
@@ -221,6 +221,16 @@ class Timeout(Layer):
                 with cancel_after(allowed) as limit:  # noqa: F841  for `read_call`
                     return await fn(*args, **kwargs)
             raise call.expired()
+
+    def can_reconfigure(self, other: Self, /) -> bool:
+        """Return True if both limits are learned, on the same worker: another limit has no state to keep."""
+        return self._learned is not None and other._learned is not None and self.worker == other.worker
+
+    def reconfigure(self, other: Self, /) -> None:
+        """Adopt the bounds of another learned limit, and keep the latencies."""
+        for name in ("seconds", *MORE):
+            self._set(name, getattr(other, name))
+        cast("LearnedLimit", self._learned).reconfigure(cast("LearnedLimit", other._learned))
 
     def _varies(self, fn: Callable[..., Any]) -> bool:
         """Return True if the limit depends on the call; raise TypeError if its function does not fit."""
