@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 import trio
-import trio.lowlevel
 
 from redouble import Grant, Retry, RetryBudget, Timeout, Worker, cancelled, deadline, errors, observe, stats
 from redouble._drivers import attempt_timeout as _attempt_timeout
