@@ -202,7 +202,8 @@ class Timeout(Layer):
         async def limited(*args: P.args, **kwargs: P.kwargs) -> T:
             call = TimeoutCall(self._limit, name)
             if allowed := call.time_left():
-                with cancel_after(allowed) as limit:  # noqa: F841  for `read_call`
+                limit = cancel_after(allowed)  # a variable, for `read_call`
+                with limit:
                     return await fn(*args, **kwargs)
             raise call.expired()
 
@@ -218,7 +219,8 @@ class Timeout(Layer):
     ) -> T:
         with self.timed(call.refresh_now):
             if allowed := call.time_left():
-                with cancel_after(allowed) as limit:  # noqa: F841  for `read_call`
+                limit = cancel_after(allowed)  # a variable, for `read_call`
+                with limit:
                     return await fn(*args, **kwargs)
             raise call.expired()
 
