@@ -86,8 +86,9 @@ def test_the_bounds_of_a_table_are_those_of_the_constructor(name: str, key: str,
         "timeout": {"seconds": 100, **({"multiple": 2} if key != "seconds" else {})},
         "hedge": {"hedges": 10**6} if key == "max_extra_load" else {},
         "token_bucket": {"refill_per_second": 1},
-        "circuit_breaker": {"slow": 1} if key == "slow_ratio" else {},
-        "adaptive_concurrency": {"initial": 1, "least": 1, "most": 10**6},
+        "retry_budget": {"max_in_flight": 0.5},
+        "circuit_breaker": {"slow_ratio": {"slow": 1}, "calls": {"ratio": 0.5}}.get(key, {}),
+        "adaptive_concurrency": {"initial": 1, "least": 1, "most": 10**6, "queue": 1},
     }.get(name, {})
     good: list[Any]
     bad: list[Any]

@@ -40,6 +40,8 @@ COOLDOWNS: dict[Any, list[int]] = {
 def made(slow: float, is_slow: bool, slow_ratio: float | None, **options: Any) -> CircuitBreakerSettings:
     if is_slow or slow_ratio is not None:
         options |= {"slow": slow, "slow_ratio": slow_ratio}
+    if options["ratio"] is slow_ratio is None:
+        options["calls"] = None
     return CircuitBreaker(**options).settings
 
 

@@ -33,8 +33,8 @@ def as_different(different: Any, hedges: int) -> tuple[Different, ...]:
         others = tuple(cast("Sequence[Any]", different))
     if not 1 <= len(others) <= hedges:
         raise ValueError(
-            f"Hedge different= has {len(others)} entries, and hedges={hedges}: write as many or fewer "
-            "(the last one is repeated), or more hedges"
+            f"Hedge different= has {len(others)} entries: write from 1 to hedges={hedges} of them (the last "
+            "one is repeated), or more hedges"
         )
     for other in others:
         if isinstance(other, Mapping):

@@ -251,6 +251,10 @@ class AdaptiveConcurrency(ReentrancySafe, SlotGate):
             random=random,
             **spans,
         )
+        for option, usual in (("wait", 1), ("order", "fifo")):
+            value = getattr(self.settings, option)
+            if value != usual and not queue:
+                raise ValueError(f"AdaptiveConcurrency {option}={value!r} is for a queue: write queue= too")
         self.name = name
         algorithms: dict[By, Callable[[], LimitAlgorithm]]
         algorithms = {"gradient": Gradient, "vegas": Vegas, "aimd": partial(Aimd, self.settings.slow)}

@@ -163,7 +163,7 @@ def test_a_function_that_raises(colour: str) -> None:
     throttle = Throttle(shares=TWO, priority=first)
     with pytest.raises(Boom):
         in_colour(colour, lambda: throttle(zero)("boom"), lambda: throttle(azero)("boom"))
-    with pytest.raises(UsageError, match="returned a int"):
+    with pytest.raises(UsageError, match="returned a value of type int"):
         in_colour(
             colour, lambda: limiting(priority=first)(zero)(3), lambda: limiting(priority=first)(azero)(3)
         )
