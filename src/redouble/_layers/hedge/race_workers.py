@@ -90,7 +90,11 @@ class WorkerRace(HedgedCall):
                     self.schedule(self.start_next())
             decided = True
         finally:
-            self._end_others(race, delivered=decided)
+            try:
+                self._end_others(race, delivered=decided)
+            except BaseException:  # a signal handler has interrupted it, perhaps before it began
+                self._end_others(race, delivered=False)
+                raise
         return self._hedge._outcome(race, self.started_at)
 
     def calls_around(self) -> Iterable[EnclosingCall]:
@@ -183,7 +187,10 @@ class WorkerRace(HedgedCall):
     # -------------------------------------------------------------------------- the end
 
     def _end_others(self, race: Race, *, delivered: bool) -> None:
-        """Stop the attempts that are running and close unused results; all results after an interruption."""
+        """Stop the attempts that are running and close unused results; all results after an interruption.
+
+        May be repeated.
+        """
         with self._lock:
             self._over = True
         running = [job for job in self._jobs if not job.has_ended]
