@@ -23,7 +23,7 @@ from redouble._internal.shared_context_manager import AsyncSharedContextManager,
 from redouble._internal.validation import format_seconds
 from redouble._layers.analysis import Traits, WorstCase, combined_traits
 from redouble._layers.layer import Layer, Layers
-from redouble._runtime.backend import cancelling
+from redouble._runtime.backend import task_cancelled
 from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK, Clock
 from redouble._telemetry.emit import EMITTED, emit_rejected, layer_kind
 from redouble.errors import Rejected
@@ -306,4 +306,4 @@ CANCELLED = GeneratorExit()  # stands for any cancellation: gates do not count i
 def task_error() -> BaseException | None:
     """Return the exception being handled; `CANCELLED` if the function turned a cancellation into an error."""
     error = sys.exception()
-    return CANCELLED if isinstance(error, Exception) and cancelling(error) else error
+    return CANCELLED if isinstance(error, Exception) and task_cancelled(error) else error

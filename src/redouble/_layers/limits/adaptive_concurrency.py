@@ -454,6 +454,7 @@ class AdaptiveConcurrency(ReentrancySafe, SlotGate):
         self._run_exclusively(self._reconfigure, settings)
         if self._ranked is not None:
             self._configure_slots(self._in_flight.limit, self._shares, settings.order)
+        self._apply_limit()
 
     def _reconfigure(self, settings: AdaptiveConcurrencySettings) -> None:
         self._window.reconfigure(settings)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator,
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 
 from redouble._drivers.attempt_timeout import run_on_worker
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
@@ -202,7 +202,8 @@ class Timeout(Layer):
         async def limited(*args: P.args, **kwargs: P.kwargs) -> T:
             call = TimeoutCall(self._limit, name)
             if allowed := call.time_left():
-                with cancel_after(allowed) as limit:  # noqa: F841  for `read_call`
+                limit = cancel_after(allowed)  # a variable, for `read_call`
+                with limit:
                     return await fn(*args, **kwargs)
             raise call.expired()
 
@@ -218,9 +219,20 @@ class Timeout(Layer):
     ) -> T:
         with self.timed(call.refresh_now):
             if allowed := call.time_left():
-                with cancel_after(allowed) as limit:  # noqa: F841  for `read_call`
+                limit = cancel_after(allowed)  # a variable, for `read_call`
+                with limit:
                     return await fn(*args, **kwargs)
             raise call.expired()
+
+    def can_reconfigure(self, other: Self, /) -> bool:
+        """Return True if both limits are learned, on the same worker: another limit has no state to keep."""
+        return self._learned is not None and other._learned is not None and self.worker == other.worker
+
+    def reconfigure(self, other: Self, /) -> None:
+        """Adopt the bounds of another learned limit, and keep the latencies."""
+        for name in ("seconds", *MORE):
+            self._set(name, getattr(other, name))
+        cast("LearnedLimit", self._learned).reconfigure(cast("LearnedLimit", other._learned))
 
     def _varies(self, fn: Callable[..., Any]) -> bool:
         """Return True if the limit depends on the call; raise TypeError if its function does not fit."""
