@@ -20,7 +20,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
-from redouble._drivers.per_call import check_arguments
+from redouble._engine.per_call import check_arguments
 from redouble._internal.callables import UsageError, display_name
 from redouble._internal.codegen import compile_wrapper
 from redouble._internal.locks import ForkSafe, gil
@@ -38,7 +38,7 @@ from redouble._layers.results.call_key import (
 )
 from redouble._layers.results.flight import LEADING, Flight, FlightTable, duplicate
 from redouble._runtime.backend import backend, cancel_after, in_event_loop, task_cancelled
-from redouble._runtime.clock import SYSTEM, virtual
+from redouble._runtime.clock import SYSTEM
 from redouble._runtime.deadline import wait_limit
 from redouble._runtime.thread_waker import ThreadWaker
 from redouble._telemetry.emit import emit_layer
@@ -256,11 +256,7 @@ class Coalesce(ForkSafe, Layer):
         seconds, waker = wait_limit(None), ThreadWaker()
         try:
             if self._enqueue(flight, waker, waker.wake):
-                clock = virtual()
-                if clock is None or seconds == inf:
-                    waker.wait(seconds)
-                elif waker.pending:
-                    clock._move_to(clock.now() + seconds)
+                waker.wait_by_clock(seconds)
         finally:
             flight.waiters.pop(waker, None)
         return self._outcome(table, key, flight, started, seconds)
