@@ -20,6 +20,14 @@ pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 EVERY = pytest.mark.parametrize("shape", EVERY_SHAPE)
 
 
+def accept(_: object) -> bool:
+    return True
+
+
+def ignore(_: object) -> None:
+    pass
+
+
 def names(call: CurrentCall | None) -> tuple[str, int, int | None] | None:
     return None if call is None else (call.name, call.attempt, call.attempts)
 
@@ -31,8 +39,8 @@ def names(call: CurrentCall | None) -> tuple[str, int, int | None] | None:
     [
         {"timeout": 10},
         {"give_up_after": 10},
-        {"timeout": 10, "until": lambda result: True},
-        {"timeout": 10, "on_failure": lambda event: None},
+        {"timeout": 10, "until": accept},
+        {"timeout": 10, "on_failure": ignore},
         {"work_timeout": 60, "timeout": 10},
     ],
 )

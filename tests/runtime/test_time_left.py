@@ -303,12 +303,12 @@ def test_a_block_that_was_left_does_not_count() -> None:
 
 
 def test_of_nested_blocks_the_inner_one_is_found_first() -> None:
+    names: list[str] = []
     for outer in Retry(timeout=LONG, name="outer"):
         with outer:
             for inner in Retry(timeout=2 * LONG, name="inner"):
                 with inner:
-                    calls = list(enclosing.calls_on_stack(sys._getframe()))
-    names = [call.name for call in calls]
+                    names += [call.name for call in enclosing.calls_on_stack(sys._getframe())]
     assert names.index("inner") < names.index("outer")
 
 
@@ -317,9 +317,9 @@ def test_a_frame_whose_variables_cannot_be_read_is_passed_by() -> None:
         def values(self) -> Any:
             raise RuntimeError
 
+    names = Namespace(seen=[], remaining=remaining)
     for attempt in Retry(timeout=LONG):
         with attempt:
-            names = Namespace(seen=[], remaining=remaining)
             exec("try:\n    seen.append(remaining())\nfinally:\n    pass", {}, names)  # noqa: S102
     assert SOON < names["seen"][0] <= LONG
 

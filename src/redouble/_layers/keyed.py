@@ -196,7 +196,10 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
         return f"{layers or 'a layer'} for each key, {most}"
 
     def traits(self) -> Traits:
-        return super().traits()._replace(shared=(self,))
+        traits = super().traits()
+        # The layers are those of one key. What they use, such as a budget, may be the same for all keys.
+        used = (state for state in traits.shared if not isinstance(state, Layer))
+        return traits._replace(shared=(self, *used))
 
     def __repr__(self) -> str:
         functions = display_name(self._key), display_name(self._make)

@@ -75,6 +75,9 @@ def cancelling(error: BaseException | None = None) -> bool:
     return task.cancelling() > 0
 
 
+task_cancelled = cancelling
+
+
 GROUP_EXIT: Any = asyncio.TaskGroup.__aexit__.__code__
 UNCANCELLED = "_redouble_uncancelled"  # an attribute of groups that have been handled
 MAX_CAUSES = 10

@@ -45,7 +45,14 @@ if TYPE_CHECKING:
             ...
 
         def cancelling(self, error: BaseException | None = None, /) -> bool:
-            """Return True if this task is being cancelled, other than by a group that raised ``error``."""
+            """Return True if this task is being cancelled, other than by a group that raised ``error``.
+
+            Always False under Trio, where the delay before a retry raises the cancellation.
+            """
+            ...
+
+        def task_cancelled(self, error: BaseException | None = None, /) -> bool:
+            """Return the same under asyncio; under Trio, True if the next checkpoint raises."""
             ...
 
         def cancel_after(self, seconds: float, /) -> CancelScope:
@@ -121,6 +128,11 @@ def cancel_after(seconds: float) -> CancelScope:
 def cancelling(error: BaseException | None = None) -> bool:
     """Return True if the current asyncio task is being cancelled, even if the operation swallowed that."""
     return backend().cancelling(error)
+
+
+def task_cancelled(error: BaseException | None = None) -> bool:
+    """Return True if the current task is cancelled, so that ``error`` says nothing about the operation."""
+    return backend().task_cancelled(error)
 
 
 def under_trio() -> bool:

@@ -24,6 +24,11 @@ def cancelling(error: BaseException | None = None) -> bool:  # noqa: ARG001  of 
     return False
 
 
+def task_cancelled(error: BaseException | None = None) -> bool:  # noqa: ARG001  of the interface
+    """Return True if this task is cancelled, even if the operation raised another error instead."""
+    return trio.current_effective_deadline() == -inf
+
+
 def cancel_after(seconds: float) -> CancelScope:
     """Return a scope that is cancelled after ``seconds`` and catches its own cancellation."""
     return CancelScope(deadline=now() + seconds)

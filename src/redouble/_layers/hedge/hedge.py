@@ -26,7 +26,7 @@ from redouble._drivers.stream_function import wrap_stream
 from redouble._engine.budgets.budget_protocol import Budget, traits_of
 from redouble._engine.worker import Worker, check_worker
 from redouble._failures.transient import transient
-from redouble._failures.verdict import FailureFilter, Kind, On, Until, Verdict, check_until
+from redouble._failures.verdict import FailureFilter, Kind, On, Until, Verdict
 from redouble._internal.callables import callable_kind, display_name
 from redouble._internal.codegen import compile_wrapper, gil_variants
 from redouble._internal.locks import ForkSafe, gil
@@ -214,8 +214,6 @@ class Hedge(ForkSafe, Layer):
                 "Hedge(max_extra_load=None): without a limit of the load, write delay=, in seconds"
             )
         instance(failover, "Hedge failover", bool, "True or False")
-        if until is not None:
-            check_until(until)
         if worker is not None:
             check_worker(worker, "Hedge worker")
         if budget is not None:
@@ -234,7 +232,7 @@ class Hedge(ForkSafe, Layer):
             name,
         )
         self.name = name
-        self._failures = FailureFilter(on, "Hedge")
+        self._failures = FailureFilter(on, "Hedge", until)
         self._others = as_different(different, hedges)
         self._quota = HedgeQuota(share)
         self._latencies = self._new_latencies()
@@ -435,7 +433,7 @@ class Hedge(ForkSafe, Layer):
         most = "" if load is None else f", for {100 * load:.3g} % of the calls at most"
         more = "once more" if hedges == 1 else f"up to {hedges} times more"
         fails = "fails or " if settings.failover else ""
-        return f"{more} if it {fails}{late}{most}"
+        return f"{more} if it {fails}{late}{most}{self._failures.description}"
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
         settings = self.settings

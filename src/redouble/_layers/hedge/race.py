@@ -18,7 +18,15 @@ from inspect import isawaitable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from redouble._failures.verdict import Ended, FailureFilter, Until, judge_result, with_retry_after
+from redouble._failures.verdict import (
+    ACCEPT,
+    Ended,
+    FailureFilter,
+    Until,
+    Verdict,
+    judge_result,
+    with_retry_after,
+)
 from redouble._internal.callables import UsageError, display_name
 from redouble._internal.logger import log
 from redouble._layers.hedge.different import Operation, different_call
@@ -72,7 +80,7 @@ class Race:
         self.running += 1
         return self.started
 
-    def record_result(self, number: int, value: Any) -> None:
+    def record_result(self, number: int, value: Any, now: float) -> None:
         """Record the result of an attempt."""
         self.running -= 1
         self._results.append(value)
@@ -80,11 +88,12 @@ class Race:
             return
         until = self._until
         try:
-            good = until is None or judge_result(until, Ended(number, value=value)).action == "accept"
+            verdict = ACCEPT if until is None else judge_result(until, Ended(number, value=value))
         except Exception as failed:  # raised by the rule
             self._record(number, None, failed, wins=True)
-        else:
-            self._record(number, value, None, wins=good)
+            return
+        self._delay_next(verdict, now)
+        self._record(number, value, None, wins=verdict.action == "accept")
 
     def record_error(self, number: int, error: Exception, now: float) -> None:
         """Record the error of an attempt."""
@@ -97,10 +106,13 @@ class Race:
             self._record(number, None, failed, wins=True)
             return
         lost = verdict is not None and verdict.action == "retry"
-        after = with_retry_after(verdict, error).after if verdict is not None and lost else None
-        if after is not None:
-            self.not_before = max(self.not_before, now + after)
+        if verdict is not None and lost:
+            self._delay_next(with_retry_after(verdict, error), now)
         self._record(number, None, error, wins=not lost)
+
+    def _delay_next(self, verdict: Verdict, now: float) -> None:
+        if verdict.after is not None:
+            self.not_before = max(self.not_before, now + verdict.after)
 
     def record_cancelled(self) -> None:
         """Record that an attempt was cancelled."""
@@ -232,7 +244,7 @@ class HedgedCall:
     def record_result(self, race: Race, number: int, value: Any) -> None:
         """Record the result of an attempt; if it was refused, the next one may start."""
         self._ended(number)
-        race.record_result(number, value)
+        race.record_result(number, value, SYSTEM.now())
         self._after_attempt(race)
 
     def record_error(self, race: Race, number: int, error: Exception) -> None:

@@ -120,6 +120,8 @@ class RaceTask(AsyncHedgedCall, RepeatingTimerEntry):
         """End the other attempts and close unused results; all results if the caller is cancelled."""
         self._cancel()
         cancelled = await _wait_all(self._cancelled)
+        for extra in self._in_flight.values():  # a task that was cancelled before its first step has not run
+            extra.end_retry()
         later = await _close_shielded(race.take_unused(delivered=delivered and cancelled is None))
         if cancelled is None and later is not None:  # then the outcome is not delivered either
             await _close_shielded(race.take_unused(delivered=False))

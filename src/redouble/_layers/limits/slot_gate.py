@@ -198,7 +198,8 @@ class SlotGate(Gate):
     def _join_queue(self, lease: Lease, wake: Wake) -> None:
         most = self.queue
         if not self._slots.enqueue(lease, wake, self._most_waiting):
-            self._reject(f"and {most} are waiting already" if most else "and no call may wait")
+            waiting = "1 is" if most == 1 else f"{most} are"
+            self._reject(f"and {waiting} waiting already" if most else "and no call may wait")
 
     def _waited(self, lease: Lease, began: float, seconds: float, admitted: bool) -> None:
         """Emit that a call has waited; reject it if it has no slot."""

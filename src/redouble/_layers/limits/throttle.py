@@ -310,7 +310,7 @@ class Throttle(ReentrancySafe, Gate):
         settings = self.settings
         guaranteed = "" if self._shares is None else f", {describe_shares(self._shares)}"
         most = f"at most {settings.k:g} calls for each one accepted in {format_seconds(settings.window)}"
-        return most + guaranteed
+        return most + guaranteed + self._failures.description
 
     def traits(self) -> Traits:
         return Traits(handles=self.settings.on, shared=(self,))

@@ -35,7 +35,7 @@ from redouble._layers.results.call_key import (
     unhashable,
 )
 from redouble._layers.results.flight import LEADING, Flight, FlightTable, duplicate
-from redouble._runtime.backend import backend, cancel_after, cancelling, in_event_loop
+from redouble._runtime.backend import backend, cancel_after, in_event_loop, task_cancelled
 from redouble._runtime.clock import SYSTEM, virtual
 from redouble._runtime.deadline import wait_limit
 from redouble._runtime.thread_waker import ThreadWaker
@@ -216,7 +216,7 @@ class Coalesce(ForkSafe, Layer):
 
     def _afail(self, flight: Flight, error: Exception) -> None:
         """Share the error of the call in flight, unless its deadline has passed, or it is being cancelled."""
-        if not cancelling(error):
+        if not task_cancelled(error):
             self._fail(flight, error)
 
     def _end(self, table: FlightTable, key: Hashable, flight: Flight) -> None:

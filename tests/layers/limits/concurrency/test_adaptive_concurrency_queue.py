@@ -365,3 +365,12 @@ def test_in_a_document() -> None:
         }
     }
     assert to_mapping(from_mapping(document)) == document
+
+
+@pytest.mark.parametrize("options", [{}, {"queue": 5}])
+def test_a_reload_that_lowers_the_limit_is_an_event(options: dict[str, Any]) -> None:
+    seen = list[Event]()
+    with observe(seen.append, only=["limit_changed"]):
+        gate = AdaptiveConcurrency(20, **options)
+        gate.reconfigure(AdaptiveConcurrency(5, most=5, **options))
+    assert [(event.by, event.level) for event in seen] == [("adaptive_concurrency", 5)]
