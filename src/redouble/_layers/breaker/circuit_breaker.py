@@ -14,7 +14,7 @@ from math import ceil, inf
 from typing import Any, Self, TypeVar, cast, get_args
 from weakref import WeakKeyDictionary
 
-from redouble._drivers.per_call import PerCall
+from redouble._engine.per_call import PerCall
 from redouble._failures.verdict import FailureFilter, On, Refusal, Until
 from redouble._internal.codegen import Template
 from redouble._internal.locks import gil

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Any, Literal, Self, TypeAlias
 
-from redouble._drivers.per_call import PerCall
+from redouble._engine.per_call import PerCall
 from redouble._failures.retry_after import quota, response_hint
 from redouble._internal.callables import display_name
 from redouble._internal.codegen import Template
