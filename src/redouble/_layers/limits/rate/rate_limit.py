@@ -324,7 +324,7 @@ class RateLimit(WaitingGate):
             "rate": pacer.rate(now),
             "available": pacer.available(now),
             "queued": len(queue),
-            "retry_after": pacer.due(now, usual.cost, queue.costs_ahead(usual, now)),
+            "retry_after": pacer.due(now, usual.cost, queue.ahead_of(usual, now)),
         }
         if isinstance(queue, RankedWaitQueue):
             snapshot |= {f"queued.{name}": number for name, number in queue.queued_by_class().items()}
