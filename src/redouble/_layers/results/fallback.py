@@ -18,8 +18,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, cast
 
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
-from redouble._drivers.per_call import check_arguments
 from redouble._drivers.stream_function import wrap_stream
+from redouble._engine.per_call import check_arguments
 from redouble._failures.verdict import FailureFilter, On, Refusal, Until
 from redouble._internal.callables import display_name, lazy_kind, reject_awaitable
 from redouble._internal.codegen import compile_wrapper
@@ -228,10 +228,15 @@ class Fallback(Layer):
 
     def describe(self) -> str:
         names = " and ".join(map(display_name, self.settings.fns))
-        failures = "an error" if self.until is None else "an error or a refused result"
         count = len(self._substitutes)
         others = "another result" if count == 1 else f"the first of {count} other results"
-        return f"{others} instead of {failures}" + (names and f"; the time of {names} is not counted")
+        time = names and f"; the time of {names} is not counted"
+        return f"{others} instead of {self._failure_kinds}{time}"
+
+    @property
+    def _failure_kinds(self) -> str:
+        """What is replaced, in words."""
+        return "an error" if self.until is None else "an error or a refused result"
 
     def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:  # noqa: ARG002
         for layer in outer:
@@ -418,7 +423,8 @@ class StaleFallback(Fallback):
 
     def describe(self) -> str:
         age = format_seconds(self.settings.max_age)
-        return f"the last good result instead of an error, up to {age} old, {self.settings.most} at most"
+        most = self.settings.most
+        return f"the last good result instead of {self._failure_kinds}, up to {age} old, {most} at most"
 
     def __repr__(self) -> str:
         key = None if self.settings.key is None else f"key={display_name(self.settings.key)}"
