@@ -87,7 +87,7 @@ def test_the_bounds_of_a_table_are_those_of_the_constructor(name: str, key: str,
         "hedge": {"hedges": 10**6} if key == "max_extra_load" else {},
         "token_bucket": {"refill_per_second": 1},
         "retry_budget": {"max_in_flight": 0.5},
-        "circuit_breaker": {"slow_ratio": {"slow": 1}, "calls": {"ratio": 0.5}}.get(key, {}),
+        "circuit_breaker": {"slow": 1, "ratio": 1} if key in ("slow_ratio", "calls") else {},
         "adaptive_concurrency": {"initial": 1, "least": 1, "most": 10**6, "queue": 1},
     }.get(name, {})
     good: list[Any]
