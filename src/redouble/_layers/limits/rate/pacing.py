@@ -20,7 +20,7 @@ Rule 3: the server's hints about its own limits are kept apart, as ``not_before`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import floor, inf
+from math import floor, fsum, inf
 from typing import Protocol, Self
 
 from redouble._internal.locks import gil
@@ -28,6 +28,7 @@ from redouble._internal.locks import gil
 CLOCK_TOLERANCE = 2e-9  # seconds by which a virtual clock may stop short of the moment it was moved to
 CLOCK_JUMP = 1.0  # second: a time that goes back by more was read from another clock
 ROUNDING = 1e-9  # the share of a limit, or of an interval, that is a rounding error
+LOOKAHEAD = 32  # waiters for which the time of each is computed; for those behind them it is estimated
 
 
 class Pacer(Protocol):
@@ -77,15 +78,8 @@ class FollowingPacer:
         if cost > self.most:
             return inf
         self._adjust(now)
-        pacer, begins = self, now
-        if ahead:
-            pacer = self._copy()
-            for other in ahead:
-                if other <= self.most:  # else it will be rejected
-                    begins = pacer._earliest_allowed(begins, other)
-                    pacer.take(begins, other)
-            pacer._adjust(begins)
-        wait = pacer._earliest_allowed(begins, cost) - now
+        others = [other for other in ahead if other <= self.most]  # the rest will be rejected
+        wait = self._after(now, others, cost) - now
         return 0.0 if wait <= CLOCK_TOLERANCE else wait
 
     def available(self, now: float) -> int:
@@ -121,6 +115,32 @@ class FollowingPacer:
         if seconds > calls * self.interval:
             self._hinted_at, self._spread_interval, self._spread_until = now, seconds / calls, now + seconds
             self.not_before = max(self.not_before, now)
+
+    @property
+    def current_interval(self) -> float:
+        """The seconds between two permits: those of a hint while one is in force."""
+        return self._spread_interval or self.interval
+
+    def _after(self, now: float, others: Sequence[float], cost: float) -> float:
+        """Return the first moment at which a call may pass after others with these costs."""
+        pacer, begins = self._copy() if others else self, now
+        for other in others[:LOOKAHEAD]:
+            begins = pacer._earliest_allowed(begins, other)
+            pacer.take(begins, other)
+        if others:
+            pacer._adjust(begins)
+        if len(others) <= LOOKAHEAD:
+            return pacer._earliest_allowed(begins, cost)
+        if not pacer._spread_interval:
+            return pacer._estimated(begins, others[LOOKAHEAD:], cost)
+        more, fit = fsum(others[LOOKAHEAD:]), (pacer._spread_until - begins) / pacer._spread_interval
+        if more < fit:
+            return begins + more * pacer._spread_interval
+        return pacer._spread_until + (more - fit) * self.interval
+
+    def _estimated(self, moment: float, others: Sequence[float], cost: float) -> float:
+        """Return about when a call may pass after many others, none of them before a moment."""
+        raise NotImplementedError
 
     def _earliest_allowed(self, moment: float, cost: float) -> float:
         """Return the first moment from this one on at which a call may pass, by rate and by hints."""
@@ -194,6 +214,16 @@ class GcraPacer(FollowingPacer):
         used = min(max((self.arrival_time - now) / self.interval, 0.0), burst)
         self.interval, self.slack, self.most = interval, interval * (burst - 1), burst
         self.arrival_time = now + used * interval
+
+    def _after(self, now: float, others: Sequence[float], cost: float) -> float:
+        if self._spread_interval:
+            return super()._after(now, others, cost)
+        return self._estimated(max(now, self.not_before), others, cost)
+
+    def _estimated(self, moment: float, others: Sequence[float], cost: float) -> float:
+        # Exact, because no call passes later than the arrival time.
+        arrival_time = max(self.arrival_time, moment) + fsum(others) * self.interval
+        return max(moment, arrival_time - self.slack + (cost - 1) * self.interval)
 
     def _earliest(self, moment: float, cost: float) -> float:
         return max(moment, self.arrival_time - self.slack + (cost - 1) * self.interval)

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import takewhile
 from math import inf
+from operator import is_not
 from typing import Any, TypeAlias, TypeVar, cast
 
 from redouble._internal.locks import SharedByIdentity
@@ -201,20 +203,21 @@ class WaitQueue(ReentrancySafe):
         """Take a permit and return None; or the seconds to wait, the time, and True if the head is late."""
         now, pacer = SYSTEM.now(), self._pacer
         self._enqueue(waiter, wake)
-        ahead = self.costs_ahead(waiter, now)
-        wait = pacer.due(now, ahead[0] if ahead else waiter.cost)
-        if wait or not ahead:
+        head = cast("Waiter", self._first(now))
+        wait = pacer.due(now, head.cost)
+        if wait or head is waiter:
             self._slow_head = (None, now)
-        late = not wait and bool(ahead)
+        late = not wait and head is not waiter
         if late and self._skip_unresponsive_head(now):
-            late, ahead = False, ahead[1:]
+            late, head = False, cast("Waiter", self._first(now))
             wait = pacer.due(now, waiter.cost)  # the cost of the head may have been lower
         if not (wait or late):
             self._admit(waiter, now)
             return None
         if late:
             wait = HEAD_GRACE
-        elif ahead:
+        elif head is not waiter:
+            ahead = self.costs_ahead(waiter, now)
             wait = max(pacer.due(now, waiter.cost, ahead), len(ahead) * WAKE_LATENCY) + HEAD_GRACE
         return wait, now, late
 
@@ -239,9 +242,8 @@ class WaitQueue(ReentrancySafe):
 
     def costs_ahead(self, waiter: Waiter, now: float) -> list[float]:
         """Return the costs of the waiters that pass before this one, which may be in the queue."""
-        return [
-            other.cost for other in takewhile(lambda other: other is not waiter, self._in_order(now, waiter))
-        ]
+        before = takewhile(partial(is_not, waiter), self._in_order(now, waiter))
+        return [other.cost for other in before]
 
     def _in_order(self, now: float, arriving: Waiter | None = None) -> Iterator[Waiter]:  # noqa: ARG002
         """Return the waiters in the order in which they pass; at some point ``arriving``, or after them."""

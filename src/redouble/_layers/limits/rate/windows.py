@@ -12,17 +12,16 @@ Rule 3: fixed windows follow one another from the first call on. Each has all pe
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Sequence
 from math import floor, inf
-from typing import Self
+from typing import NamedTuple, Self
 
 from redouble._layers.limits.rate.pacing import CLOCK_JUMP, CLOCK_TOLERANCE, ROUNDING, FollowingPacer
 
 EXACT = 10_000  # permits in a window: with more, calls are not all kept apart
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(NamedTuple):
     """Calls of a sliding window that expire together: when the first and the last began, and their cost."""
 
     first: float
@@ -30,19 +29,42 @@ class Entry:
     cost: float
 
 
-class SlidingWindowPacer(FollowingPacer):
-    """A pacer that admits ``limit`` in every window of ``per`` seconds."""
+class WindowPacer(FollowingPacer):
+    """A pacer that admits ``limit`` in a window of ``per`` seconds."""
 
     def __init__(self, limit: float, per: float) -> None:
         super().__init__(per / limit, limit)
         self._per = per
         self._used = 0.0
-        self._entries: deque[Entry] = deque()
 
     def reconfigure(self, limit: float, per: float, now: float) -> None:
         """Change the limit and the period; the calls of the window still count."""
         self._adjust(now)
         self.interval, self.most, self._per = per / limit, limit, per
+
+    def _estimated(self, moment: float, others: Sequence[float], cost: float) -> float:
+        # The last calls fill windows; what is left of the others comes before these.
+        load, windows = cost, 0
+        for other in reversed(others):
+            if load + other > self.most * (1 + ROUNDING):
+                load, windows = 0.0, windows + 1
+            load += other
+        return self._after_windows(self._earliest_allowed(moment, load), windows)
+
+    def _after_windows(self, moment: float, windows: int) -> float:
+        """Return when permits that are taken at a moment become available again, after some windows."""
+        raise NotImplementedError
+
+
+class SlidingWindowPacer(WindowPacer):
+    """A pacer that admits ``limit`` in every window of ``per`` seconds."""
+
+    def __init__(self, limit: float, per: float) -> None:
+        super().__init__(limit, per)
+        self._entries: deque[Entry] = deque()
+
+    def _after_windows(self, moment: float, windows: int) -> float:
+        return moment + windows * self._per
 
     def _earliest(self, moment: float, cost: float) -> float:
         excess = self._used + cost - self.most * (1 + ROUNDING)
@@ -57,8 +79,8 @@ class SlidingWindowPacer(FollowingPacer):
         self._expire(now)
         entries, resolution = self._entries, self._per / EXACT if self.most > EXACT else 0.0
         if entries and now - entries[-1].first <= resolution:
-            entries[-1].last = max(entries[-1].last, now)
-            entries[-1].cost += cost
+            first, last, before = entries[-1]
+            entries[-1] = Entry(first, max(last, now), before + cost)
         else:
             entries.append(Entry(now, now, cost))
         self._used += cost
@@ -81,23 +103,21 @@ class SlidingWindowPacer(FollowingPacer):
 
     def _copy(self) -> Self:
         copied = super()._copy()
-        copied._entries = deque(Entry(entry.first, entry.last, entry.cost) for entry in self._entries)
+        copied._entries = self._entries.copy()
         return copied
 
 
-class FixedWindowPacer(FollowingPacer):
+class FixedWindowPacer(WindowPacer):
     """A pacer that admits ``limit`` in each of the windows of ``per`` seconds that follow one another."""
 
     def __init__(self, limit: float, per: float) -> None:
-        super().__init__(per / limit, limit)
-        self._per = per
-        self._used = 0.0
+        super().__init__(limit, per)
         self._began = inf  # the current window; before the first call there is none
 
-    def reconfigure(self, limit: float, per: float, now: float) -> None:
-        """Change the limit and the period; the calls of the window still count."""
-        self._adjust(now)
-        self.interval, self.most, self._per = per / limit, limit, per
+    def _after_windows(self, moment: float, windows: int) -> float:
+        if not windows:
+            return moment
+        return self._began + ((moment - self._began + CLOCK_TOLERANCE) // self._per + windows) * self._per
 
     def _earliest(self, moment: float, cost: float) -> float:
         if self._in_window(moment) and self._used + cost > self.most * (1 + ROUNDING):
