@@ -15,7 +15,7 @@ from redouble.config import from_file, from_mapping, schema
 from redouble.config._document import SECTIONS
 from redouble.config._options import error_names as _names
 from redouble.config._options.backoff import BACKOFFS, SHORT
-from redouble.config._options.catalogue import BUDGETS, GATES
+from redouble.config._options.catalogue import BUDGETS, GATES, LAYERS, TABLES
 from redouble.config._qubit_retry_compat import KEYS
 from tests.support.snippets import run, snippets
 
@@ -71,7 +71,8 @@ def test_every_file_on_the_page_can_be_loaded(text: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(("variable", "text", "sets"), VARIABLES)
 def test_every_variable_on_the_page_sets_something(variable: str, text: str, sets: str) -> None:
     _names.register("shop.Busy", Busy)
-    document = tomllib.loads(FILES[0])
+    files = [tomllib.loads(text) for text in FILES[:2]]
+    document = {section: {**files[0].get(section, {}), **files[1].get(section, {})} for section in TABLES}
     before, after = from_mapping(document), from_mapping(document, environ={variable: text})
     assert before.to_mapping() != after.to_mapping(), sets
 
@@ -87,6 +88,7 @@ def test_every_section_and_every_type_is_on_the_page() -> None:
     ]
     assert {section.strip("[]").partition(".")[0] for section in described} == set(SECTIONS)
     assert set(CODE.findall(described["[gates.NAME]"])) == {"type", *GATES.tables}
+    assert LAYERS.tables.keys() - GATES.tables.keys() <= set(CODE.findall(described["[pipelines.NAME]"]))
     assert set(CODE.findall(described["[budgets.NAME]"])) == {"type", *BUDGETS.tables}
 
 

@@ -246,7 +246,7 @@ def test_a_wrong_variable_raises_with_its_name(variable: str, text: str, message
     [
         ("policies.a.backoff", "[1]", "POLICIES__A__BACKOFF__MAXIMUM"),
         ("policies.a.budget", "'shared'", "POLICIES__A__BUDGET__RATIO"),
-        ("pipelines.p.layers", "[]", "PIPELINES__P__LAYERS__0"),
+        ("pipelines.p.layers", "[]", "PIPELINES__P__LAYERS__LAST"),
     ],
 )
 def test_a_value_without_keys_cannot_be_changed_by_key(path: str, value: str, variable: str) -> None:

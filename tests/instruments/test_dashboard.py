@@ -37,6 +37,7 @@ FOLLOWING = (
     "gate_class_in_use",
     "gate_class_queued",
     "throttle_accepts",
+    "worker_abandoned",
     "hedges_won_total",
 )
 

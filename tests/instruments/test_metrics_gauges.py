@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from threading import Event
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from redouble import (
     RetryBudget,
     Throttle,
     TokenBucket,
+    Worker,
     errors,
     priority,
 )
@@ -231,8 +233,23 @@ def test_the_gauge_of_retries_in_flight() -> None:
     assert shown("gauge capped")["budget_in_flight"] == 0
 
 
+def test_the_gauges_of_a_worker_with_a_limit() -> None:
+    """An abandoned thread holds its place until it ends."""
+    io, release = Worker(limit=2, grace=0, name="gauge io"), Event()
+    Retry(attempts=1, attempt_timeout=0.01, worker=io).run(release.wait)
+    abandoned = shown("gauge io")
+    release.set()
+    assert abandoned == {
+        "gate_limit worker": 2,
+        "gate_in_use worker": 1,
+        "gate_queued worker": 0,
+        "worker_abandoned": 1,
+    }
+
+
 @pytest.mark.parametrize(
-    "make", [lambda: TokenBucket(99999), CircuitBreaker, lambda: Bulkhead(3), RetryBudget]
+    "make",
+    [lambda: TokenBucket(99999), CircuitBreaker, lambda: Bulkhead(3), RetryBudget, lambda: Worker(limit=2)],
 )
 def test_unnamed_objects_have_no_gauge(make: Callable[[], object]) -> None:
     before = {metric.name: read_gauge(metric) for metric in GAUGES}

@@ -123,7 +123,8 @@ COUNTERS = """
 """
 GAUGES = """
     budget_tokens, budget_in_flight, breaker_state, bulkhead_in_use, bulkhead_queued, gate_limit, gate_in_use,
-    gate_queued, gate_class_in_use, gate_class_queued, gate_rate, throttle_requests, throttle_accepts
+    gate_queued, gate_class_in_use, gate_class_queued, gate_rate, worker_abandoned,
+    throttle_requests, throttle_accepts
 """
 
 

@@ -41,6 +41,7 @@ STABLE = [
     ("gate_class_in_use", "gauge", ("name", "by", "priority"), "call"),
     ("gate_class_queued", "gauge", ("name", "by", "priority"), "call"),
     ("gate_rate", "gauge", ("name", "by"), "call/s"),
+    ("worker_abandoned", "gauge", ("name",), "attempt"),
     ("throttle_requests", "gauge", ("name",), "call"),
     ("throttle_accepts", "gauge", ("name",), "call"),
 ]

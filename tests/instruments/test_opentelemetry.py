@@ -48,6 +48,7 @@ CONTRACT = {
     "redouble.gate.class_in_use": ("Gauge", "{call}", {"name", "by", "priority"}),
     "redouble.gate.class_queued": ("Gauge", "{call}", {"name", "by", "priority"}),
     "redouble.gate.rate": ("Gauge", "{call/s}", {"name", "by"}),
+    "redouble.worker.abandoned": ("Gauge", "{attempt}", {"name"}),
     "redouble.throttle.requests": ("Gauge", "{call}", {"name"}),
     "redouble.throttle.accepts": ("Gauge", "{call}", {"name"}),
 }
@@ -136,6 +137,7 @@ def test_the_exported_numbers(meters: Meters) -> None:
         shares = {"name": "o shares", "by": "two_classes"}
         assert meters.value("gate.class_in_use", **shares, priority="batch") == 2
         assert meters.value("budget.in_flight", name="o capped") == 0
+        assert meters.value("worker.abandoned", name="o threads") == 0
         assert meters.value("throttle.requests", name="o search") == 0
         assert meters.value("hedges", name="o region") == meters.value("hedges_won", name="o region") == 1
         assert meters.value("fallbacks", name="o region", code="ConnectionError") == 1

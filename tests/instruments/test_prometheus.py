@@ -59,6 +59,7 @@ CONTRACT: dict[str, tuple[str, set[str]]] = {
     "redouble_gate_class_in_use": ("gauge", {"name", "by", "priority"}),
     "redouble_gate_class_queued": ("gauge", {"name", "by", "priority"}),
     "redouble_gate_rate": ("gauge", {"name", "by"}),
+    "redouble_worker_abandoned": ("gauge", {"name"}),
     "redouble_throttle_requests": ("gauge", {"name"}),
     "redouble_throttle_accepts": ("gauge", {"name"}),
 }
@@ -128,6 +129,7 @@ def test_the_exported_numbers(registry: CollectorRegistry) -> None:
         assert value(registry, "gate_class_queued", **shares, priority="interactive") == 0
         assert value(registry, "budget_in_flight", name="p capped") == 0
         assert value(registry, "gate_queued", name="p crawl", by="adaptive_rate") == 0
+        assert value(registry, "worker_abandoned", name="p threads") == 0
         assert value(registry, "throttle_requests", name="p search") == 0
         assert value(registry, "hedges_total", name="p region") == 1
         assert value(registry, "hedges_won_total", name="p region") == 1

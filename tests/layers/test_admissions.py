@@ -60,6 +60,30 @@ def test_the_last_report_counts() -> None:
     assert gate.ends == [None]
 
 
+@pytest.mark.parametrize(("result", "failed"), [(-1, True), (1, False), (None, False)])
+def test_a_result_that_is_reported_is_judged(result: object, failed: bool) -> None:
+    gate = Recorder()
+    with gate as admission:
+        admission.failed("before")
+        admission.succeeded(result)
+    assert isinstance(gate.ends[0], Boom) == failed
+
+
+def test_a_rule_that_raises_about_a_reported_result() -> None:
+    """Its error comes out of the block, as any other would."""
+
+    class Broken(Recorder):
+        """A gate with a mistake in its rule."""
+
+        def refusal(self, result: Any, /) -> Exception | None:
+            raise Boom("of the rule")
+
+    gate = Broken()
+    with pytest.raises(Boom) as caught, gate as admission:
+        admission.succeeded(3)
+    assert gate.ends == [caught.value]
+
+
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit, GeneratorExit])
 def test_an_interruption_overrides_a_report(interruption: type[BaseException]) -> None:
     gate = Recorder()

@@ -42,6 +42,8 @@ BULKHEAD, BREAKER, BUDGET, BUCKET, LEDGER = (
     Ledger(),
 )
 RULE, JUDGE = always(True), UnhashableRule()
+WRITES = Retry(on=rule(methods={"POST"}))
+LONG_ATTEMPTS = Retry(attempt_timeout=3)
 
 ATTEMPT = (
     r"attempt_timeout=.* is not below the .* of the whole call: an attempt that is cut leaves no time .*"
@@ -143,6 +145,15 @@ PROBLEMS: list[tuple[Layer, list[str]]] = [
         [RETRY_INSIDE],
     ),  # equal, and not the same
     (Retry(budget=BUDGET.without_credit()) | quick(budget=BUDGET), [RETRY_INSIDE]),
+    (
+        Retry(budget=BUDGET) | Keyed(str, lambda: quick(budget=BUDGET)),
+        [RETRY_INSIDE, nested_budget("RetryBudget")],
+    ),
+    (Retry(budget=BUDGET) | Keyed(str, lambda: quick(budget=RetryBudget())), [RETRY_INSIDE]),
+    (
+        Pipeline(Keyed(str, lambda: Retry(budget=BUDGET) | quick(budget=BUDGET))),
+        [RETRY_INSIDE, nested_budget("RetryBudget")],
+    ),
     (Retry(worker=POOL) | quick(worker=POOL), [RETRY_INSIDE, twice("Worker")]),
     (Retry(worker=POOL) | Timeout(1, worker=POOL), [twice("Worker")]),
     (Retry(worker=Worker()) | Timeout(1, worker=Worker()), []),
@@ -177,11 +188,18 @@ PROBLEMS: list[tuple[Layer, list[str]]] = [
     # a fallback that wins a race
     (Hedge(0.1) | Fallback(value=1), [FALLBACK_RACES]),
     (Hedge() | Timeout(2) | Fallback(print, on=OSError), [FALLBACK_RACES]),
+    (Hedge() | Keyed(str, lambda: Fallback(value=1)), [FALLBACK_RACES]),
+    (Keyed(str, Hedge) | Fallback(value=1), [FALLBACK_RACES.replace("Hedge", "Keyed")]),
+    (Pipeline(Keyed(str, lambda: Hedge() | Fallback(value=1))), [FALLBACK_RACES]),
     (quick() | Hedge(0.1) | Fallback(value=1), [FALLBACK_INSIDE, FALLBACK_RACES]),
     # results that must not be shared
     (Fallback.stale(9) | Retry(on=rule(methods={"GET", "POST", "PATCH"})), [SHARED_WRITES]),
     (Fallback.stale(9) | BULKHEAD | Retry(on=[OSError, rule(methods=["post"])]), [SHARED_WRITES]),
     (Coalesce() | Retry(on=rule(methods={"POST"})), [SHARED_WRITES.replace("StaleFallback", "Coalesce")]),
+    (Coalesce() | Retry(until=rule(methods={"POST"})), [SHARED_WRITES.replace("StaleFallback", "Coalesce")]),
+    (Fallback.stale(9) | Keyed(str, lambda: WRITES | ONCE), [SHARED_WRITES]),
+    (Pipeline(Keyed(str, lambda: BULKHEAD | Fallback.stale(9) | WRITES)), [SHARED_WRITES]),
+    (Keyed(str, lambda: Fallback.stale(9)) | BULKHEAD | WRITES, [SHARED_WRITES]),
     # more slots guaranteed than there are
     (Bulkhead(2, shares={"a": 0.4, "b": 0.3, "c": 0.3}), [SHARES]),
     (Bulkhead(1, shares={"a": 0.1, "b": 0.1}) | Retry(), [SHARES]),
@@ -192,6 +210,9 @@ PROBLEMS: list[tuple[Layer, list[str]]] = [
         quick() | CircuitBreaker(ratio=0.5, window=9) | Bulkhead(2, wait=1) | Timeout(4),
         [WINDOW, BULKHEAD_INSIDE],
     ),
+    (LONG_ATTEMPTS | CircuitBreaker(ratio=0.5, window=5), [BREAKER_CUT, WINDOW]),
+    (LONG_ATTEMPTS | CircuitBreaker(ratio=0.5, window=6), [BREAKER_CUT]),
+    (Timeout(3) | CircuitBreaker(ratio=0.5, window=5), [BREAKER_CUT, WINDOW]),
     # no jitter
     (Retry(backoff=Backoff.exponential(0.2)), [NO_JITTER]),
     (Retry(backoff=[1, 2, 3]), [NO_JITTER]),
@@ -270,12 +291,18 @@ FINE: list[Layer] = [
     CircuitBreaker(ratio=0.5, window=5, calls=100) | Timeout(3),
     CircuitBreaker(window=5) | Timeout(3),  # failures in a row
     CircuitBreaker(ratio=0.5, window=1),
-    Timeout(3) | CircuitBreaker(ratio=0.5, window=5, slow=1),  # a call that is cut does not count
+    Timeout(3) | CircuitBreaker(ratio=0.5, window=5, slow=1),  # it counts before it is cut
+    LONG_ATTEMPTS | CircuitBreaker(ratio=0.5, window=5, slow=1),
+    LONG_ATTEMPTS | CircuitBreaker(ratio=0.5, window=5) | Timeout(2),
     Bulkhead(10, shares={"a": 0.4, "b": 0.3, "c": 0.3}),
     Bulkhead(3, shares={"a": 0.3, "b": 0.3, "c": 0.3, "d": 0}),
     Bulkhead(7, shares={"a": 0.3, "b": 0.1}),
     Fallback.stale(9) | Retry(on=[OSError, RULE, rule(methods={"GET", "PUT"})]) | BREAKER,
     Retry(on=rule(methods={"POST"})) | CircuitBreaker(),
+    Coalesce() | Retry(on=rule(methods={"POST"}), attempts=1),
+    Coalesce() | CircuitBreaker(on=rule(methods={"POST"})),  # it sends nothing again
+    Coalesce() | Keyed(str, lambda: Retry(on=rule()) | CircuitBreaker()),
+    Keyed(str, lambda: Retry(budget=BUDGET)) | CircuitBreaker(),
     CircuitBreaker(OSError) | Fallback(value=1, on=KeyError),
     BREAKER | Fallback(value=1, on=OSError),
     Retry(on=OSError) | Fallback(value=1, on=KeyError),

@@ -7,16 +7,20 @@ from typing import Any
 import pytest
 
 from redouble import (
+    AdaptiveConcurrency,
+    AdaptiveRate,
     Backoff,
     Bulkhead,
     CircuitBreaker,
     Fallback,
     Gate,
+    Hedge,
     Kind,
     Layer,
     Pipeline,
     Retry,
     RetryBudget,
+    Throttle,
     Timeout,
     TokenBucket,
     Worker,
@@ -25,6 +29,7 @@ from redouble import (
 from tests.support.fakes import stable_repr
 from tests.support.layers.analysis import UNHINTED, Own, Patient
 
+REFUSED = "; a refused result is a failure"
 POLICY = Retry(on=OSError, backoff=Backoff.exponential(0.1).maximum(5).full_jitter())
 
 
@@ -125,7 +130,29 @@ def test_a_pipeline_in_another_is_flat() -> None:
             CircuitBreaker(ratio=0.5, minimum=10, window=60),
             "opens after 50% failures of at least 10 calls in 60 s, for 30 s",
         ),
+        (
+            CircuitBreaker(until=bool, state="metrics_only"),
+            "would open after 5 failures in a row, for 30 s; a refused result is a failure (metrics_only)",
+        ),
+        (
+            Throttle(until=bool),
+            f"at most 2 calls for each one accepted in 120 s{REFUSED}",
+        ),
+        (
+            AdaptiveConcurrency(until=bool, queue=3),
+            f"as many at once as the service can handle, currently 20, others wait up to 1 s{REFUSED}",
+        ),
+        (AdaptiveRate(until=bool), "as fast as the server allows; a refused result is a failure"),
+        (
+            Hedge(1, until=bool),
+            f"once more if it takes over 1 s, for 2 % of the calls at most{REFUSED}",
+        ),
         (Fallback(value="secret"), "another result instead of an error"),
+        (Fallback(value="secret", until=bool), "another result instead of an error or a refused result"),
+        (
+            Fallback.stale(9, until=bool),
+            "the last good result instead of an error or a refused result, up to 9 s old, 1000 at most",
+        ),
         (Own(), ""),
     ],
     ids=stable_repr,

@@ -140,7 +140,7 @@ def test_a_hedge_lets_the_other_attempt_win(on: On) -> None:
     race.start_attempt()
     race.record_error(1, wrapped(ConnectionError()), 0)
     assert not race.over
-    race.record_result(2, 3)
+    race.record_result(2, 3, 0.0)
     assert race.outcome() == 3
 
 

@@ -64,7 +64,7 @@ def test_a_reached_limit_is_emitted_once(place: str, way: str, left: float, limi
     assert timeouts(events) == [("items" if way == "stream" else "slow", limit, took)]
     [event] = events
     assert event.error is seen[0]
-    assert (event.attempt, event.attempt_elapsed, event.by, event.labels) == (0, took, None, {})
+    assert (event.attempt, event.attempt_elapsed, event.by, event.labels) == (0, took, "timeout", {})
 
 
 def test_a_worker_that_still_runs_emits_the_reached_limit() -> None:

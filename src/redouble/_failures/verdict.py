@@ -314,6 +314,11 @@ class FailureFilter:
         return None if answer is True else self.answered(answer, value)
 
     @property
+    def description(self) -> str:
+        """What the description of a layer says about results: nothing without ``until``."""
+        return "" if self.until is None else "; a refused result is a failure"
+
+    @property
     def accepts(self) -> Callable[[Any], object]:
         """The rule for results as a function of a result, for compiled wrappers of a layer with ``until``.
 

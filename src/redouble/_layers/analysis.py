@@ -12,8 +12,7 @@ from math import inf, isinf
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 from weakref import WeakSet
 
-from redouble._failures.codes import IDEMPOTENT
-from redouble._failures.verdict import On, as_rules
+from redouble._failures.verdict import On
 from redouble._internal.public import public
 from redouble._internal.validation import format_seconds
 
@@ -37,6 +36,7 @@ class Traits(NamedTuple):
     shared: objects with state, such as a budget, that `Pipeline.check` reports if they occur twice in one
         pipeline.
     shares_results: True if calls may get the result of another call: for functions that only read.
+    resends: the request methods that the layer sends again although they are not idempotent, such as POST.
     """
 
     retries: bool = False
@@ -46,6 +46,7 @@ class Traits(NamedTuple):
     handles: On | None = None
     shared: tuple[object, ...] = ()
     shares_results: bool = False
+    resends: frozenset[str] = frozenset()
 
 
 @public("redouble.types")
@@ -141,30 +142,21 @@ def check(pipeline: Layer, layers: Layers) -> Iterator[str]:
     if _is_used_by_client(pipeline):
         attempt = layers[max((i for i, own in enumerate(traits) if own.retries), default=0) :]
         worst = worst.within(combined_traits(attempt).each_call_limit)
-    for place, problems in enumerate(lint(layers, (), (), worst)):
-        own = traits[place]
+    inside = [part for layer in layers for part in layer._parts()]
+    for layer, own, problems in zip(layers, traits, lint(layers, (), (), worst), strict=True):
         yield from problems
-        if own.shares_results and (methods := _not_idempotent(traits[place + 1 :])):
-            name = type(layers[place]).__name__
-            yield (
-                f"{name} around a policy that sends {methods} again: such calls are not idempotent, so each "
-                "has to be made, and equal ones would share one; put it around functions that only read"
-            )
+        for part in layer._parts():
+            del inside[0]
+            if _traits(part).shares_results and (methods := combined_traits(tuple(inside)).resends):
+                yield (
+                    f"{type(part).__name__} around a policy that sends {', '.join(sorted(methods))} again: "
+                    "such calls are not idempotent, so each has to be made, and equal ones would share one; "
+                    "put it around functions that only read"
+                )
         for state in own.shared:
             if any(state is other for other in seen):
                 yield _shared_twice(state)
             seen.append(state)
-
-
-def _not_idempotent(inner: Iterable[Traits]) -> str:
-    """Return the request methods that rules of inner layers name, and that are not idempotent."""
-    named = set[str]()
-    for own in inner:
-        for _, rule in () if own.handles is None else as_rules(own.handles):
-            methods: object = getattr(rule, "methods", None)
-            if isinstance(methods, frozenset):  # of a rule for HTTP
-                named |= cast("frozenset[str]", methods)
-    return ", ".join(sorted(named - IDEMPOTENT))
 
 
 def _shared_twice(state: object) -> str:
@@ -201,6 +193,7 @@ def combined_traits(layers: Layers) -> Traits:
         handles=traits[0].handles if len(traits) == 1 else None,
         shared=tuple(state for own in traits for state in own.shared),
         shares_results=any(own.shares_results for own in traits),
+        resends=frozenset[str]().union(*(own.resends for own in traits)),
     )
 
 

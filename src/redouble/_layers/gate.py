@@ -11,19 +11,19 @@ from functools import partial
 from typing import Any, ClassVar, Literal, ParamSpec, TypeAlias, TypeVar
 
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
-from redouble._drivers.per_call import PerCall
 from redouble._drivers.stream_function import wrap_stream
 from redouble._engine.nested import asks_gate
+from redouble._engine.per_call import PerCall
 from redouble._failures.verdict import Refusal
 from redouble._internal.callables import reject_awaitable
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.logger import call_hook, is_own, log_broken_hook
 from redouble._internal.public import public
 from redouble._internal.shared_context_manager import AsyncSharedContextManager, Block, never_began
-from redouble._internal.validation import format_seconds
+from redouble._internal.validation import UNSET, format_seconds
 from redouble._layers.analysis import Traits, WorstCase, combined_traits
 from redouble._layers.layer import Layer, Layers
-from redouble._runtime.backend import cancelling
+from redouble._runtime.backend import task_cancelled
 from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK, Clock
 from redouble._telemetry.emit import EMITTED, emit_rejected, layer_kind
 from redouble.errors import Rejected
@@ -63,7 +63,7 @@ class Gate(AsyncSharedContextManager["Admission"], Layer):
     Write ``admit`` and ``ended``; both are quick, are passed the time, and never wait. The time is that of
     ``clock.now()`` in every colour: one gate may serve threads and event loops at once. A gate also works as
     ``with gate as admission:`` and ``async with gate as admission:``, where ``admission.failed(...)`` and
-    ``admission.succeeded()`` report how the block ended if no error says so. All hooks of `Layer` are
+    ``admission.succeeded(...)`` report how the block ended if no error says so. All hooks of `Layer` are
     optional.
     """
 
@@ -240,9 +240,13 @@ class Admission(Block["Admission"]):
         """
         self._reported = why if isinstance(why, Exception) else Refusal(why)
 
-    def succeeded(self) -> None:
-        """Report that the block is a success even if it raises an error afterwards."""
-        self._reported = "success"
+    def succeeded(self, result: object = UNSET, /) -> None:
+        """Report that the block is a success even if it raises an error afterwards.
+
+        ``result``: its result, which the gate's ``until`` may refuse; then the block is a failure.
+        """
+        refusal = None if result is UNSET else self.gate.refusal(result)
+        self._reported = "success" if refusal is None else refusal
 
     def judge(self, result: T) -> T:
         """Report a result that the gate refuses as a failure; return the result."""
@@ -306,4 +310,4 @@ CANCELLED = GeneratorExit()  # stands for any cancellation: gates do not count i
 def task_error() -> BaseException | None:
     """Return the exception being handled; `CANCELLED` if the function turned a cancellation into an error."""
     error = sys.exception()
-    return CANCELLED if isinstance(error, Exception) and cancelling(error) else error
+    return CANCELLED if isinstance(error, Exception) and task_cancelled(error) else error

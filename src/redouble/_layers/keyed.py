@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable,
 from math import inf
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from redouble._drivers.per_call import check_arguments
 from redouble._drivers.stream_function import StreamFunction
+from redouble._engine.per_call import check_arguments
 from redouble._internal.callables import display_name, lazy_kind
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.locks import SharedByIdentity, gil
@@ -196,7 +196,10 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
         return f"{layers or 'a layer'} for each key, {most}"
 
     def traits(self) -> Traits:
-        return super().traits()._replace(shared=(self,))
+        traits = super().traits()
+        # The layers are those of one key. What they use, such as a budget, may be the same for all keys.
+        used = (state for state in traits.shared if not isinstance(state, Layer))
+        return traits._replace(shared=(self, *used))
 
     def __repr__(self) -> str:
         functions = display_name(self._key), display_name(self._make)

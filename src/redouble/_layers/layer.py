@@ -153,6 +153,10 @@ class Layer:
             raise ValueError(f"{kind}.register({section!r}): write one of {', '.join(LAYER_SECTIONS)}")
         register(self, section)
 
+    def _parts(self) -> Layers:
+        """Return the layers that this one consists of: of a proxy, those that it is a proxy of."""
+        return (self,)
+
     def _repr(self, *options: str, **more: object) -> str:
         """Return the repr of a layer with these options; ``more``, and its name: only if they are set."""
         more = {**more, "name": self.name}
@@ -202,6 +206,9 @@ class LayerProxy(Layer):
     def _target_layers(self) -> Layers:
         """Return the layers it is a proxy of, outermost first; none if they are not known yet."""
         return ()
+
+    def _parts(self) -> Layers:
+        return tuple(chain.from_iterable(layer._parts() for layer in self._target_layers()))
 
     def describe(self) -> str:
         """Return the descriptions of its layers, in one line."""

@@ -5,7 +5,7 @@ Detection happens at every call, because one policy may serve both asyncio and T
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Iterator
 from sys import modules
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -45,7 +45,14 @@ if TYPE_CHECKING:
             ...
 
         def cancelling(self, error: BaseException | None = None, /) -> bool:
-            """Return True if this task is being cancelled, other than by a group that raised ``error``."""
+            """Return True if this task is being cancelled, other than by a group that raised ``error``.
+
+            Always False under Trio, where the delay before a retry raises the cancellation.
+            """
+            ...
+
+        def task_cancelled(self, error: BaseException | None = None, /) -> bool:
+            """Return the same under asyncio; under Trio, True if the next checkpoint raises."""
             ...
 
         def cancel_after(self, seconds: float, /) -> CancelScope:
@@ -86,6 +93,13 @@ if TYPE_CHECKING:
             """Return True if that event loop or Trio run is the one that runs here."""
             ...
 
+        def awaiting_tasks(self, task: Any = None, /) -> Iterator[object]:
+            """Yield the coroutine of the task that awaits this one, by default the current, then of its own.
+
+            A task is awaited by another if it is cancelled with it. Several tasks that await one are none.
+            """
+            ...
+
         def run_detached(self, work: Coroutine[Any, Any, None], /) -> None:
             """Run a coroutine that the caller cannot await, in a task of its own."""
             ...
@@ -121,6 +135,11 @@ def cancel_after(seconds: float) -> CancelScope:
 def cancelling(error: BaseException | None = None) -> bool:
     """Return True if the current asyncio task is being cancelled, even if the operation swallowed that."""
     return backend().cancelling(error)
+
+
+def task_cancelled(error: BaseException | None = None) -> bool:
+    """Return True if the current task is cancelled, so that ``error`` says nothing about the operation."""
+    return backend().task_cancelled(error)
 
 
 def under_trio() -> bool:

@@ -138,7 +138,10 @@ def emit_timeout(error: AttemptTimeout, name: str) -> AttemptTimeout:
     """Emit ``timeout`` for a time limit that was reached; return the error to raise."""
     if watch.by_event["timeout"]:
         took = error.seconds or 0.0
-        publish(Event("timeout", name, 0, took, took, error, limit=error.limit, bound=BOUND.get()), None)
+        publish(
+            Event("timeout", name, 0, took, took, error, limit=error.limit, by="timeout", bound=BOUND.get()),
+            None,
+        )
     return error
 
 

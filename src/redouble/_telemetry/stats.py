@@ -17,8 +17,8 @@ def stats() -> dict[str, dict[str, dict[str, Any]]]:
     """Take a snapshot of every named policy, budget and gate in this process: ready for ``json.dumps``.
 
     >>> import redouble
-    >>> breaker = redouble.CircuitBreaker(name="ledger")
-    >>> redouble.stats()["breakers"]["ledger"]["state"]
+    >>> breaker = redouble.CircuitBreaker(name="billing api")
+    >>> redouble.stats()["breakers"]["billing api"]["state"]
     'closed'
 
     ``policies`` contain their limits and counts (``failures`` of attempts, ``retries``, and calls

@@ -1,7 +1,8 @@
 """Variables that override a document: ``REDOUBLE_POLICIES__PAYMENTS__ATTEMPTS=5``.
 
 The name of a variable is a path of the document in capitals, with ``__`` between its elements. Each element
-is a key with one ``_`` for all characters between its letters and digits. The text of the variable becomes a
+is a key with one ``_`` for all characters between its letters and digits, or the number of an item of a list,
+from 0. The text of the variable becomes a
 value of the document, which the type of the option there converts. So this module does not depend on the
 options. It never reads `os.environ`: the caller passes a mapping.
 """
@@ -54,18 +55,23 @@ def _apply(
     variable: str,
     variables: dict[str, str],
 ) -> None:
-    node: dict[str, Any] = sections
+    node: Any = sections  # a table, or a list
+    key: Any = section
     place = DocPath((section,))
     for depth, element in enumerate(elements):
-        key = place.keys[-1]
         # A policy without this option inherits the table whose key is set.
         usual = sections["defaults"].get(key) if (section, depth) == ("policies", 2) else None
-        value: object = node.get(key, usual)
+        value: Any = node[key] if isinstance(node, list) else node.get(key, usual)
         if value is None:
             variables.setdefault(place.path, variable)
+        if isinstance(value, list) and element in map(str, range(len(value))):
+            node[key] = node = [*value]
+            key, place = int(element), place.under(element)
+            continue
         table = as_table({} if value is None else value)
         if table is None:
-            raise place.error(f"{short_repr(value)} has no keys, and {variable} sets one")
+            missing = f"item {element}" if isinstance(value, list) and element.isdecimal() else "keys"
+            raise place.error(f"{short_repr(value)} has no {missing}, and {variable} sets one")
         node[key] = node = dict(table)
         alike = [key for key in node if _element(key) == element]
         if len(alike) > 1:
@@ -74,8 +80,9 @@ def _apply(
         if not (alike or depth or section == "defaults"):
             hint = nearest(element, map(_element, node))
             raise ConfigError(f"[{section}] has nothing named {short_repr(element)}; {hint}", path=variable)
-        place = place.under(alike[0] if alike else element.lower())
-    node[place.keys[-1]], variables[place.path] = text, variable
+        key = alike[0] if alike else element.lower()
+        place = place.under(key)
+    node[key], variables[place.path] = text, variable
 
 
 def _reject_misspelled(variable: str, section: str | None, sections: Sections) -> None:

@@ -71,17 +71,19 @@ BULKHEAD_IN_USE: Final = Metric("bulkhead_in_use", "gauge", ("name",), "call",
 BULKHEAD_QUEUED: Final = Metric("bulkhead_queued", "gauge", ("name",), "call",
     "Calls that wait for a slot of a bulkhead.")
 GATE_LIMIT: Final = Metric("gate_limit", "gauge", ("name", "by"), "call",
-    "The current limit of the calls in flight in a gate, by the name and the type of the gate.")
+    "The current limit of the calls in flight in a gate or on a worker, by its name and its type.")
 GATE_IN_USE: Final = Metric("gate_in_use", "gauge", ("name", "by"), "call",
-    "Calls in flight in a gate that limits them.")
+    "Calls in flight in a gate, or on a worker, that limits them.")
 GATE_QUEUED: Final = Metric("gate_queued", "gauge", ("name", "by"), "call",
-    "Calls that wait until a gate admits them.")
+    "Calls that wait until a gate admits them, or for a worker.")
 GATE_CLASS_IN_USE: Final = Metric("gate_class_in_use", "gauge", ("name", "by", "priority"), "call",
     "Calls in flight in a gate with shares, by their class.")
 GATE_CLASS_QUEUED: Final = Metric("gate_class_queued", "gauge", ("name", "by", "priority"), "call",
     "Calls that wait until a gate with shares admits them, by their class.")
 GATE_RATE: Final = Metric("gate_rate", "gauge", ("name", "by"), "call/s",
     "The current limit of the calls that a gate admits in a second; without a limit it is not exported.")
+WORKER_ABANDONED: Final = Metric("worker_abandoned", "gauge", ("name",), "attempt",
+    "Attempts that were given up, and whose threads still hold a place of a Worker with a limit.")
 THROTTLE_REQUESTS: Final = Metric("throttle_requests", "gauge", ("name",), "call",
     "The calls in the window of a Throttle, with those that it rejected.")
 THROTTLE_ACCEPTS: Final = Metric("throttle_accepts", "gauge", ("name",), "call",

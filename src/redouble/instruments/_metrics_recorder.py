@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+from redouble._engine.worker import Worker
 from redouble._layers.gate import Gate
 from redouble._telemetry.emit import layer_kind
 from redouble._telemetry.events import Event, What
@@ -134,10 +135,10 @@ def _value(key: str) -> Read:
 
 
 def _of_gate(key: str) -> Read:
-    """Return a reader of one value of gates; the type of the gate is the label ``by``."""
+    """Return a reader of one value of gates and workers; the type is the label ``by``."""
 
     def read(snapshot: Snapshot, thing: object) -> Values:
-        if snapshot.get(key) is None or not isinstance(thing, Gate):
+        if snapshot.get(key) is None or not isinstance(thing, Gate | Worker):
             return {}  # such as the rate of a `Chaos`, which is a share
         return {(label_value(layer_kind(thing)),): float(snapshot[key])}
 
@@ -170,6 +171,7 @@ READERS: Mapping[Metric, tuple[tuple[Section, ...], Read]] = {
     schema.GATE_CLASS_IN_USE: (GATES, _by_class("in_use")),
     schema.GATE_CLASS_QUEUED: (GATES, _by_class("queued")),
     schema.GATE_RATE: (GATES, _of_gate("rate")),
+    schema.WORKER_ABANDONED: (("limits",), _value("abandoned")),
     schema.THROTTLE_REQUESTS: (("limits",), _value("requests")),
     schema.THROTTLE_ACCEPTS: (("limits",), _value("accepts")),
 }

@@ -46,6 +46,7 @@ SPAN_EVENTS: Final[tuple[What, ...]] = (
     "coalesced",
 )
 NO_ERROR: Final[frozenset[What]] = frozenset({"waited", "hedged", "hedge_won", "coalesced"})
+PREFIXES: Final = "call|attempt|budget|breaker|bulkhead|gate|worker|throttle"  # separated by a dot
 RESEND_COUNT: Final = "http.request.resend_count"
 INTERNAL: Any = getattr(metrics, "_internal", None)
 
@@ -79,7 +80,7 @@ def instrument(meter_provider: MeterProvider | None = None) -> observers.Observa
 
 def exported_name(metric: Metric) -> str:
     """Return the exported name of a metric."""
-    return "redouble." + re.sub("^(call|attempt|budget|breaker|bulkhead|gate|throttle)_", r"\1.", metric.name)
+    return "redouble." + re.sub(f"^({PREFIXES})_", r"\1.", metric.name)
 
 
 def _has_sdk() -> bool:

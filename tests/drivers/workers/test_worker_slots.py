@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 import trio
-import trio.lowlevel
 
 from redouble import Grant, Retry, RetryBudget, Timeout, Worker, cancelled, deadline, errors, observe, stats
 from redouble._drivers import attempt_timeout as _attempt_timeout
@@ -161,6 +160,9 @@ def test_async_callers_wait_without_blocking_the_loop(colour: str, idle: list[Th
 
     policy = Retry(worker=worker)
 
+    async def call(number: int) -> None:
+        await policy.acall(work, number)
+
     def free() -> None:
         until(lambda: worker.snapshot()["queued"] == 3 and len(begun) == 2)
         go.set()
@@ -169,12 +171,10 @@ def test_async_callers_wait_without_blocking_the_loop(colour: str, idle: list[Th
         if colour == "trio":
             async with trio.open_nursery() as nursery:
                 for number in range(5):
-                    nursery.start_soon(partial(policy.acall, work, number))
+                    nursery.start_soon(call, number)
                 await trio.to_thread.run_sync(free)
         else:
-            await asyncio.gather(
-                *(policy.acall(work, number) for number in range(5)), asyncio.to_thread(free)
-            )
+            await asyncio.gather(*(call(number) for number in range(5)), asyncio.to_thread(free))
 
     in_colour(colour, lambda: None, main)
     assert sorted(order) == [0, 1, 2, 3, 4]
@@ -218,11 +218,11 @@ def test_processes_have_a_limit_too(kind: str) -> None:
 @pytest.mark.parametrize(
     ("wait", "limits", "message"),
     [
-        (0, {}, "worker io is busy: 1 attempt is running, and the attempt does not wait"),
-        (SOON, {}, "and none ended within 0.01 s"),
-        (50, {"attempt_timeout": SOON}, "and none ended within 0.01 s"),
-        (None, {"timeout": SOON}, "and none ended within 0.01"),
-        (None, {"work_timeout": SOON}, "and none ended within 0.01"),
+        (0, {}, "worker io is busy: 1 attempt is running, and it does not wait"),
+        (SOON, {}, "and no slot came free within 0.01 s"),
+        (50, {"attempt_timeout": SOON}, "and no slot came free within 0.01 s"),
+        (None, {"timeout": SOON}, "and no slot came free within 0.01"),
+        (None, {"work_timeout": SOON}, "and no slot came free within 0.01"),
     ],
 )
 @pytest.mark.parametrize("colour", COLOURS)

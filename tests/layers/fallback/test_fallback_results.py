@@ -14,7 +14,7 @@ from redouble.testing import Script, ok
 from redouble.types import Event
 from tests.support.fakes import ASYNC, Boom, Virtual, in_colour
 from tests.support.layers.fallbacks import called, text
-from tests.support.runtime.cancellation import cancelled
+from tests.support.runtime.cancellation import CANCELLATIONS, cancelled
 
 
 def positive(value: int) -> bool:
@@ -84,6 +84,24 @@ def test_a_cancellation_is_never_replaced(colour: str) -> None:
         return 1
 
     assert cancelled(colour, lambda: Fallback(value=7, until=positive).call(waits)) == "cancelled"
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+@pytest.mark.parametrize("layer", [Fallback(value=7, until=positive), Fallback.stale(60, until=positive)])
+def test_a_result_that_a_cancelled_task_returns_is_not_replaced(colour: str, layer: Fallback) -> None:
+    results = [3, -1]
+
+    async def waits() -> int:
+        if len(results) == 1:
+            with suppress(*CANCELLATIONS):
+                await backend().sleep(1e6)
+        return results.pop(0)
+
+    async def twice() -> tuple[int, int]:
+        return await call(), await call()
+
+    call = layer(waits)
+    assert cancelled(colour, twice) == (3, -1)
 
 
 def test_outside_a_retry(colour: str) -> None:

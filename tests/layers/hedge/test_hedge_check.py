@@ -42,6 +42,10 @@ async def fetch(url: str = "") -> str:
     return url
 
 
+async def ping() -> str:
+    return "pong"
+
+
 def blocking() -> None: ...
 
 
@@ -143,6 +147,7 @@ def test_different_must_be_a_function() -> None:
         ),
         (fetch, items, "different=fetch cannot replace items: write a generator function with"),
         (items, aitems, "different=items cannot replace aitems: write an async generator function with"),
+        (ping, fetch, r"different=ping does not accept the arguments of fetch: write a function of \(url"),
         ({"region": "eu"}, fetch, r"different={'region': 'eu'}: fetch has no parameter 'region'"),
         ({"args": 1}, on_workers, "different={'args': 1}: on_workers has no parameter 'args'"),
     ],

@@ -52,6 +52,11 @@ class Busy(Exception):
     retry_after = 3.0
 
 
+def later(result: object) -> Verdict:
+    """Refuse a busy answer, which asks for a delay."""
+    return Verdict.retry(after=3) if result == "busy" else Verdict.accept()
+
+
 # ------------------------------------------------------------------------- any attempts
 
 ATTEMPTS = st.lists(
@@ -174,6 +179,7 @@ def test_calls_that_are_cut_count_as_slow(colour: str, how: str, failover: bool)
         (over(), [(2, Boom), (9, "b")], "b after 10"),  # it began before the deadline
         (over(), [(2, Boom), (0.75, Boom)], "ScriptedError(attempt 1) after 2"),
         (over(9), [(1, Busy), (1, "b")], "Busy(attempt 1) after 1"),  # the next one would be too late
+        (over(9, until=later), [(1, "busy"), (1, "b")], "busy after 1"),
         (Hedge(1, None, hedges=2), [(9, "a"), (0.25, Busy), (1, "c")], "a after 9"),
     ],
 )
@@ -201,6 +207,16 @@ def test_failover_needs_the_quota_and_the_budget(colour: str, budget: Any) -> No
     failed = "ScriptedError(attempt 1) after 0.5"
     assert timed(colour, main) == [failed if budget else "b after 1.5", failed]
     assert hedge.snapshot()["suppressed"] == (1 if budget is None else 2)
+
+
+@LOOPS
+def test_a_refused_result_may_ask_for_a_delay(colour: str) -> None:
+    """As the answer 429 does with a ``Retry-After``, by the rule for HTTP."""
+
+    async def main() -> str:
+        return str(await make_hedged_call(over(until=later), ScriptedAttempts([(0.5, "busy"), (1, "b")])))
+
+    assert timed(colour, main) == "b after 4.5"
 
 
 @LOOPS

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from redouble import Grant, Hedge, Kind
+from redouble import Grant, Hedge, Kind, RetryBudget
 from redouble.testing import virtual_time
 from tests.support.fakes import Boom, Ledger
 from tests.support.layers.hedge_attempts import (
@@ -106,6 +106,32 @@ def test_a_first_attempt_that_ends_in_the_same_loop_iteration_is_not_cancelled(c
 
     assert timed(colour, main) == "b"
     assert (ended, late.closed) == (["not cut"] * 2, 1)
+
+
+@ON_ASYNCIO
+def test_an_attempt_that_is_cancelled_before_it_begins_is_not_in_flight(colour: str) -> None:
+    budget, calls = RetryBudget(None, max_in_flight=1.0, minimum=1), list[None]()
+    hedge = Hedge([1], None, on=OSError, budget=budget)
+
+    async def main() -> BaseException:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[object] = loop.create_future()
+        loop.call_later(1, answer.set_exception, KeyError("first"))
+
+        async def fetch() -> object:
+            calls.append(None)
+            return await answer
+
+        try:
+            await hedge.call(fetch)
+        except KeyError as error:
+            return error  # its traceback keeps the objects of the call
+        raise AssertionError
+
+    error = timed(colour, main)
+    assert hedge.snapshot()["hedged"] == 1
+    assert budget.snapshot()["retries_in_flight"] == 0, error
+    assert len(calls) == 1
 
 
 @ON_ASYNCIO

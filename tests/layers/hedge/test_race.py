@@ -36,10 +36,10 @@ class Late(Exception):
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_the_first_result_wins(number: int) -> None:
     race = new_race(3)
-    race.record_result(number, f"of {number}")
+    race.record_result(number, f"of {number}", 0.0)
     assert (race.winner, race.over, race.running) == (number, True, 2)
     for other in {1, 2, 3} - {number}:
-        race.record_result(other, f"of {other}")
+        race.record_result(other, f"of {other}", 0.0)
     assert (race.winner, race.running, race.outcome()) == (number, 0, f"of {number}")
 
 
@@ -47,7 +47,7 @@ def test_the_first_result_wins(number: int) -> None:
 def test_an_error_that_on_does_not_handle_wins(answer: Any) -> None:
     race, error = new_race(on=always(answer)), Boom()
     race.record_error(2, error, 0.0)
-    race.record_result(1, "too late")
+    race.record_result(1, "too late", 0.0)
     assert (race.winner, race.over) == (2, True)
     with pytest.raises(Boom) as caught:
         race.outcome()
@@ -69,7 +69,7 @@ def test_if_all_fail_the_error_of_the_first_attempt_is_raised(order: tuple[int, 
 @pytest.mark.parametrize("number", [1, 2])
 def test_an_attempt_that_ends_after_the_race_changes_nothing(number: int) -> None:
     race = new_race()
-    race.record_result(3 - number, "won")
+    race.record_result(3 - number, "won", 0.0)
     race.record_error(number, Late(60), 0.0)
     assert (race.not_before, race.running, race.outcome()) == (0.0, 0, "won")
 
@@ -101,17 +101,17 @@ def is_good(value: object) -> bool:
 @pytest.mark.parametrize("until", [is_good, Judge()])
 def test_the_race_continues_after_a_refused_result(until: Any) -> None:
     race = new_race(until=until)
-    race.record_result(1, "bad")
+    race.record_result(1, "bad", 0.0)
     assert not race.over
-    race.record_result(2, "good")
+    race.record_result(2, "good", 0.0)
     assert (race.winner, race.outcome()) == (2, "good")
 
 
 @pytest.mark.parametrize("answer", [False, None, Verdict.retry(), Verdict.stop()])
 def test_if_all_are_refused_the_result_of_the_first_attempt_is_returned(answer: object) -> None:
     race = new_race(until=always(answer))
-    race.record_result(2, "b")
-    race.record_result(1, "a")
+    race.record_result(2, "b", 0.0)
+    race.record_result(1, "a", 0.0)
     assert (race.winner, race.over, race.outcome()) == (None, True, "a")
 
 
@@ -122,7 +122,7 @@ def test_the_error_of_a_failing_rule_wins(ending: str) -> None:
 
     race = new_race(on=raising, until=raising)
     if ending == "result":
-        race.record_result(2, "b")
+        race.record_result(2, "b", 0.0)
     else:
         race.record_error(2, Boom(), 0.0)
     assert race.winner == 2
@@ -180,7 +180,7 @@ def test_every_result_is_either_returned_or_unused(
         elif ending == "cut":
             race.record_cancelled()
         else:
-            race.record_result(number, values[number])
+            race.record_result(number, values[number], 0.0)
             returned.append(values[number])
     unused = race.take_unused(delivered=True)
     everything = unused + race.take_unused(delivered=False)  # no result is taken twice

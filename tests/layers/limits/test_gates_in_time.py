@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from redouble import Bulkhead, Layer, RateLimit, Retry, Timeout, deadline, errors
+from redouble import Bulkhead, Gate, RateLimit, Retry, Timeout, deadline, errors
 from redouble.testing import VirtualClock
 from tests.support.virtual_time import VIRTUAL_COLOURS, in_virtual_colour, no_real_waits
 
@@ -45,21 +45,21 @@ ASYNC_LIMITS: dict[str, Around] = LIMITS | {
 }
 
 
-def gated_by(layer: Layer, how: str, calls: list[float], clock: VirtualClock) -> Callable[[], None]:
+def gated_by(layer: Gate, how: str, calls: list[float], clock: VirtualClock) -> Callable[[], None]:
     """Return a blocking function behind a gate: wrapped, or with a block of its own."""
 
     def call() -> None:
         calls.append(clock.now())
 
     def block() -> None:
-        with layer:  # type: ignore[attr-defined]
+        with layer:
             call()
 
     return {"layer": layer(call), "call": lambda: layer.call(call), "block": block}[how]
 
 
 def agated_by(
-    layer: Layer, how: str, calls: list[float], clock: VirtualClock
+    layer: Gate, how: str, calls: list[float], clock: VirtualClock
 ) -> Callable[[], Awaitable[None]]:
     """Return an async function behind a gate: wrapped, or with a block of its own."""
 
@@ -70,7 +70,7 @@ def agated_by(
         await layer.call(call)
 
     async def block() -> None:
-        async with layer:  # type: ignore[attr-defined]
+        async with layer:
             await call()
 
     return {"layer": layer(call), "call": acall, "block": block}[how]

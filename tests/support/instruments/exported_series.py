@@ -13,7 +13,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from redouble import Bulkhead, CircuitBreaker, Retry, RetryBudget, Throttle, Timeout
+from redouble import Bulkhead, CircuitBreaker, Retry, RetryBudget, Throttle, Timeout, Worker
 from redouble._telemetry.observers import publish
 from redouble.errors import AttemptTimeout, Rejected
 from redouble.instruments import opentelemetry, prometheus
@@ -44,6 +44,7 @@ def _make_calls() -> tuple[object, ...]:
     budget, breaker = RetryBudget(name="shared"), CircuitBreaker(name="billing", failures=1)
     bulkhead = Bulkhead(1, wait=0, name="db")
     limits = limited_rate("crawl"), Throttle(name="search"), TwoClasses("shares")
+    worker = Worker(limit=20, name="threads")
     capped = RetryBudget(max_in_flight=0.2, minimum=3, name="capped")
     policy = Retry(name="orders", attempts=2, budget=budget)
     with virtual_time():
@@ -56,7 +57,7 @@ def _make_calls() -> tuple[object, ...]:
             asyncio.run(Timeout(1).call(asyncio.sleep, 2))
     publish(Event("success", "chat", 1, 2.0, 2.0, usage=USED), None)
     emit_layer_events("region")
-    return budget, breaker, bulkhead, limits, capped
+    return budget, breaker, bulkhead, limits, capped, worker
 
 
 @cache

@@ -15,6 +15,7 @@ from redouble import (
     Throttle,
     Timeout,
     TokenBucket,
+    Worker,
     errors,
 )
 from redouble._telemetry.emit import emit_layer
@@ -45,6 +46,7 @@ def everything(prefix: str = "") -> Generator[None]:
         limited_rate(f"{prefix}crawl"),
         RetryBudget(max_in_flight=0.2, minimum=3, name=f"{prefix}capped"),
         TwoClasses(f"{prefix}shares"),
+        Worker(limit=20, name=f"{prefix}threads"),
     )
     gate = Bulkhead(1, 0, name=f"{prefix}mail")
     labels = {"team": "x", "tier": "1"}
@@ -65,7 +67,7 @@ def everything(prefix: str = "") -> Generator[None]:
         with suppress(errors.BulkheadFull):
             gate.call(int)
         yield
-    assert len(kept) == 6
+    assert len(kept) == 7
 
 
 class TwoClasses(Gate):

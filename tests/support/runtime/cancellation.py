@@ -14,6 +14,8 @@ from redouble._runtime.backend import backend
 from tests.support.fakes import in_colour
 from tests.support.fakes import options as defaults
 
+CANCELLATIONS = asyncio.CancelledError, trio.Cancelled
+
 
 class EndlessWaitClock(Clock):
     """A clock with real checkpoints, whose waits end only by cancellation."""

@@ -14,7 +14,7 @@ from math import ceil, inf
 from typing import Any, Self, TypeVar, cast, get_args
 from weakref import WeakKeyDictionary
 
-from redouble._drivers.per_call import PerCall
+from redouble._engine.per_call import PerCall
 from redouble._failures.verdict import FailureFilter, On, Refusal, Until
 from redouble._internal.codegen import Template
 from redouble._internal.locks import gil
@@ -394,6 +394,7 @@ class CircuitBreaker(ReentrancySafe, Gate):
         text = f"{verb} after {self._condition()}, for {describe_cooldown(settings.cooldown)}"
         if settings.probe_ratio is not None:
             text += f", and again if {settings.probe_ratio:.4g} of {settings.probes} probes fail"
+        text += self._failures.description
         return text if settings.state == "closed" else f"{text} ({settings.state})"
 
     def _condition(self) -> str:
@@ -416,16 +417,17 @@ class CircuitBreaker(ReentrancySafe, Gate):
     def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:
         yield from super().lint(outer, inner, worst)
         yield from self._lint_probes()
+        if combined_traits(inner).retries:
+            return
         attempt = outer[max((i for i, layer in enumerate(outer) if layer.traits().retries), default=0) :]
-        cut = combined_traits(attempt).each_call_limit < inf
-        if cut and not combined_traits(inner).retries and worst.seconds == inf and self.settings.slow is None:
+        limit = inf if self.settings.slow is not None else combined_traits(attempt).each_call_limit
+        if limit < inf and worst.seconds == inf:
             yield (
                 "CircuitBreaker inside the limit of an attempt: it takes a call that is cut for a cancelled "
                 "one, so a service that hangs never opens it; put a Timeout inside, or set slow= (neither is "
                 "needed in a client of Redouble, which ends the attempt itself)"
             )
-        if not combined_traits(inner).retries:
-            yield from self._lint_window(worst.seconds)
+        yield from self._lint_window(min(limit, worst.seconds))
 
     def _lint_window(self, longest: float) -> Iterator[str]:
         """Return the problem of a window that is short for calls that may take this long."""

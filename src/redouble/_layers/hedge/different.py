@@ -7,6 +7,7 @@ from functools import partial
 from inspect import Signature, signature
 from typing import Any, TypeAlias, cast
 
+from redouble._engine.per_call import check_arguments
 from redouble._internal.callables import CallableKind, callable_kind, display_name
 from redouble._layers.hedge.first_item import aopen_stream, open_stream
 
@@ -56,6 +57,8 @@ def check_different(others: tuple[Different, ...], fn: Operation, kind: Callable
                 f"Hedge different={display_name(other)} cannot replace {display_name(fn)}: write "
                 f"{KINDS[kind]} with the same arguments"
             )
+        else:
+            check_arguments("Hedge different", other, fn)
 
 
 def _check_arguments(changes: dict[str, Any], fn: Operation) -> None:

@@ -417,11 +417,12 @@ class AdaptiveConcurrency(ReentrancySafe, SlotGate):
 
     def _apply_limit(self) -> None:
         """Admit waiters if the limit has grown, and emit that it has changed; not under the lock."""
-        limit, ranked = self._in_flight.limit, self._ranked
-        if ranked is not None and ranked.limit != limit:
-            ranked.resize(limit)
+        ranked = self._ranked
+        # Until they are equal: the limit may change meanwhile, and this must not restore the one before.
+        while ranked is not None and ranked.limit != self._in_flight.limit:
+            ranked.resize(self._in_flight.limit)
         if watch.by_event["limit_changed"]:
-            self._level.emit(limit, self.name)
+            self._level.emit(self._in_flight.limit, self.name)
 
     def _reject(self, why: str = "") -> NoReturn:
         limit = self._in_flight.limit
@@ -454,6 +455,7 @@ class AdaptiveConcurrency(ReentrancySafe, SlotGate):
         self._run_exclusively(self._reconfigure, settings)
         if self._ranked is not None:
             self._configure_slots(self._in_flight.limit, self._shares, settings.order)
+        self._apply_limit()
 
     def _reconfigure(self, settings: AdaptiveConcurrencySettings) -> None:
         self._window.reconfigure(settings)
@@ -462,7 +464,8 @@ class AdaptiveConcurrency(ReentrancySafe, SlotGate):
     def describe(self) -> str:
         limit = f"as many at once as the service can handle, currently {self._in_flight.limit}"
         guaranteed = "" if self._shares is None else f", {describe_shares(self._shares)}"
-        return f"{limit}{guaranteed}" + (f", {describe_others(self.wait)}" if self.queue else "")
+        others = f", {describe_others(self.wait)}" if self.queue else ""
+        return f"{limit}{guaranteed}{others}{self._overload_errors.description}"
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
         return inner.after(inf if self.wait is None else self.wait) if self.queue else inner

@@ -18,8 +18,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, cast
 
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
-from redouble._drivers.per_call import check_arguments
 from redouble._drivers.stream_function import wrap_stream
+from redouble._engine.per_call import check_arguments
 from redouble._failures.verdict import FailureFilter, On, Refusal, Until
 from redouble._internal.callables import display_name, lazy_kind, reject_awaitable
 from redouble._internal.codegen import compile_wrapper
@@ -30,13 +30,14 @@ from redouble._internal.validation import (
     format_seconds,
     integer,
     positive_seconds,
+    signature_mismatch,
 )
 from redouble._layers.analysis import Traits
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers
 from redouble._layers.results.call_key import check_key, function_of, key_of_arguments, unhashable
 from redouble._layers.results.result_memory import REMEMBERED, GoodResult, ResultMemory
 from redouble._layers.results.substitutes import OfCall, OfError, PrimedGenerator, Substitutes
-from redouble._runtime.backend import cancelling
+from redouble._runtime.backend import task_cancelled
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.emit import emit_layer, layer_kind
 from redouble._telemetry.observers import watch
@@ -167,7 +168,7 @@ class Fallback(Layer):
                 return await fn(*args, **kwargs)
             except Exception as error:
                 # A task that is being cancelled has to end, even if its function raised another error.
-                if not self._failures.matches(error) or cancelling(error):
+                if not self._failures.matches(error) or task_cancelled(error):
                     raise
                 return cast("T", self._emit(error, await self._substitutes.afirst(error, args, kwargs)))
 
@@ -175,11 +176,11 @@ class Fallback(Layer):
             try:
                 result = await fn(*args, **kwargs)
             except Exception as error:
-                if not self._failures.matches(error) or cancelling(error):
+                if not self._failures.matches(error) or task_cancelled(error):
                     raise
                 return cast("T", self._emit(error, await self._substitutes.afirst(error, args, kwargs)))
             refusal = self._failures.refusal(result)
-            if refusal is None:
+            if refusal is None or task_cancelled():
                 return result
             return cast("T", self._emit(refusal, await self._substitutes.afirst(refusal, args, kwargs)))
 
@@ -218,7 +219,7 @@ class Fallback(Layer):
         try:
             return await aopen_first(make)
         except Exception as error:
-            if not self._failures.matches(error) or cancelling(error):
+            if not self._failures.matches(error) or task_cancelled(error):
                 raise
             call = cast("partial[Any]", make)
             opened = await self._substitutes.open_first(error, call.args, call.keywords)
@@ -227,10 +228,15 @@ class Fallback(Layer):
 
     def describe(self) -> str:
         names = " and ".join(map(display_name, self.settings.fns))
-        failures = "an error" if self.until is None else "an error or a refused result"
         count = len(self._substitutes)
         others = "another result" if count == 1 else f"the first of {count} other results"
-        return f"{others} instead of {failures}" + (names and f"; the time of {names} is not counted")
+        time = names and f"; the time of {names} is not counted"
+        return f"{others} instead of {self._failure_kinds}{time}"
+
+    @property
+    def _failure_kinds(self) -> str:
+        """What is replaced, in words."""
+        return "an error" if self.until is None else "an error or a refused result"
 
     def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:  # noqa: ARG002
         for layer in outer:
@@ -317,8 +323,13 @@ class StaleFallback(Fallback):
         age = positive_seconds(max_age, "Fallback.stale max_age", "max_age=60")
         check_key(key, "Fallback.stale key")
         integer(most, "Fallback.stale most", 1, "how many results to keep, 1 or more")
-        if mark is not None and not (callable(cast("object", mark)) and lazy_kind(mark) is None):
-            raise TypeError(f"Fallback.stale mark={mark!r}: write a plain function of the result and its age")
+        if mark is not None:
+            is_plain = callable(cast("object", mark)) and lazy_kind(mark) is None
+            if not is_plain or signature_mismatch(mark, 2) is not None:
+                shown = display_name(mark) if callable(cast("object", mark)) else repr(mark)
+                raise TypeError(
+                    f"Fallback.stale mark={shown}: write a plain function of the result and its age"
+                )
         self._failures = FailureFilter(on, "Fallback.stale", until)
         self._memory = ResultMemory(most, age)
         self.settings = StaleFallbackSettings(age, key, most, mark, on, until, name)
@@ -365,26 +376,27 @@ class StaleFallback(Fallback):
             key_of=key or key_of_arguments,
             function=function_of(fn),
             checked=checked,
-            instead=self._ainstead if is_async else self._instead,
+            instead=partial(self._instead, is_async=is_async),
             answer=self._answer,
-            judge=self._judge,
+            judge=partial(self._judge, is_async=is_async),
         )
 
-    def _instead(self, key: Hashable, error: Exception) -> GoodResult | None:
-        """Return the result to answer with instead of an error, or None to raise it."""
+    def _instead(self, key: Hashable, error: Exception, *, is_async: bool) -> GoodResult | None:
+        """Return the result that replaces an error, or None to raise it, as in a cancelled task."""
+        if is_async and task_cancelled(error):
+            return None
         return self._memory.find(key, SYSTEM.now()) if self._failures.matches(error) else None
 
-    def _ainstead(self, key: Hashable, error: Exception) -> GoodResult | None:
-        """Return the same in async code, where a task that is being cancelled has to end."""
-        return None if cancelling(error) else self._instead(key, error)
+    def _judge(self, key: Hashable, result: object, *, is_async: bool) -> object:
+        """Remember a good result and return it; instead of a refused one answer with an earlier one.
 
-    def _judge(self, key: Hashable, result: object) -> object:
-        """Remember a good result and return it; instead of a refused one answer with an earlier one."""
+        A cancelled task gets the refused one.
+        """
         now, refusal = SYSTEM.now(), self._failures.refusal(result)
         if refusal is None:
             self._memory.store(key, result, now)
             return result
-        found = self._memory.find(key, now)
+        found = None if is_async and task_cancelled() else self._memory.find(key, now)
         return result if found is None else self._answer(found, refusal)
 
     def _answer(self, found: GoodResult, error: Exception) -> object:
@@ -411,7 +423,8 @@ class StaleFallback(Fallback):
 
     def describe(self) -> str:
         age = format_seconds(self.settings.max_age)
-        return f"the last good result instead of an error, up to {age} old, {self.settings.most} at most"
+        most = self.settings.most
+        return f"the last good result instead of {self._failure_kinds}, up to {age} old, {most} at most"
 
     def __repr__(self) -> str:
         key = None if self.settings.key is None else f"key={display_name(self.settings.key)}"

@@ -10,10 +10,10 @@ from itertools import chain
 from typing import Any, Concatenate, NoReturn, TypeAlias, TypeVar, cast
 
 from redouble._drivers.opened_stream import aopen_first
-from redouble._drivers.per_call import missing_parameters
+from redouble._engine.per_call import missing_parameters
 from redouble._internal.callables import UsageError, callable_kind, close_unawaited, display_name
 from redouble._internal.validation import UNSET, signature_mismatch, takes_more_than_one
-from redouble._runtime.backend import cancelling
+from redouble._runtime.backend import task_cancelled
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -112,7 +112,7 @@ class Substitutes:
         try:
             return await self._waiting(error, args, kwargs, at)
         except Exception as failure:
-            if not self._another_follows(at, failure, error) or cancelling(failure):
+            if not self._another_follows(at, failure, error) or task_cancelled(failure):
                 raise
             return await self.afirst(error, args, kwargs, at + 1)
 
@@ -138,7 +138,7 @@ class Substitutes:
                 self._refuse_items(stream, error)
             return await aopen_first(lambda: stream)
         except Exception as failure:
-            if not self._another_follows(at, failure, error) or cancelling(failure):
+            if not self._another_follows(at, failure, error) or task_cancelled(failure):
                 raise
             return await self.open_first(error, args, kwargs, at + 1)
 

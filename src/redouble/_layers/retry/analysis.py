@@ -15,6 +15,7 @@ from redouble._engine.backoff import Backoff
 from redouble._engine.budgets.budget_protocol import traits_of
 from redouble._engine.options import Options
 from redouble._engine.worker import describe_worker
+from redouble._failures.codes import IDEMPOTENT
 from redouble._internal.validation import format_seconds
 from redouble._layers.analysis import (
     BlockingWorstCase,
@@ -73,6 +74,18 @@ def _longest_wait(policy: Options, delay: float) -> float:
     if hints.mode == "ignore":
         return delay
     return max(delay, min(hints._ceiling * (1 + hints.spread), delay + hints._over_limit))
+
+
+def resent_methods(policy: Options) -> frozenset[str]:
+    """Return the request methods that a policy sends again although they are not idempotent."""
+    if policy.attempts == 1:
+        return frozenset()
+    methods = set[str]()
+    for rule in (policy.until, *(rule for _, rule in policy._rules)):
+        named: object = getattr(rule, "methods", None)
+        if isinstance(named, frozenset):  # of a rule for HTTP
+            methods |= cast("frozenset[str]", named)
+    return frozenset(methods - IDEMPOTENT)
 
 
 def worst_case(policy: Options, inner: WorstCase) -> WorstCase:

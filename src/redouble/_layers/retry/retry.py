@@ -193,6 +193,7 @@ class Retry(Options, Layer):
 
     def traits(self) -> Traits:
         from redouble._layers.analysis import Traits  # noqa: PLC0415
+        from redouble._layers.retry import analysis  # noqa: PLC0415
 
         pool = None if self.worker is None or self.worker.limit is None else self.worker
         return Traits(
@@ -201,6 +202,7 @@ class Retry(Options, Layer):
             each_call_limit=self._attempt_limit,
             handles=self.on if self.attempts != 1 and self.until is None else None,
             shared=tuple(shared for shared in (self.budget, pool) if shared is not None),
+            resends=analysis.resent_methods(self),
         )
 
     def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterable[str]:

@@ -31,6 +31,12 @@ class LearnedLimit(ForkSafe):
         learned = self._latencies.threshold
         return self._initial if learned is None else learned
 
+    def reconfigure(self, other: LearnedLimit) -> None:
+        """Adopt the initial limit, the share, the multiple and the bounds of another one."""
+        with self._lock:
+            self._initial = other._initial
+            self._latencies.reconfigure(other._latencies)
+
     def record(self, seconds: float, error: BaseException | None, now: float) -> None:
         """Record a call that took this long, and its error."""
         with self._lock:

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator,
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 
 from redouble._drivers.attempt_timeout import run_on_worker
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
-from redouble._drivers.per_call import argument_function, check_arguments
 from redouble._drivers.stream_function import wrap_stream
+from redouble._engine.per_call import argument_function, check_arguments, check_request
 from redouble._engine.worker import Worker, check_worker, describe_worker
 from redouble._internal.callables import callable_kind, display_name
 from redouble._internal.public import public
@@ -136,6 +136,11 @@ class Timeout(Layer):
         options = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
         return {name: value for name, (value, default) in options.items() if value != default}
 
+    def check_request(self) -> None:
+        """Raise TypeError if the limit is a function that cannot be called with the request of a client."""
+        if self._function is not None:
+            check_request("Timeout seconds", self._function)
+
     def limit_of(self, *args: Any, **kwargs: Any) -> float:
         """Return the limit of a call with these arguments."""
         if self._learned is not None:
@@ -202,7 +207,8 @@ class Timeout(Layer):
         async def limited(*args: P.args, **kwargs: P.kwargs) -> T:
             call = TimeoutCall(self._limit, name)
             if allowed := call.time_left():
-                with cancel_after(allowed) as limit:  # noqa: F841  for `read_call`
+                limit = cancel_after(allowed)  # a variable, for `read_call`
+                with limit:
                     return await fn(*args, **kwargs)
             raise call.expired()
 
@@ -218,9 +224,20 @@ class Timeout(Layer):
     ) -> T:
         with self.timed(call.refresh_now):
             if allowed := call.time_left():
-                with cancel_after(allowed) as limit:  # noqa: F841  for `read_call`
+                limit = cancel_after(allowed)  # a variable, for `read_call`
+                with limit:
                     return await fn(*args, **kwargs)
             raise call.expired()
+
+    def can_reconfigure(self, other: Self, /) -> bool:
+        """Return True if both limits are learned, on the same worker: another limit has no state to keep."""
+        return self._learned is not None and other._learned is not None and self.worker == other.worker
+
+    def reconfigure(self, other: Self, /) -> None:
+        """Adopt the bounds of another learned limit, and keep the latencies."""
+        for name in ("seconds", *MORE):
+            self._set(name, getattr(other, name))
+        cast("LearnedLimit", self._learned).reconfigure(cast("LearnedLimit", other._learned))
 
     def _varies(self, fn: Callable[..., Any]) -> bool:
         """Return True if the limit depends on the call; raise TypeError if its function does not fit."""
@@ -275,7 +292,8 @@ class Timeout(Layer):
 
     def __repr__(self) -> str:
         more = [f"{name}={value!r}" for name, value in self._changed().items() if name in MORE]
-        return f"Timeout({', '.join([f'seconds={self.seconds!r}', f'worker={self.worker!r}', *more])})"
+        limit = self.seconds if self._function is None else display_name(self._function)
+        return f"Timeout({', '.join([f'seconds={limit}', f'worker={self.worker!r}', *more])})"
 
 
 holds_call("limited", Timeout.around.__code__.co_filename, read_call)

@@ -59,9 +59,8 @@ def test_a_full_queue_rejects_further_calls(first: str, queue: int) -> None:
         for colour in COLOURS:
             error = group.start(colour).error
             assert isinstance(error, errors.BulkheadFull)
-            assert str(error).endswith(
-                f"and {queue} are waiting already" if queue else "and no call may wait"
-            )
+            waiting = "1 is" if queue == 1 else f"{queue} are"
+            assert str(error).endswith(f"and {waiting} waiting already" if queue else "and no call may wait")
         assert group.used() == (1, queue)
         inside.finish()
         until(lambda: group.used() == (min(1, queue), max(0, queue - 1)))

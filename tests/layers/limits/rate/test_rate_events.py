@@ -86,3 +86,21 @@ def test_without_observers_nothing_is_emitted() -> None:
         ("limit_changed", "adaptive_rate", "adaptive_rate", 0.5),
         ("waited", "adaptive_rate", "adaptive_rate", 2),
     ]
+
+
+def test_an_answer_without_a_quota_changes_no_limit() -> None:
+    limit = RateLimit(10, following=True, name="crawl")
+    with virtual_time() as clock, recorded() as events:
+        limit.follow({})
+        limit.follow({"RateLimit-Remaining": "4", "RateLimit-Reset": "10"})
+        clock.advance(20)
+        limit.follow({})
+    assert [event[3] for event in seen(events)] == [pytest.approx(0.4), 10]
+
+
+def test_a_reload_changes_a_limit_once() -> None:
+    limit = RateLimit(10, wait=1)
+    with recorded() as events:
+        limit.reconfigure(RateLimit(10, wait=2))
+        limit.reconfigure(RateLimit(20, wait=2))
+    assert seen(events) == [("limit_changed", "rate_limit", "rate_limit", 20)]

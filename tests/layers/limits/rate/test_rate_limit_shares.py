@@ -228,8 +228,8 @@ def test_the_order_of_many_waiters_is_not_computed() -> None:
 
         queue._pacer.take = counted
         for name in ("interactive", "batch", None):
-            costs = queue.costs_ahead(queue.new_waiter(1.0, name), 0.0)
-            assert len(costs) > LOOKAHEAD
+            ahead = queue.ahead_of(queue.new_waiter(1.0, name), 0.0)
+            assert ahead.number > LOOKAHEAD
     assert looked["take"] <= 3 * LOOKAHEAD
 
 
@@ -448,7 +448,8 @@ def test_a_refused_call_that_can_never_begin_counts_for_nothing() -> None:
         limit.acquire()
         with pytest.raises(ValueError, match="can never begin"):
             limit.acquire(2)
-        assert limit._wait_queue.costs_ahead(RankedWaiter(1, RateClass("other")), 0.0) == []
+        ahead = limit._wait_queue.ahead_of(RankedWaiter(1, RateClass("other")), 0.0)
+        assert not ahead.number
 
 
 def test_a_refused_call_of_another_clock_stands_for_nothing() -> None:
@@ -564,8 +565,9 @@ def test_a_waiter_that_can_never_pass_takes_nothing_from_others() -> None:
         for cost in (5.0, 1.0):
             queue._try_acquire_in_turn(queue.new_waiter(cost, "a"), object, inf)
         limit.reconfigure(RateLimit(10, shares=HALVES))
-        assert queue.costs_ahead(queue.new_waiter(1.0, "a"), 0.0) == [5, 1]
-        assert queue._pacer.due(0.0, 1, [5, 1]) == pytest.approx(0.2)
+        ahead = queue.ahead_of(queue.new_waiter(1.0, "a"), 0.0)
+        assert ahead.costs == [5, 1]
+        assert queue._pacer.due(0.0, 1, ahead) == pytest.approx(0.2)
 
 
 def test_a_skipped_waiter_that_reacts_late_is_the_first_of_its_class_again() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble._layers.limits.rate.pacing import LOOKAHEAD, GcraPacer
+from redouble._layers.limits.rate.pacing import Ahead, GcraPacer
 from redouble._layers.limits.rate.windows import FixedWindowPacer, SlidingWindowPacer
 
 pytestmark = pytest.mark.one_python
@@ -155,68 +155,8 @@ def test_due_is_the_time_until_the_call_passes(
     costs = [cost * pacer.most for cost in ahead if cost]
     cost = share * pacer.most or 0.5
     now = found.now
-    promised = pacer.due(now, cost, costs)
+    promised = pacer.due(now, cost, Ahead.of(costs))
     for other in [*costs, cost]:
         now += pacer.due(now, other)
         pacer.take(now, other)
     assert now == pytest.approx(found.now + promised, abs=NEAR)
-
-
-@settings(max_examples=100)
-@given(
-    st.sampled_from(sorted(KINDS)),
-    LIMITS,
-    PERIODS,
-    START,
-    CALLS,
-    st.integers(LOOKAHEAD - 2, 3 * LOOKAHEAD),
-    st.integers(1, 12),
-)
-def test_due_behind_many_calls_that_cost_the_same(
-    kind: str,
-    limit: int,
-    per: float,
-    start: float,
-    calls: list[tuple[float, float, bool]],
-    ahead: int,
-    parts: int,
-) -> None:
-    """The time is computed at once for those behind the first ones, and just as exact."""
-    pacer = KINDS[kind](limit, per)
-    found = simulated(pacer, start, per, calls, whole=False)
-    cost, now = pacer.most / parts, found.now
-    promised = pacer.due(now, cost, [cost] * ahead)
-    for _ in range(ahead + 1):
-        now += pacer.due(now, cost)
-        pacer.take(now, cost)
-    assert now == pytest.approx(found.now + promised, abs=NEAR)
-
-
-@settings(max_examples=100)
-@given(
-    st.sampled_from(sorted(KINDS)),
-    LIMITS,
-    PERIODS,
-    CALLS,
-    st.lists(st.floats(0.01, 1), min_size=LOOKAHEAD + 1, max_size=3 * LOOKAHEAD),
-    st.sampled_from([0.0, 0.0, 0.5, 1.0]),
-)
-def test_due_behind_many_calls_of_any_cost(
-    kind: str,
-    limit: int,
-    per: float,
-    calls: list[tuple[float, float, bool]],
-    ahead: list[float],
-    spread: float,
-) -> None:
-    """Also while a quota is spread."""
-    pacer = KINDS[kind](limit, per)
-    found = simulated(pacer, 0.0, per, calls, whole=False)
-    if spread:
-        pacer.spread(LOOKAHEAD, spread * per * LOOKAHEAD, found.now)
-    now, *costs = found.now, *(cost * pacer.most for cost in ahead)
-    promised = pacer.due(now, costs[-1], costs[:-1])
-    for cost in costs:
-        now += pacer.due(now, cost)
-        pacer.take(now, cost)
-    assert now - found.now == pytest.approx(promised, rel=0.2, abs=2 * per)

@@ -133,7 +133,7 @@ class AdaptiveRate(WaitingGate):
 
     def describe(self) -> str:
         waits = "" if self.wait is None else f", waiting up to {format_seconds(self.wait)}"
-        return f"as fast as the server allows{waits}"
+        return f"as fast as the server allows{waits}{self._throttles.description}"
 
     def traits(self) -> Traits:
         return Traits(handles=self.settings.on, shared=(self,))

@@ -19,16 +19,48 @@ Rule 3: the server's hints about its own limits are kept apart, as ``not_before`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import floor, fsum, inf
-from typing import Protocol, Self
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import floor, inf
+from typing import NamedTuple, Protocol, Self
 
 from redouble._internal.locks import gil
 
 CLOCK_TOLERANCE = 2e-9  # seconds by which a virtual clock may stop short of the moment it was moved to
 CLOCK_JUMP = 1.0  # second: a time that goes back by more was read from another clock
 ROUNDING = 1e-9  # the share of a limit, or of an interval, that is a rounding error
-LOOKAHEAD = 32  # waiters for which the time of each is computed; for those behind them it is estimated
+LOOKAHEAD = 32  # calls ahead whose times are computed one by one; behind more of them it is estimated
+
+
+class Ahead(NamedTuple):
+    """The calls that pass before another one.
+
+    numbers: how many there are of each cost. costs: the cost of each, in order; it may be iterated once.
+    """
+
+    numbers: Mapping[float, int]
+    costs: Iterable[float]
+
+    @staticmethod
+    def of(costs: Sequence[float]) -> Ahead:
+        """Return calls with these costs."""
+        return Ahead(Counter(costs), costs)
+
+    @property
+    def number(self) -> int:
+        """How many calls there are."""
+        return sum(self.numbers.values())
+
+    def all_cost(self, cost: float) -> bool:
+        """Return True if all calls have this cost."""
+        return len(self.numbers) == 1 and cost in self.numbers
+
+    def total(self, most: float = inf) -> float:
+        """Return the sum of the costs, without those above ``most``: these calls will be rejected."""
+        return sum(cost * number for cost, number in self.numbers.items() if cost <= most)
+
+
+NONE_AHEAD = Ahead({}, ())
 
 
 class Pacer(Protocol):
@@ -40,8 +72,8 @@ class Pacer(Protocol):
     def open_fast_path(self) -> None:
         """Let calls whose permit is available pass without asking the pacer."""
 
-    def due(self, now: float, cost: float = 1.0, ahead: Sequence[float] = (), /) -> float:
-        """Return the seconds until a call may pass, after others with the costs ``ahead``.
+    def due(self, now: float, cost: float = 1.0, ahead: Ahead = NONE_AHEAD, /) -> float:
+        """Return the seconds until a call may pass, after those ahead of it.
 
         0.0 if it may pass now; infinity if its cost is more than there can ever be.
         """
@@ -54,7 +86,7 @@ class Pacer(Protocol):
 class FollowingPacer:
     """What is common to the pacers of a rate limit: the server's hints, and calls that wait for others.
 
-    A subclass computes `_earliest` and records in `_use`, and knows nothing of hints.
+    A subclass computes `_earliest` and `_earliest_behind`, records in `_use`, and knows nothing of hints.
     """
 
     # Those of a wrapper's fast path, for a pacer without one.
@@ -73,14 +105,43 @@ class FollowingPacer:
     def open_fast_path(self) -> None:
         """Let calls whose permit is available pass without asking the pacer."""
 
-    def due(self, now: float, cost: float = 1.0, ahead: Sequence[float] = ()) -> float:
-        """Return the seconds until a call may pass, after others with the costs ``ahead``; or infinity."""
+    def due(self, now: float, cost: float = 1.0, ahead: Ahead = NONE_AHEAD) -> float:
+        """Return the seconds until a call may pass, after those ahead of it; or infinity."""
         if cost > self.most:
             return inf
         self._adjust(now)
-        others = [other for other in ahead if other <= self.most]  # the rest will be rejected
-        wait = self._after(now, others, cost) - now
+        begins: float | None
+        if not ahead.numbers:
+            begins = self._earliest_allowed(now, cost)
+        elif self._spread_interval:
+            begins = self._behind_spread(now, cost, ahead) if ahead.number > LOOKAHEAD else None
+        else:
+            begins = self._earliest_behind(max(now, self.not_before), cost, ahead)
+        wait = (self._simulated(now, cost, ahead) if begins is None else begins) - now
         return 0.0 if wait <= CLOCK_TOLERANCE else wait
+
+    @property
+    def current_interval(self) -> float:
+        """The seconds between two permits: those of a hint while one is in force."""
+        return self._spread_interval or self.interval
+
+    def _behind_spread(self, now: float, cost: float, ahead: Ahead) -> float:
+        """Return about when a call may pass after many others, of which some use up a spread quota."""
+        begins, number = self._earliest_allowed(now, cost), ahead.total(self.most)
+        fit = (self._spread_until - begins) / self._spread_interval
+        if number < fit:
+            return begins + number * self._spread_interval
+        return self._spread_until + (number - fit) * self.interval
+
+    def _simulated(self, now: float, cost: float, ahead: Ahead) -> float:
+        """Return when a call may pass after those ahead of it, by letting each of them pass a copy."""
+        pacer, begins = self._copy(), now
+        for other in ahead.costs:
+            if other <= self.most:  # else it will be rejected
+                begins = pacer._earliest_allowed(begins, other)
+                pacer.take(begins, other)
+        pacer._adjust(begins)
+        return pacer._earliest_allowed(begins, cost)
 
     def available(self, now: float) -> int:
         """Return how many calls with a cost of 1 could pass now."""
@@ -116,32 +177,6 @@ class FollowingPacer:
             self._hinted_at, self._spread_interval, self._spread_until = now, seconds / calls, now + seconds
             self.not_before = max(self.not_before, now)
 
-    @property
-    def current_interval(self) -> float:
-        """The seconds between two permits: those of a hint while one is in force."""
-        return self._spread_interval or self.interval
-
-    def _after(self, now: float, others: Sequence[float], cost: float) -> float:
-        """Return the first moment at which a call may pass after others with these costs."""
-        pacer, begins = self._copy() if others else self, now
-        for other in others[:LOOKAHEAD]:
-            begins = pacer._earliest_allowed(begins, other)
-            pacer.take(begins, other)
-        if others:
-            pacer._adjust(begins)
-        if len(others) <= LOOKAHEAD:
-            return pacer._earliest_allowed(begins, cost)
-        if not pacer._spread_interval:
-            return pacer._estimated(begins, others[LOOKAHEAD:], cost)
-        more, fit = fsum(others[LOOKAHEAD:]), (pacer._spread_until - begins) / pacer._spread_interval
-        if more < fit:
-            return begins + more * pacer._spread_interval
-        return pacer._spread_until + (more - fit) * self.interval
-
-    def _estimated(self, moment: float, others: Sequence[float], cost: float) -> float:
-        """Return about when a call may pass after many others, none of them before a moment."""
-        raise NotImplementedError
-
     def _earliest_allowed(self, moment: float, cost: float) -> float:
         """Return the first moment from this one on at which a call may pass, by rate and by hints."""
         begins = max(self._earliest(moment, cost), self.not_before)
@@ -170,6 +205,10 @@ class FollowingPacer:
 
     def _earliest(self, moment: float, cost: float) -> float:
         """Return the first moment from this one on at which a call may pass, by the rate alone."""
+        raise NotImplementedError
+
+    def _earliest_behind(self, moment: float, cost: float, ahead: Ahead) -> float | None:
+        """Return the same for a call behind others; None if each of them has to be looked at."""
         raise NotImplementedError
 
     def _use(self, now: float, cost: float) -> None:
@@ -215,18 +254,12 @@ class GcraPacer(FollowingPacer):
         self.interval, self.slack, self.most = interval, interval * (burst - 1), burst
         self.arrival_time = now + used * interval
 
-    def _after(self, now: float, others: Sequence[float], cost: float) -> float:
-        if self._spread_interval:
-            return super()._after(now, others, cost)
-        return self._estimated(max(now, self.not_before), others, cost)
-
-    def _estimated(self, moment: float, others: Sequence[float], cost: float) -> float:
-        # Exact, because no call passes later than the arrival time.
-        arrival_time = max(self.arrival_time, moment) + fsum(others) * self.interval
-        return max(moment, arrival_time - self.slack + (cost - 1) * self.interval)
-
     def _earliest(self, moment: float, cost: float) -> float:
         return max(moment, self.arrival_time - self.slack + (cost - 1) * self.interval)
+
+    def _earliest_behind(self, moment: float, cost: float, ahead: Ahead) -> float | None:
+        arrival_time = max(self.arrival_time, moment) + ahead.total(self.most) * self.interval
+        return max(moment, arrival_time - self.slack + (cost - 1) * self.interval)
 
     def _use(self, now: float, cost: float) -> None:
         if self._spread_interval:  # no burst

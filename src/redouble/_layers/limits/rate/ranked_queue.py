@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice, takewhile
+from itertools import islice, repeat, takewhile
 from math import ceil, fsum, inf
 from operator import is_not
 from typing import cast
@@ -28,6 +28,7 @@ from redouble._layers.limits.rate.pacing import (
     CLOCK_TOLERANCE,
     LOOKAHEAD,
     ROUNDING,
+    Ahead,
     FollowingPacer,
 )
 from redouble._layers.limits.rate.wait_queue import Waiter, WaitQueue
@@ -153,17 +154,17 @@ class RankedWaitQueue(WaitQueue):
         while waiting and next(iter(waiting)) not in self._queue:
             waiting.popitem(last=False)
 
-    def costs_ahead(self, waiter: Waiter, now: float) -> list[float]:
+    def ahead_of(self, waiter: Waiter, now: float) -> Ahead:
         costs = list[float]()
         if waiter in self._queue or len(self._class_of(waiter).waiting) <= LOOKAHEAD:
             for other in islice(self._in_order(now, waiter), LOOKAHEAD + 1):
                 if other is waiter:
-                    return costs
+                    return Ahead.of(costs)
                 costs.append(other.cost)
         return self._estimated_ahead(waiter)
 
-    def _estimated_ahead(self, waiter: Waiter) -> list[float]:
-        """Return about the costs that pass before a call: as if all classes were served evenly."""
+    def _estimated_ahead(self, waiter: Waiter) -> Ahead:
+        """Return about how many calls pass before a call: as if all classes were served evenly."""
         queue, own = self._queue, self._class_of(waiter)
         left = {each: fsum(other.cost for other in each.waiting if other in queue) for each in self._ranking}
         before = takewhile(partial(is_not, waiter), own.waiting)
@@ -176,8 +177,14 @@ class RankedWaitQueue(WaitQueue):
             span = min(cost / speeds[each] for each, cost in left.items() if speeds[each])
             left = {each: cost - span * speeds[each] for each, cost in left.items()}
             passed += span
-        usual = total / (len(queue) + 1)
-        return [usual] * round((passed - waiter.cost) / usual)
+        usual = waiter.cost if self._numbers.keys() == {waiter.cost} else total / (len(queue) + 1)
+        number = round((passed - waiter.cost) / usual)
+        return Ahead({usual: number}, repeat(usual, number))
+
+    def _first(self, now: float | None = None) -> Waiter | None:
+        if not self._queue:
+            return None
+        return next(self._in_order(SYSTEM.now() if now is None else now), None)
 
     def _in_order(self, now: float, arriving: Waiter | None = None) -> Iterator[Waiter]:
         """Yield the waiters in the order in which they will pass, if no other call arrives."""

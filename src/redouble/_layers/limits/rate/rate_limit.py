@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from math import ceil, inf
 from typing import Any, Literal, Self, TypeAlias
 
-from redouble._drivers.per_call import PerCall
+from redouble._engine.per_call import PerCall
 from redouble._failures.retry_after import quota, response_hint
 from redouble._internal.callables import display_name
 from redouble._internal.codegen import Template
@@ -227,7 +226,7 @@ class RateLimit(WaitingGate):
         self.name = name
         self._per_call = per_call_demand(self.settings.cost, self._shares)
         self._pacer = self.settings.new_pacer()
-        self._level = EmittedLevel("rate_limit")
+        self._level = EmittedLevel("rate_limit", self._pacer.rate(SYSTEM.now()))
         arguments = self._pacer, wait, self._rejection, self._admitted_late
         self._wait_queue = (
             WaitQueue(*arguments) if self._shares is None else RankedWaitQueue(*arguments, self._shares)
@@ -325,7 +324,7 @@ class RateLimit(WaitingGate):
             "rate": pacer.rate(now),
             "available": pacer.available(now),
             "queued": len(queue),
-            "retry_after": pacer.due(now, usual.cost, queue.costs_ahead(usual, now)),
+            "retry_after": pacer.due(now, usual.cost, queue.ahead_of(usual, now)),
         }
         if isinstance(queue, RankedWaitQueue):
             snapshot |= {f"queued.{name}": number for name, number in queue.queued_by_class().items()}
@@ -336,17 +335,19 @@ class RateLimit(WaitingGate):
         wait: Callable[..., Any] = self._wait_queue.aenter if is_async else self._wait_queue.enter
         names: dict[str, Any] = {"pacer": self._pacer, "wait": wait, "follow": self._follow}
         if settings.cost != 1 and not callable(settings.cost):
-            names["wait"] = partial(wait, settings.cost)
+            names["wait"] = lambda: wait(self.settings.cost)
         return TEMPLATES[settings.following, self._per_call is not None], names
 
     def can_reconfigure(self, other: Self, /) -> bool:
-        """Return True unless ``following``, ``window`` or ``cost`` differs: decorated functions keep them.
+        """Return True unless ``following`` or ``window`` differs: decorated functions keep them.
 
-        They also keep whether there are shares, and a function as ``priority``.
+        They also keep whether there are shares, a function as ``cost`` or ``priority``, and a cost of 1.
         """
         mine, others = self.settings, other.settings
+        other_cost = self._per_call is None and other._per_call is None and 1 not in (mine.cost, others.cost)
         return (
-            (mine.following, mine.window, mine.cost) == (others.following, others.window, others.cost)
+            (mine.following, mine.window) == (others.following, others.window)
+            and (mine.cost == others.cost or other_cost)
             and (self._shares is None) == (other._shares is None)
             and same_function(self._shares, other._shares)
         )
