@@ -15,7 +15,7 @@ from trio.lowlevel import Task, current_task
 
 from redouble._layers.hedge.inherited import calls_around
 from redouble._layers.hedge.race import FIRST, AsyncHedgedCall, Race, close_all
-from redouble._runtime.enclosing import EnclosingCall, calls_on_stack
+from redouble._runtime.enclosing import EnclosingCall, calls_of_task
 
 
 class RaceNurseryTask(AsyncHedgedCall):
@@ -45,8 +45,8 @@ class RaceNurseryTask(AsyncHedgedCall):
 
     def calls_around(self) -> Iterable[EnclosingCall]:
         if current_task() is self._task:
-            return calls_on_stack(sys._getframe(1))
-        return calls_around(self._task.coro, RaceNurseryTask.run.__code__, self)
+            return calls_of_task(sys._getframe(1))
+        return calls_around(self._task, self._task.coro, RaceNurseryTask.run.__code__, self)
 
     def start_next(self) -> float | None:
         is_cancelled = current_effective_deadline() == -inf
@@ -73,7 +73,7 @@ class RaceNurseryTask(AsyncHedgedCall):
             with CancelScope() as whole:
                 async with open_nursery() as nursery:
                     self._nursery = nursery
-                    if self._hedge.settings.failover:
+                    if self._state.settings.failover:
                         self.race = self.new_race()
                     self.schedule(self._delay)
                     try:
@@ -103,7 +103,7 @@ class RaceNurseryTask(AsyncHedgedCall):
         try:
             if error is not None:
                 raise error
-            return value if self.race is None else self._hedge._outcome(self.race, self.started_at)
+            return value if self.race is None else self._state.outcome(self.race, self.started_at)
         finally:
             del error  # a reference cycle: the traceback refers to this frame
 

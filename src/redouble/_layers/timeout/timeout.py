@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 
 from redouble._drivers.attempt_timeout import run_on_worker
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
-from redouble._drivers.per_call import argument_function, check_arguments, check_request
 from redouble._drivers.stream_function import wrap_stream
+from redouble._engine.per_call import argument_function, check_arguments, check_request
 from redouble._engine.worker import Worker, check_worker, describe_worker
 from redouble._internal.callables import callable_kind, display_name
 from redouble._internal.public import public
