@@ -25,7 +25,7 @@ from redouble._layers.hedge.different import Call, Operation
 from redouble._layers.hedge.race import CLOSE_FAILED, FIRST, HedgedCall, Race
 from redouble._runtime.clock import SYSTEM, context_clock
 from redouble._runtime.deadline import time_left
-from redouble._runtime.enclosing import EnclosingCall, calls_on_stack
+from redouble._runtime.enclosing import EnclosingCall, calls_of_task
 from redouble.errors import Rejected, WorkerFailed
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class WorkerRace(HedgedCall):
         return self._hedge._outcome(race, self.started_at)
 
     def calls_around(self) -> Iterable[EnclosingCall]:
-        return calls_on_stack(sys._getframe(1))
+        return calls_of_task(sys._getframe(1))
 
     def schedule(self, seconds: float | None) -> None:
         self._due = inf if seconds is None else SYSTEM.now() + seconds
