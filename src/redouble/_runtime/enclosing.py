@@ -200,8 +200,6 @@ def _chain(coroutine: object) -> Iterator[FrameType]:
     """Yield the frames of a suspended coroutine and of what it awaits, the outermost first."""
     while (names := SUSPENDED.get(type(coroutine))) is not None:
         frame, coroutine = (getattr(coroutine, name) for name in names)
-        if frame is None:
-            return  # it has ended, or runs in another task
         yield frame
         if coroutine is not None and type(coroutine) not in SUSPENDED:
             # The step of an async generator is an object without an attribute for it.
