@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -89,7 +89,7 @@ def test_a_module_and_a_class_keep_their_variables() -> None:
 
 
 @contextmanager
-def traced(tracer: Callable[..., Any]) -> Iterator[None]:
+def traced(tracer: Callable[..., Any]) -> Generator[None]:
     sys.settrace(tracer)
     try:
         yield

@@ -116,11 +116,11 @@ def variables_of(frame: FrameType) -> Mapping[str, Any]:
     `exec` that has added names, or a debugger, which changes variables by it.
     """
     code = frame.f_code
-    kept: Any = frame.f_locals
-    if type(kept) is not dict or not code.co_flags & OPTIMIZED:
+    kept = frame.f_locals
+    if not code.co_flags & OPTIMIZED or not isinstance(kept, dict):
         return kept  # Python 3.13; or a module, a class or an `exec`, whose variables these are
     # Another thread, or a signal handler, may have cleared the dict before it is copied.
-    variables: dict[str, Any] = kept.copy() or frame.f_locals.copy()
+    variables = kept.copy() or frame.f_locals.copy()
     if sys.getrefcount(kept) == UNSHARED and "exec" not in code.co_names and sys.gettrace() is None:
         kept.clear()  # pragma: no cover  the measurement of coverage is a tracer
     return variables
