@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 from redouble._drivers.attempt_timeout import advance_virtual_clock, thread_job
 from redouble._internal.callables import close_unawaited, reject_awaitable
 from redouble._internal.logger import log
-from redouble._layers.hedge.different import Call, Operation
+from redouble._layers.hedge.extra_calls import Call, Operation
 from redouble._layers.hedge.race import CLOSE_FAILED, FIRST, HedgedCall, Race
 from redouble._runtime.clock import SYSTEM, context_clock
 from redouble._runtime.deadline import time_left
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from redouble._drivers.workers.threads import ThreadJob
     from redouble._drivers.workers.worker_slots import WorkerSlot
     from redouble._engine.worker import Worker
-    from redouble._layers.hedge.hedge import Hedge
+    from redouble._layers.hedge.shared_state import HedgeState
 
 
 class Ending(AbstractContextManager["Ending", bool]):
@@ -58,10 +58,15 @@ class WorkerRace(HedgedCall):
     """One hedged call of a blocking function."""
 
     def __init__(
-        self, hedge: Hedge, delay: float | None, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        state: HedgeState,
+        delay: float | None,
+        fn: Operation,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> None:
-        super().__init__(hedge, delay, fn, args, kwargs)
-        self._worker = cast("Worker", hedge.settings.worker)  # the hedge has checked that there is one
+        super().__init__(state, delay, fn, args, kwargs)
+        self._worker = cast("Worker", state.settings.worker)  # the hedge has checked that there is one
         self._due = inf  # when the next attempt starts, by the clock of `SYSTEM`
         self._jobs: list[ThreadJob] = []
         self._slots: list[WorkerSlot] = []  # of a worker with a limit, one for each attempt
@@ -90,8 +95,12 @@ class WorkerRace(HedgedCall):
                     self.schedule(self.start_next())
             decided = True
         finally:
-            self._end_others(race, delivered=decided)
-        return self._hedge._outcome(race, self.started_at)
+            try:
+                self._end_others(race, delivered=decided)
+            except BaseException:  # a signal handler has interrupted it, perhaps before it began
+                self._end_others(race, delivered=False)
+                raise
+        return self._state.outcome(race, self.started_at)
 
     def calls_around(self) -> Iterable[EnclosingCall]:
         return calls_of_task(sys._getframe(1))
@@ -183,7 +192,10 @@ class WorkerRace(HedgedCall):
     # -------------------------------------------------------------------------- the end
 
     def _end_others(self, race: Race, *, delivered: bool) -> None:
-        """Stop the attempts that are running and close unused results; all results after an interruption."""
+        """Stop the attempts that are running and close unused results; all results after an interruption.
+
+        May be repeated.
+        """
         with self._lock:
             self._over = True
         running = [job for job in self._jobs if not job.has_ended]

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from redouble import SYSTEM, AdaptiveConcurrency, Retry, errors, observe, priority
+from redouble._drivers import slot_wait
 from redouble._internal import reentrancy, shared_context_manager
 from redouble._layers import gate as _gate
 from redouble._layers.limits import adaptive_concurrency as _adaptive
-from redouble._layers.limits import ranked_slots, slot_gate
+from redouble._layers.limits import in_flight, ranked_slots, slot_gate
 from redouble._runtime import slots
 from redouble.config import from_mapping, to_mapping
 from redouble.testing import VirtualClock, virtual_time
@@ -246,7 +247,17 @@ def test_an_accepted_result_and_an_until_that_raises(colour: str, options: dict[
 
 # --------------------------------------------------------------------------- interruptions
 
-MODULES = (_adaptive, _gate, slot_gate, slots, ranked_slots, reentrancy, shared_context_manager)
+MODULES = (
+    _adaptive,
+    _gate,
+    in_flight,
+    slot_gate,
+    slot_wait,
+    slots,
+    ranked_slots,
+    reentrancy,
+    shared_context_manager,
+)
 FILES = {module.__file__ for module in MODULES} | {"<redouble> adaptive concurrency"}
 
 
@@ -281,6 +292,24 @@ def test_ctrl_c_at_any_point_loses_no_slot(
                 gate.ended(ticket, None, 0.0)
             assert gate.snapshot() == free(gate), number
             by_hand(gate)
+    assert number > 5
+
+
+def test_a_limit_that_changes_while_another_is_applied_is_not_lost() -> None:
+    """Another thread may end a window meanwhile."""
+
+    def change(limit: int) -> None:
+        gate._in_flight.limit = limit
+        gate._apply_limit()
+
+    number, more = 0, True
+    while more:
+        number += 1
+        gate = AdaptiveConcurrency(10, 1, 10, queue=5)
+        handler = SignalHandler(FILES, partial(change, 3), number, everywhere=True)
+        more = handler.interrupt(partial(change, 8))
+        assert gate._ranked is not None
+        assert gate._ranked.limit == gate.limit == (3 if more else 8)
     assert number > 5
 
 
