@@ -13,7 +13,7 @@ from redouble._layers.layer import Layers
 
 
 def describe_breaker(settings: CircuitBreakerSettings, judged: str) -> str:
-    """Return when the breaker opens, for how long, and when it opens again; ``judged``: the rule for results."""
+    """Return when the breaker opens and for how long; ``judged``: what is said about results."""
     if settings.state == "disabled":
         return "admits all calls: it is disabled"
     verb = "would open" if settings.state == "metrics_only" else "opens"
