@@ -40,8 +40,8 @@ def test_shares_up_to_one(shares: dict[str, float]) -> None:
         ({"a": 1.5}, ValueError, "Bulkhead shares['a']=1.5: write a share from 0 to 1, such as 0.1"),
         ({"a": -0.1}, ValueError, "Bulkhead shares['a']=-0.1"),
         ({"a": "x"}, TypeError, "Bulkhead shares['a']='x'"),
-        ({1: 0.5}, TypeError, "Bulkhead shares: the class 1 has no name: write a text such as 'batch'"),
-        ({"": 0.5}, ValueError, "Bulkhead shares: the class '' has no name: write a text such as 'batch'"),
+        ({1: 0.5}, TypeError, "Bulkhead shares: the class 1 is no text: write a name such as 'batch'"),
+        ({"": 0.5}, ValueError, "Bulkhead shares: the class '' has no name: write one such as 'batch'"),
     ],
 )
 def test_wrong_shares(shares: Any, kind: type[Exception], message: str) -> None:
