@@ -235,7 +235,6 @@ def test_changes_in_place() -> None:
         for changed in (
             Throttle(),
             Throttle(shares=TWO, window=5),
-            Throttle(shares=TWO, until=bool),
             Throttle(shares=TWO, priority=first),
         ):
             assert not throttle.can_reconfigure(changed)
