@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,20 +17,16 @@ def by_name(name: str) -> str:
     return name
 
 
-SHARES: dict[str, Any] = {"shares": {"batch": 0.5}}
-BY_ARGUMENT: dict[str, Any] = {**SHARES, "priority": by_name}
-OVERLOAD: dict[str, Any] = {"initial": 10, "by": "aimd", "window": 1e-6}
+BY_CLASS: dict[str, Any] = {"shares": {"batch": 0.5}, "priority": by_name}
 
 GATES: dict[str, Callable[..., Gate]] = {
-    "CircuitBreaker": lambda **options: CircuitBreaker(failures=1, **options),
-    "Throttle": lambda **options: Throttle(minimum=99, **options),
-    "Throttle with shares": lambda **options: Throttle(minimum=99, **SHARES, **options),
-    "Throttle by argument": lambda **options: Throttle(minimum=99, **BY_ARGUMENT, **options),
-    "AdaptiveConcurrency": lambda **options: AdaptiveConcurrency(**OVERLOAD, **options),
-    "AdaptiveConcurrency by argument": lambda **options: AdaptiveConcurrency(
-        **OVERLOAD, **BY_ARGUMENT, **options
-    ),
-    "AdaptiveRate": lambda **options: AdaptiveRate(wait=0, **options),
+    "CircuitBreaker": partial(CircuitBreaker, failures=1),
+    "Throttle": partial(Throttle, minimum=99),
+    "Throttle with shares": partial(Throttle, minimum=99, shares={"batch": 0.5}),
+    "Throttle by argument": partial(Throttle, minimum=99, **BY_CLASS),
+    "AdaptiveConcurrency": partial(AdaptiveConcurrency, 10, by="aimd", window=1e-6),
+    "AdaptiveConcurrency by argument": partial(AdaptiveConcurrency, 10, by="aimd", window=1e-6, **BY_CLASS),
+    "AdaptiveRate": partial(AdaptiveRate, wait=0),
 }
 
 

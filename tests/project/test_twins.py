@@ -30,6 +30,8 @@ TWINS = [
     ("_internal/shared_context_manager", "Block.__enter__", "Block.__aenter__"),
     ("_internal/shared_context_manager", "SharedContextManager.__enter__", f"{ASYNC_MANAGER}.__aenter__"),
     ("_internal/shared_context_manager", "SharedContextManager._end_block", f"{ASYNC_MANAGER}._aend_block"),
+    ("_layers/limits/slot_gate", "SlotGate._enter", "SlotGate._aenter"),
+    ("_drivers/workers/worker_slots", "WorkerSlot.acquire", "WorkerSlot.aacquire"),
     ("_layers/limits/bulkhead", "Bulkhead._acquire_admission", "Bulkhead._aacquire_admission"),
     (
         "_layers/limits/adaptive_concurrency",
@@ -137,6 +139,7 @@ METHODS = {
     "_anow": "_now",
     "_afirst": "_first",
     "_aenter": "_enter",
+    "_await_slot": "_wait_for_slot",
     "aacquire": "acquire",
     "aenter": "enter",
     "aclose": "close",
@@ -367,8 +370,7 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
         *(f"_drivers/context_managers.{name}" for name in ("EnteredManager._aenter", "Entrance.__aexit__")),
         *(f"_internal/shared_context_manager.Block.{name}" for name in ("abegin", "aleave")),
         *(
-            "_drivers/workers/worker_slots.WorkerSlot.aacquire",
-            "_layers/limits/slot_gate.SlotGate._aenter",
+            "_drivers/slot_wait.SlotWait._await_slot",
             "_layers/results/fallback.Fallback._open_stream",
             "_layers/results/coalesce.Coalesce._ajoin",
             "_layers/results/substitutes._as_async_items",

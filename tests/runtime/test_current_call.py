@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+import trio
 
 from redouble import Bulkhead, CircuitBreaker, Fallback, Retry, Timeout, Worker, current, remaining
 from redouble.testing import VirtualClock, attempts
@@ -14,6 +15,7 @@ from redouble.types import CurrentCall
 from tests.support.call_shapes import EVERY_ASYNC_SHAPE, EVERY_SHAPE
 from tests.support.fakes import Boom
 from tests.support.virtual_time import VIRTUAL_COLOURS, in_virtual_colour, no_real_waits
+from tests.support.workers import functions as in_process
 
 pytestmark = pytest.mark.usefixtures(no_real_waits.__name__)
 
@@ -139,6 +141,27 @@ def test_on_a_worker(options: dict[str, Any]) -> None:
     policy = Retry(on=Boom, backoff=[0], worker=Worker(), name="fetch", **options)
     assert policy(work)() == policy.call(work) == asyncio.run(policy.acall(work)) == "done"
     assert seen == [("fetch", 1, 4), ("fetch", 2, 4)] * 3
+
+
+@pytest.mark.parametrize("colour", ["sync", "asyncio", "trio"])
+def test_in_a_worker_process(colour: str) -> None:
+    """Also the limits that cannot interrupt it."""
+    policy = Retry(name="fetch", labels={"team": "a"}, give_up_after=3600, worker=in_process.PROCESS)
+    if colour == "sync":
+        call, left = policy.call(in_process.current_call)
+        assert Timeout(60, in_process.PROCESS).call(in_process.current_call)[0] is None
+    else:
+        runner: Any = {"asyncio": asyncio_run, "trio": trio.run}[colour]
+        call, left = runner(policy.acall, in_process.current_call)
+    assert call is not None
+    assert call == CurrentCall(1, 4, call.remaining, "fetch", {"team": "a"})
+    assert call.remaining is not None
+    assert left is not None
+    assert 3000 < left <= call.remaining <= 3600
+
+
+def asyncio_run(fn: Any, *args: Any) -> Any:
+    return asyncio.run(fn(*args))
 
 
 def test_a_timeout_on_a_worker_inside_a_call() -> None:

@@ -6,7 +6,9 @@ import asyncio
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextvars import copy_context
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -226,28 +228,30 @@ def test_on_a_worker_of_async_code_the_calls_around_its_caller_count() -> None:
 # ------------------------------------------------------------------- what is not on the stack
 
 
-def test_a_thread_or_task_of_the_callers_does_not_inherit_a_call() -> None:
-    """The recipe is a deadline, which is inherited."""
+def test_a_thread_of_the_callers_does_not_inherit_a_call() -> None:
+    """The recipes are those of deadlines: a thread inherits one with the context of its caller."""
     seen: list[object] = []
 
+    def look() -> None:
+        seen.append(remaining("none"))
+
     def work() -> None:
-        thread = threading.Thread(target=lambda: seen.append(remaining("none")))
-        thread.start()
-        thread.join()
+        with deadline(remaining(0.0)):
+            for target in (look, partial(copy_context().run, look)):
+                thread = threading.Thread(target=target)
+                thread.start()
+                thread.join()
 
     Retry(timeout=LONG).call(work)
 
-    async def child() -> None:
-        seen.append(remaining("none"))
-
     async def coroutine() -> None:
-        await asyncio.create_task(child())
+        await asyncio.to_thread(look)
         with deadline(remaining(0.0)):
-            await asyncio.create_task(child())
+            await asyncio.to_thread(look)
 
     asyncio.run(Retry(timeout=LONG).call(coroutine))
-    assert seen[:2] == ["none", "none"]
-    assert SOON < float(str(seen[2])) <= LONG
+    assert seen[::2] == ["none", "none"]
+    assert all(SOON < float(str(seconds)) <= LONG for seconds in seen[1::2])
 
 
 def test_another_call_of_the_same_event_loop_does_not_count() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
-from redouble._drivers.per_call import PerCall
+from redouble._engine.per_call import PerCall
 from redouble._layers.gate import Admission, Gate, task_error
 from redouble._layers.layer import Layer
 

@@ -186,6 +186,7 @@ class DeadlineLayer(Layer):
     """
 
     def __init__(self, timeout: Timeout, name: str, *, whole: bool) -> None:
+        timeout.check_request()
         self._timeout, self._name, self._whole = timeout, name, whole
 
     def around(self, fn: Callable[..., Any], /) -> Callable[..., Any]:

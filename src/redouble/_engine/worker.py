@@ -83,7 +83,7 @@ class Worker:
             return {"limit": None, "in_use": 0, "busy": 0, "abandoned": 0, "queued": 0}
         in_use, queued = self._slots.counts()
         leases = self._slots.leases.copy()
-        abandoned = min(in_use, sum(getattr(lease, "abandoned", False) for lease in leases))
+        abandoned = min(in_use, sum(lease.abandoned for lease in leases))
         busy = in_use - abandoned
         return {"limit": self.limit, "in_use": in_use, "busy": busy, "abandoned": abandoned, "queued": queued}
 

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Literal, ParamSpec, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
-from redouble._drivers.per_call import PerCall
 from redouble._drivers.stream_function import wrap_stream
 from redouble._engine.nested import asks_gate
+from redouble._engine.per_call import PerCall
 from redouble._failures.verdict import FailureFilter, Refusal
 from redouble._internal.callables import reject_awaitable
 from redouble._internal.codegen import Template, compile_wrapper

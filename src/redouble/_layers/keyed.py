@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable,
 from math import inf
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from redouble._drivers.per_call import check_arguments
 from redouble._drivers.stream_function import StreamFunction
+from redouble._engine.per_call import check_arguments
 from redouble._internal.callables import display_name, lazy_kind
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.locks import SharedByIdentity, gil

@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import time
 from asyncio import CancelledError, Future, Task, current_task, events, get_running_loop
-from collections.abc import Awaitable, Coroutine, Generator
+from collections.abc import Awaitable, Coroutine, Generator, Iterator
 from functools import partial
 from types import coroutine
-from typing import Any
+from typing import Any, cast
 
 from redouble._runtime.asyncio_timer import TimerEntry
 from redouble._runtime.loop_waker import LoopWaker, make_waker
@@ -146,6 +146,57 @@ def _wake(loop: asyncio.AbstractEventLoop, future: Future[None]) -> bool:
 def is_home(loop: object) -> bool:
     """Return True if this event loop runs in the current thread."""
     return loop is not None and home() is loop
+
+
+def awaiting_tasks(task: Task[Any] | None = None) -> Iterator[object]:
+    """Yield the coroutine of the task that awaits this one, by default the current, then of its own."""
+    try:
+        task = task or current_task()
+    except RuntimeError:  # the coroutine is driven by hand, without a loop
+        return
+    for _ in range(MAX_TASKS):  # tasks that have reached a deadlock may await one another
+        if task is None or len(tasks := _tasks_awaiting(task)) != 1:
+            return
+        [task] = tasks
+        yield task.get_coro()
+
+
+MAX_TASKS = 100
+
+
+def _tasks_awaiting(future: Any) -> list[Task[Any]]:
+    """Return the tasks that await a future: directly, or with `gather`, `wait_for` or a task group.
+
+    asyncio records which future a task waits for, and not which task waits for a future. But the future that
+    the task waits for is set by a callback of this one.
+    """
+    tasks: list[Task[Any]] = []
+    for callback, *_ in future._callbacks or ():
+        owner: Any = getattr(callback, "__self__", None)
+        if isinstance(owner, Task):
+            tasks += [owner] if cast("Any", owner)._fut_waiter is future else []
+        elif (awaited := _future_set_by(callback, owner)) is not None:
+            tasks += _tasks_awaiting(awaited)
+    return tasks
+
+
+def _future_set_by(callback: Any, owner: Any) -> Future[Any] | None:
+    """Return the future that a callback of a task sets, which another task awaits in place of the task."""
+    if isinstance(callback, partial):  # of `wait_for`, before Python 3.12
+        return callback.args[0] if callback.func.__qualname__ == "_release_waiter" else None
+    variable = GATHERING.get(getattr(callback, "__qualname__", ""))
+    if variable is not None:
+        names = callback.__code__.co_freevars
+        owner = callback.__closure__[names.index(variable)].cell_contents if variable in names else None
+    elif not isinstance(owner, asyncio.TaskGroup):
+        return None
+    # The task of a group awaits the others once it has left the block.
+    future: object = getattr(owner, "_on_completed_fut", owner)
+    return future if isinstance(future, Future) else None
+
+
+# The functions that are such callbacks, and the variable that has the future, or the task group of AnyIO.
+GATHERING = {"gather.<locals>._done_callback": "outer", "TaskGroup._spawn.<locals>.task_done": "self"}
 
 
 def run_detached(work: Coroutine[Any, Any, None]) -> None:

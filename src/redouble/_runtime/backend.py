@@ -5,7 +5,7 @@ Detection happens at every call, because one policy may serve both asyncio and T
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Iterator
 from sys import modules
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -91,6 +91,13 @@ if TYPE_CHECKING:
 
         def is_home(self, place: object, /) -> bool:
             """Return True if that event loop or Trio run is the one that runs here."""
+            ...
+
+        def awaiting_tasks(self, task: Any = None, /) -> Iterator[object]:
+            """Yield the coroutine of the task that awaits this one, by default the current, then of its own.
+
+            A task is awaited by another if it is cancelled with it. Several tasks that await one are none.
+            """
             ...
 
         def run_detached(self, work: Coroutine[Any, Any, None], /) -> None:

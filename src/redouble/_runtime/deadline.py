@@ -8,7 +8,7 @@ enclose the running code are found on the call stack (`enclosing`).
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from itertools import chain
 from math import inf
@@ -21,7 +21,7 @@ from redouble._internal.validation import Duration
 from redouble._internal.validation import seconds as checked
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import context_clock
-from redouble._runtime.enclosing import EnclosingCall, calls_on_stack, limits
+from redouble._runtime.enclosing import EnclosingCall, InheritedCall, calls_of_task, limits
 
 T = TypeVar("T")
 
@@ -104,7 +104,7 @@ def time_left_around(own: EnclosingCall, driver: FrameType) -> float:
     Reading the variables of a frame may keep them. So the frame of its driver, which handles an error, is
     not read; nor are blocks looked for, since that would keep an attempt whose loop was left.
     """
-    calls = (call for call in calls_on_stack(driver.f_back, with_blocks=False) if call is not own)
+    calls = (call for call in calls_of_task(driver.f_back, with_blocks=False) if call is not own)
     return min((call.left(soft=True) for call in calls), default=inf)
 
 
@@ -114,8 +114,13 @@ def is_limited() -> bool:
 
 
 def enclosing_calls(frame: FrameType | None) -> Iterator[EnclosingCall]:
-    """Yield the calls that enclose a frame: those on its stack, the innermost first, then the inherited."""
-    return chain(calls_on_stack(frame), chain.from_iterable(moment.calls() for moment in deadlines()))
+    """Yield the calls that enclose the running frame: of its task, innermost first, then the inherited."""
+    return chain(calls_of_task(frame), chain.from_iterable(moment.calls() for moment in deadlines()))
+
+
+def inherited_calls(frame: FrameType | None, clock: Callable[[], float]) -> list[InheritedCall]:
+    """Return the calls that enclose the running frame, for code that it starts elsewhere."""
+    return [InheritedCall(call, clock) for call in enclosing_calls(frame)]
 
 
 def wait_limit(wait: float | None) -> float:
@@ -125,6 +130,25 @@ def wait_limit(wait: float | None) -> float:
         return seconds
     context_clock()()  # so that a virtual clock synchronises with its event loop
     return min(seconds, max(0.0, time_left()))
+
+
+class InheritedCalls(ActiveDeadline):
+    """The calls around code that runs elsewhere, which are set in its context. It is no deadline itself."""
+
+    def __init__(self, calls: Iterable[InheritedCall]) -> None:
+        super().__init__(inf, context_clock())
+        self._calls = [*calls]
+
+    def calls(self) -> Iterator[EnclosingCall]:
+        return iter(self._calls)
+
+    def shortest(self) -> float:
+        """Return the seconds until the earliest limit of these calls; infinity without one."""
+        return min((call.left() for call in self._calls), default=inf)
+
+    def apply(self) -> None:
+        """Set it in the current context."""
+        ACTIVE_DEADLINE.set(self)
 
 
 class DeadlineBlock(ActiveDeadline, Block[None]):
@@ -185,6 +209,7 @@ def remaining(default: object = None) -> object:
     It is the shortest of the deadlines around the code and of the limits of each `Timeout` and `Retry` that
     has called it: ``timeout``, ``attempt_timeout``, ``work_timeout``, and ``give_up_after`` if it is not the
     default. So ``requests.get(url, timeout=redouble.remaining(10))`` never waits longer than the call may.
+    A task is part of the call that awaits it; a thread that is no worker is part of none.
     """
     seconds = time_left()
     return default if seconds == inf else max(0.0, seconds)

@@ -2,23 +2,31 @@
 
 A driver keeps the state of its call in local variables. So code that asks for the time left, or for the
 number of its attempt, walks up the call stack to the drivers, and calls pay nothing until code inside them
-asks. A coroutine that runs is on the stack, below those that await it; one that is suspended is not.
+asks. A coroutine that runs is on the stack, below those that await it; one that is suspended is not. The
+stack of a task goes on in the task that awaits it.
 
 Rule 1: a module registers the functions whose frames hold a call, by name and file, with a reader of such
         frames (`holds_call`).
 Rule 2: the attempt of a block is in a frame of the caller's, under any name. `blocks.read` is None until
         there is a block in this process; before that no frame of the caller's is read.
-Rule 3: what a call starts elsewhere (a worker, a task) has a stack of its own. Its driver passes on what
-        encloses the call: see `ActiveDeadline`.
+Rule 3: what our drivers start elsewhere (on a worker, in a task of a hedge) has a stack of its own. They pass
+        on what encloses the call: see `ActiveDeadline`.
+Rule 4: a task that the caller starts is part of the calls around the task that awaits it, if a cancellation
+        of that one would cancel it too: then their limits are its limits.
 """
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import FrameType
+from itertools import takewhile
+from math import inf
+from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
 from typing import Protocol, TypeAlias
 
 from redouble._internal.codegen import is_own
+from redouble._runtime.backend import backend, in_event_loop
+from redouble._runtime.clock import context_clock
 
 
 class EnclosingCall(Protocol):
@@ -53,7 +61,10 @@ class EnclosingCall(Protocol):
 
 
 class InheritedCall:
-    """A call around the code that started a worker, for code on the worker: any thread may ask it."""
+    """A call around the code that started a worker, for code on the worker: any thread may ask it.
+
+    Pickled, for a worker process, it has the seconds that are left.
+    """
 
     def __init__(self, call: EnclosingCall, clock: Callable[[], float]) -> None:
         self.attempt, self.attempts, self.name, self.labels = (
@@ -68,6 +79,28 @@ class InheritedCall:
     def left(self, *, soft: bool = False) -> float:
         """Return the seconds until its earliest limit, negative after it; ``soft``: as in `EnclosingCall`."""
         return (self._soft_until if soft else self._until) - self._clock()
+
+    def __reduce__(self) -> tuple[type[SentCall], tuple[object, ...]]:
+        labels = dict(self.labels)
+        return SentCall, (self.attempt, self.attempts, self.name, labels, self.left(), self.left(soft=True))
+
+
+class SentCall(InheritedCall):
+    """A call of another process."""
+
+    def __init__(
+        self,
+        attempt: int,
+        attempts: int | None,
+        name: str,
+        labels: Mapping[str, str],
+        left: float,
+        soft_left: float,
+    ) -> None:
+        self.attempt, self.attempts, self.name, self.labels = attempt, attempts, name, labels
+        self._clock = context_clock()
+        self._until, self._soft_until = self._clock() + left, self._clock() + soft_left
+        limits.exist |= left < inf
 
 
 FrameReader: TypeAlias = Callable[[FrameType], EnclosingCall | None]
@@ -116,3 +149,39 @@ def calls_on_stack(frame: FrameType | None, *, with_blocks: bool = True) -> Iter
         if read_blocks is not None and code.co_exceptiontable and not is_own(code):
             yield from read_blocks(frame)
         frame = frame.f_back
+
+
+def calls_of_task(frame: FrameType | None, *, with_blocks: bool = True) -> Iterator[EnclosingCall]:
+    """Yield the calls on this stack, the running one, then those around the tasks that await its task."""
+    yield from calls_on_stack(frame, with_blocks=with_blocks)
+    if in_event_loop():
+        for coroutine in backend().awaiting_tasks():
+            yield from calls_in(coroutine, with_blocks=with_blocks)
+
+
+def calls_in(
+    coroutine: object, until: Callable[[FrameType], bool] | None = None, *, with_blocks: bool = True
+) -> Iterator[EnclosingCall]:
+    """Yield the calls in the coroutine of a suspended task, innermost first; ``until``: a frame to end at."""
+    inside = takewhile(lambda frame: until is None or not until(frame), _chain(coroutine))
+    for frame in reversed([*inside]):
+        yield from calls_on_stack(frame, with_blocks=with_blocks)
+
+
+# The attributes of what has a frame: the frame, and what it waits for.
+SUSPENDED: dict[type, tuple[str, str]] = {
+    CoroutineType: ("cr_frame", "cr_await"),
+    GeneratorType: ("gi_frame", "gi_yieldfrom"),
+    AsyncGeneratorType: ("ag_frame", "ag_await"),
+}
+
+
+def _chain(coroutine: object) -> Iterator[FrameType]:
+    """Yield the frames of a suspended coroutine and of what it awaits, the outermost first."""
+    while (names := SUSPENDED.get(type(coroutine))) is not None:
+        frame, coroutine = (getattr(coroutine, name) for name in names)
+        yield frame
+        if coroutine is not None and type(coroutine) not in SUSPENDED:
+            # The step of an async generator is an object without an attribute for it.
+            inner = (x for x in gc.get_referents(coroutine) if type(x) in SUSPENDED)
+            coroutine = next(inner, None)

@@ -33,10 +33,10 @@ class Lease:
     """The slot of one call, compared by identity; ``released``: the call has ended, or stopped waiting.
 
     displaced: it had to leave a full queue, where slots have classes.
+    abandoned: the caller has left, and a thread of a worker has not ended its call.
     """
 
-    released = False
-    displaced = False
+    released = displaced = abandoned = False
 
 
 class Slots(ReentrancySafe):

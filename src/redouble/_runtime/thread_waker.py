@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from _thread import allocate_lock
 from contextlib import suppress
+from math import inf
 from threading import TIMEOUT_MAX
+
+from redouble._runtime.clock import virtual
 
 
 class ThreadWaker:
@@ -24,6 +27,14 @@ class ThreadWaker:
     def wait(self, seconds: float) -> None:
         """Wait until ``wake()`` is called, for at most ``seconds``."""
         self._lock.acquire(True, seconds if seconds < TIMEOUT_MAX else -1)
+
+    def wait_by_clock(self, seconds: float) -> None:
+        """Wait for at most this time; a virtual clock is moved by it instead, unless it is unlimited."""
+        clock = virtual()
+        if clock is None or seconds == inf:
+            self.wait(seconds)
+        elif self.pending:
+            clock._move_to(clock.now() + seconds)
 
     @property
     def pending(self) -> bool:

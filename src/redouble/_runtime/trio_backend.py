@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from math import inf
-from typing import Any
+from typing import Any, cast
 
 import trio
 from trio import CancelScope, lowlevel
@@ -75,6 +75,15 @@ def direct_waker() -> LoopWaker:
 def is_home(token: object) -> bool:
     """Return True if this is the token of the current Trio run, in a task or between tasks."""
     return lowlevel.in_trio_run() and home() is token
+
+
+def awaiting_tasks(task: lowlevel.Task | None = None) -> Iterator[object]:
+    """Yield the coroutine of the task that waits in its nursery for this one to end, then of its own."""
+    task = task or lowlevel.current_task()
+    # A task that is still in the block of its nursery runs code that is not around this task.
+    while (nursery := cast("Any", task.parent_nursery)) is not None and nursery._parent_waiting_in_aexit:
+        task = cast("lowlevel.Task", nursery.parent_task)
+        yield task.coro
 
 
 def run_detached(work: Coroutine[Any, Any, None]) -> None:

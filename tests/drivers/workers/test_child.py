@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from math import inf
 from multiprocessing import Pipe
@@ -13,13 +14,22 @@ from typing import Any
 
 import pytest
 
-from redouble import cancelled, remaining
+from redouble import Retry, Worker, cancelled, remaining
 from redouble._drivers.workers.child import LOAD, READY, Reply, make_call, serve
+from redouble._runtime.clock import context_clock
+from redouble._runtime.deadline import inherited_calls
+from redouble._runtime.enclosing import InheritedCall
 from tests.support.workers import functions as in_process
 
 
-def work(fn: Callable[..., object], *args: object, seconds: float = inf, **kwargs: object) -> bytes:
-    return pickle.dumps((partial(fn, *args, **kwargs), seconds, {}, None))
+def work(
+    fn: Callable[..., object],
+    *args: object,
+    seconds: float = inf,
+    calls: Iterable[InheritedCall] = (),
+    **kwargs: object,
+) -> bytes:
+    return pickle.dumps((partial(fn, *args, **kwargs), seconds, [*calls], {}, None))
 
 
 @pytest.fixture
@@ -84,6 +94,28 @@ def test_the_time_left_becomes_a_deadline(seconds: float, least: float, most: fl
 def test_without_a_limit_there_is_no_deadline() -> None:
     assert pickle.loads(make_call(work(in_process.remaining_and_cancelled))[1]) == (None, False)
     assert not cancelled()
+
+
+@pytest.mark.parametrize(
+    ("policy", "left", "soft"),
+    [
+        (Retry(name="fetch", labels={"team": "a"}), inf, inf),
+        (Retry(name="fetch", labels={"team": "a"}, give_up_after=50), 50, 50),
+        (Retry(name="fetch", labels={"team": "a"}, timeout=50), 50, 50),
+        (Retry(name="fetch", labels={"team": "a"}, timeout=50, worker=Worker()), 50, inf),
+    ],
+)
+def test_the_calls_around_are_those_of_the_caller(policy: Retry, left: float, soft: float) -> None:
+    """While it runs, with the time that was left when the call was sent."""
+
+    def sent() -> bytes:
+        return work(in_process.calls_around, calls=inherited_calls(sys._getframe(1), context_clock()))
+
+    [call, *same] = pickle.loads(make_call(policy.call(sent))[1])
+    assert call == (1, 4, "fetch", {"team": "a"}, pytest.approx(left, abs=20), pytest.approx(soft, abs=20))
+    assert {other[2] for other in same} <= {"fetch"}
+    assert pickle.loads(make_call(work(in_process.calls_around))[1]) == []
+    assert remaining() is None
 
 
 def test_serve_makes_one_call_after_the_other(wires: tuple[Connection, Connection]) -> None:

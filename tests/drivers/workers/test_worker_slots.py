@@ -218,11 +218,11 @@ def test_processes_have_a_limit_too(kind: str) -> None:
 @pytest.mark.parametrize(
     ("wait", "limits", "message"),
     [
-        (0, {}, "worker io is busy: 1 attempt is running, and the attempt does not wait"),
-        (SOON, {}, "and none ended within 0.01 s"),
-        (50, {"attempt_timeout": SOON}, "and none ended within 0.01 s"),
-        (None, {"timeout": SOON}, "and none ended within 0.01"),
-        (None, {"work_timeout": SOON}, "and none ended within 0.01"),
+        (0, {}, "worker io is busy: 1 attempt is running, and it does not wait"),
+        (SOON, {}, "and no slot came free within 0.01 s"),
+        (50, {"attempt_timeout": SOON}, "and no slot came free within 0.01 s"),
+        (None, {"timeout": SOON}, "and no slot came free within 0.01"),
+        (None, {"work_timeout": SOON}, "and no slot came free within 0.01"),
     ],
 )
 @pytest.mark.parametrize("colour", COLOURS)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import httpx
 import pytest
 
 import redouble.httpx
-from redouble import RateLimit, Retry
+from redouble import Bulkhead, Layer, RateLimit, Retry, Timeout
 from redouble.testing import virtual_time
 
 
@@ -38,6 +39,25 @@ def test_the_cost_of_a_request() -> None:
         assert clock.now() == pytest.approx(0.5)
         with pytest.raises(ValueError, match="a call that costs 11 can never begin"):
             client.post("https://example.org/", content=b"x" * 11)
+
+
+def two(one: object, two: object) -> Any:
+    """Take an argument too many."""
+    return 1
+
+
+@pytest.mark.parametrize(
+    ("layer", "option"),
+    [
+        (RateLimit(10, cost=two), "RateLimit cost"),
+        (Bulkhead(10, shares={"users": 0.5}, priority=two), "Bulkhead priority"),
+        (Timeout(two), "Timeout seconds"),
+    ],
+    ids=repr,
+)
+def test_a_function_that_does_not_take_a_request_is_refused(layer: Layer, option: str) -> None:
+    with pytest.raises(TypeError, match=f"^{option}=two of a client: write a function of the request$"):
+        redouble.httpx.Transport(layer)
 
 
 def test_the_class_of_a_request() -> None:

@@ -115,6 +115,39 @@ def test_ctrl_c_at_any_point(case: Callable[[int, Exception | None], bool], erro
     assert number > 3
 
 
+@pytest.mark.parametrize("everywhere", [False, True], ids=["signal handler", "finaliser"])
+@pytest.mark.parametrize("error", [None, Boom("x")], ids=["value", "error"])
+def test_the_same_call_inside_a_call_never_waits_for_it(error: Exception | None, everywhere: bool) -> None:
+    number = 1
+    while same_call_inside(number, error, everywhere=everywhere):
+        number += 1
+    assert number > 10
+
+
+def same_call_inside(number: int, error: Exception | None, *, everywhere: bool) -> bool:
+    """Make a call at the n-th point of the same call on the same thread; False if there is no such point."""
+    coalesce, calls, reached = Coalesce(), list[None](), list[bool]()
+
+    @coalesce
+    def fetch() -> None:
+        calls.append(None)
+        if error is not None:
+            raise error
+
+    def call() -> None:
+        with suppress(Boom):
+            fetch()
+
+    handler = SignalHandler(FILES, call, number, everywhere=everywhere)
+    thread = threading.Thread(target=lambda: reached.append(handler.interrupt(call)), daemon=True)
+    thread.start()
+    thread.join(10)
+    assert reached, number  # else it waits for itself
+    assert len(calls) == 1 + reached[0]
+    assert coalesce.snapshot() == IDLE
+    return reached[0]
+
+
 def test_an_entry_of_an_ended_call_is_dropped_by_the_next() -> None:
     """Two interruptions in one call could leave it."""
     coalesce, calls = Coalesce(), list[None]()

@@ -94,9 +94,9 @@ def test_the_chain_of_a_context_holds_no_flight_that_has_ended() -> None:
     outer, inner, innermost = Flight(), Flight(), Flight()
     outer.enter()
     inner.enter()
-    inner.ended = True
+    inner.lead.ended = True
     innermost.enter()
-    assert innermost.outer is outer
+    assert innermost.lead.outer is outer.lead
     assert innermost.is_around()
     assert outer.is_around()
     assert not inner.is_around()

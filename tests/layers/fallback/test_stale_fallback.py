@@ -7,16 +7,20 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 
 from redouble import Fallback, Layer, Pipeline, Retry, errors, observe, stats
+from redouble._internal import reentrancy
 from redouble._internal.callables import UsageError
+from redouble._layers.results import result_memory as _memory
 from redouble._runtime.backend import backend
 from redouble.testing import Script, VirtualClock, ok, virtual_time
 from redouble.types import Event
 from tests.support.fakes import ASYNC, SYNC, Boom, in_colour, nothing
+from tests.support.interruption import SignalHandler
 from tests.support.runtime.cancellation import CANCELLATIONS, cancelled
 from tests.support.thread_switching import run_in_threads, switching
 from tests.support.virtual_time import VIRTUAL_COLOURS, in_virtual_colour
@@ -276,6 +280,48 @@ def test_a_reconfigured_layer_keeps_its_results(colour: str) -> None:
     with pytest.raises(Boom):
         reader.get("c")
     assert not layer.can_reconfigure(Fallback.stale(60, key=str))
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_signal_handler_may_make_a_call_at_any_point_of_another(most: int) -> None:
+    """It stores a result and forgets others, in the middle of the same operation."""
+    number, more = 0, True
+    while more:
+        number += 1
+        layer = Fallback.stale(60, most=most)
+        service = Service()
+        fetch = layer(service.fetch)
+        fetch("old")
+        handler = SignalHandler({_memory.__file__, reentrancy.__file__}, partial(fetch, "other"), number)
+        more = handler.interrupt(partial(fetch, "new"))
+        assert layer.snapshot() == {"cached": most, "limit": most}
+        service.down = Boom("x")
+        assert [key for key in ("old", "new", "other") if remembers(fetch, key)] != ["old"]
+    assert number > 5
+
+
+def remembers(fetch: Callable[..., object], key: str) -> bool:
+    try:
+        fetch(key)
+    except Boom:
+        return False
+    return True
+
+
+def test_the_finaliser_of_a_forgotten_result_may_make_a_call() -> None:
+    class Response:
+        def __del__(self) -> None:
+            fetch("from the finaliser")
+
+    layer = Fallback.stale(60, most=1)
+
+    @layer
+    def fetch(key: str) -> object:
+        return Response() if key == "first" else key
+
+    fetch("first")
+    assert fetch("second") == "second"
+    assert layer.snapshot() == {"cached": 1, "limit": 1}
 
 
 @pytest.mark.stress

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+import anyio
 import pytest
 
 from redouble import Hedge, Layer, Retry, Timeout, Worker, current, deadline, remaining
@@ -82,6 +83,40 @@ def test_no_attempt_starts_after_the_limit_of_a_policy_around(
 
 
 @LOOPS
+@pytest.mark.parametrize("inner", [Timeout(10), Retry(timeout=10, attempts=1)])
+def test_a_limit_that_interrupts_nothing_interrupts_no_extra_attempt(colour: str, inner: Layer) -> None:
+    work = ScriptedAttempts([(9, "a"), (4, "b")])
+
+    async def main() -> object:
+        return await (Retry(attempts=1, give_up_after=3) | Hedge(1, None) | inner).call(work)
+
+    assert timed(colour, main) == "b"
+    assert work.start_times == [0, 1]
+
+
+@LOOPS
+def test_in_a_task_the_calls_around_the_one_that_awaits_it_are_known(colour: str) -> None:
+    found: list[Any] = []
+
+    async def reading() -> None:
+        found.append(left())
+        await backend().sleep(9)
+
+    async def child() -> None:
+        await Hedge(1, None).call(reading)
+
+    async def group() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(child)
+
+    async def main() -> None:
+        await Retry(timeout=20).call(group)
+
+    timed(colour, main)
+    assert found == [(20, 1), (19, 1)]
+
+
+@LOOPS
 def test_a_hedge_in_the_first_attempt_of_a_hedge(colour: str) -> None:
     """Each knows the calls around itself, and none of those inside."""
     found: list[Any] = []
@@ -131,8 +166,7 @@ def test_attempts_on_workers_know_the_time_left() -> None:
 
 
 @LOOPS
-def test_behind_an_async_generator_only_the_calls_around_it_are_known(colour: str) -> None:
-    """From the task no way leads into a generator that waits."""
+def test_behind_an_async_generator_the_calls_around_are_known(colour: str) -> None:
     found: list[Any] = []
 
     async def reading() -> None:
@@ -151,4 +185,4 @@ def test_behind_an_async_generator_only_the_calls_around_it_are_known(colour: st
         await Timeout(20).call(read)
 
     timed(colour, main)
-    assert found == [(10, None), (19, None)]
+    assert found == [(10, None), (9, None)]

@@ -362,6 +362,44 @@ def test_shares_that_change_keep_calls_and_waiters() -> None:
     assert slots.counts() == (3, 0)
 
 
+def test_a_call_whose_share_is_removed_before_it_waits_is_admitted_in_its_turn() -> None:
+    slots, woken = ranked(1, TWO), list[str]()
+    line = Line(slots)
+    line.come("interactive")
+    late = slots.lease("batch")
+    slots.configure(1, Shares({"interactive": 1}, None, "Bulkhead"), "fifo", inf, claiming=False)
+    assert not slots.try_acquire(late)
+    slots.enqueue(late, partial(woken.append, "late"), inf)
+    slots.configure(1, Shares({"interactive": 1, "batch": 0}, None, "Bulkhead"), "fifo", inf, claiming=False)
+    assert [group.name for group in slots.ranking] == ["interactive", "batch", None]
+    line.come(None)
+    line.end(0)
+    assert woken == ["late"]
+    assert slots.counts_by_class()["in_use.batch"] == 1
+    slots.release(late)
+    assert line.woken == [1]
+    line.end(1)
+    assert set(slots.counts_by_class().values()) == {0}
+
+
+def test_two_classes_of_one_name_keep_their_waiters() -> None:
+    """One of them was removed and came back, while a call had a lease of the first."""
+    slots, woken = ranked(1, TWO), list[str]()
+    line = Line(slots)
+    line.come("interactive")
+    late = slots.lease("batch")
+    for shares in ({"interactive": 1.0}, TWO):
+        slots.configure(1, Shares(shares, None, "Bulkhead"), "fifo", inf, claiming=False)
+    line.come("batch")
+    assert not slots.try_acquire(late)
+    slots.enqueue(late, partial(woken.append, "late"), inf)
+    for _ in range(2):
+        slots.configure(1, Shares(TWO, None, "Bulkhead"), "fifo", inf, claiming=False)
+    line.end(0)
+    line.end(1)
+    assert (line.woken, woken) == ([1], ["late"])
+
+
 # ------------------------------------------------------------- interruptions and re-entrancy
 
 

@@ -154,7 +154,7 @@ def test_explain_and_check_name_the_function() -> None:
     assert "at most by_size(...) seconds" in pipeline.explain()
     assert (Timeout(1) | pipeline).check() == (Timeout(1) | Retry()).check()
     assert Timeout(by_size).snapshot() == {}
-    assert repr(Timeout(by_size)).startswith("Timeout(seconds=<function by_size")
+    assert repr(Timeout(by_size)) == "Timeout(seconds=by_size, worker=None)"
 
 
 # ------------------------------------------------------------------------------- learned

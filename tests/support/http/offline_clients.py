@@ -25,7 +25,9 @@ NO_DELAYS = [0] * 99
 
 def new_call() -> ClientCall:
     """Return a call that may always be resent."""
-    return ClientCall(None, float)
+    call = ClientCall(None, float)
+    call.request = None
+    return call
 
 
 class RecordingSender:

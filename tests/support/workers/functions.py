@@ -11,9 +11,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from redouble import Retry, Worker, bind, cancelled, observe, remaining
+from redouble import Retry, Worker, bind, cancelled, current, observe, remaining
 from redouble._drivers.workers.child import serve
-from redouble.types import Event
+from redouble._runtime.deadline import enclosing_calls
+from redouble.types import CurrentCall, Event
 
 PROCESS = Worker(kind="process")
 PATIENCE = 20.0  # seconds; only a failing test waits this long
@@ -77,6 +78,18 @@ def echo(*args: object, **kwargs: object) -> object:
 
 def remaining_and_cancelled() -> tuple[float | None, bool]:
     return remaining(), cancelled()
+
+
+def calls_around() -> list[tuple[object, ...]]:
+    """Return what this code knows of the calls around it, of this process and of that of its caller."""
+    return [
+        (call.attempt, call.attempts, call.name, call.labels, call.left(), call.left(soft=True))
+        for call in enclosing_calls(None)
+    ]
+
+
+def current_call() -> tuple[CurrentCall | None, float | None]:
+    return current(), remaining()
 
 
 def stuck(port: int) -> int:

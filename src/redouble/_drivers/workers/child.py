@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from redouble._drivers.workers.pickling import pack, unpack
 from redouble._redaction.rendering import text_of
-from redouble._runtime.deadline import deadline
+from redouble._runtime.deadline import InheritedCalls, deadline
 from redouble._runtime.priority import inherit as inherit_priority
 from redouble._telemetry.bound_fields import inherit
 
@@ -83,13 +83,16 @@ def load_function(work: bytes) -> bytes:
 def make_call(work: bytes) -> Reply:
     """Make one call; return the reply."""
     try:
-        call, left, bound, priority = unpack(work)
+        call, left, calls, bound, priority = unpack(work)
         inherit(bound)
         inherit_priority(priority)
+        around = InheritedCalls(calls)
     except Exception as error:
         return "unreadable", b"", f"{type(error).__name__}: {text_of(error)}"
+    around.apply()
     with JobResult() as ended, nullcontext() if left == inf else deadline(max(0.0, left)):
         ended.value = call()
+    around.over = True
     del call
     return ended.reply()
 

@@ -6,6 +6,7 @@ pickled raises `WorkerFailed`.
 
 from __future__ import annotations
 
+import sys
 from _thread import allocate_lock
 from collections.abc import Callable
 from math import inf
@@ -15,6 +16,8 @@ from redouble._drivers.workers.pickling import pack, unpack
 from redouble._drivers.workers.process_pool import WorkerProcess
 from redouble._internal.callables import display_name, without_partials
 from redouble._redaction.rendering import described, shown_end, without_secrets
+from redouble._runtime.clock import context_clock
+from redouble._runtime.deadline import inherited_calls
 from redouble._runtime.priority import PRIORITY
 from redouble._telemetry.bound_fields import BOUND
 from redouble.errors import WorkerFailed
@@ -99,7 +102,8 @@ class ProcessJob:
 
     def start(self, seconds: float) -> None:
         """Send the call. ``seconds`` becomes the deadline in the process."""
-        self._process.send(self._packed((self._call, seconds, dict(BOUND.get()), PRIORITY.get())))
+        calls = inherited_calls(sys._getframe(1), context_clock())
+        self._process.send(self._packed((self._call, seconds, calls, dict(BOUND.get()), PRIORITY.get())))
 
     def _packed(self, work: object) -> bytes:
         try:

@@ -21,7 +21,7 @@ from redouble._engine.report import has_left_a_worker
 from redouble._failures.error_path import hands_over
 from redouble._runtime.ambient import ambient
 from redouble._runtime.deadline import ACTIVE_DEADLINE, ActiveDeadline, in_force
-from redouble._runtime.enclosing import EnclosingCall, InheritedCall, calls_on_stack
+from redouble._runtime.enclosing import EnclosingCall, InheritedCall, calls_of_task, calls_on_stack
 from redouble.errors import WorkerFailed
 
 IDLE_TIMEOUT = 10.0  # seconds after which an idle thread ends
@@ -93,7 +93,7 @@ class ThreadJob(ActiveDeadline):
 
     def inherit(self) -> None:
         """Keep the calls around the caller, which is async code."""
-        self._inherited = [InheritedCall(call, self.clock) for call in calls_on_stack(_getframe(1))]
+        self._inherited = [InheritedCall(call, self.clock) for call in calls_of_task(_getframe(1))]
 
     def end(self, *, in_time: bool) -> None:
         """Record that the caller no longer waits; unless the call ended in time, it should stop."""

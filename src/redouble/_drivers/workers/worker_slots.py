@@ -1,4 +1,4 @@
-"""The slots of a `Worker` with a limit: who holds one, and until when.
+"""The slots of a `Worker` with a limit: which attempt holds one, and until when.
 
 Rule 1: a slot is acquired by the caller, before a thread or a process begins the attempt, and in the order in
         which callers asked, in every colour.
@@ -17,82 +17,41 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from redouble._drivers.slot_wait import SlotWait
 from redouble._drivers.workers.threads import ThreadJob
 from redouble._engine.nested import asks_gate
 from redouble._internal.shared_context_manager import try_from_start
-from redouble._internal.validation import format_seconds
-from redouble._runtime.backend import backend, cancel_after, in_event_loop
-from redouble._runtime.clock import SYSTEM, virtual
+from redouble._runtime.clock import virtual
 from redouble._runtime.deadline import wait_limit
 from redouble._runtime.slots import Lease, Slots
 from redouble._runtime.thread_waker import ThreadWaker
-from redouble._telemetry.emit import emit_layer, emit_rejected
-from redouble._telemetry.observers import watch
+from redouble._telemetry.emit import emit_rejected
 from redouble.errors import WorkersBusy
 
 if TYPE_CHECKING:
     from redouble._engine.worker import Worker
 
 
-class WorkerLease(Lease):
-    """The lease of one attempt; ``abandoned``: its caller has left, and a thread of it has not ended."""
-
-    abandoned = False
-
-
-class WorkerSlot:
+class WorkerSlot(SlotWait):
     """The slot of one attempt on a worker with a limit."""
 
     def __init__(self, worker: Worker, slots: Slots) -> None:
         self._worker, self._slots = worker, slots
-        self.lease = WorkerLease()
+        self.lease = Lease()
         self._left = False
         self._jobs: set[LimitedJob] = set()
 
     @asks_gate
     def acquire(self, seconds: float) -> None:
-        """Wait for a slot, for at most this time, blocking this thread; or raise `WorkersBusy`."""
-        if self._slots.try_acquire(self.lease):
-            return
-        limit = min(wait_limit(self._worker._longest_wait), seconds)
-        if not limit:
-            self._acquire_now("and the attempt does not wait")
-        elif in_event_loop():
-            self._acquire_now("and a blocking call cannot wait on the thread of an event loop")
-        else:
-            waker, began, clock = ThreadWaker(), SYSTEM.now(), virtual()
-            until = inf if clock is None else clock.now() + limit
-            try:
-                self._slots.enqueue(self.lease, waker.wake, inf)
-                waker.wait(limit)
-            finally:
-                admitted = self._slots.stop_waiting(self.lease)
-            if not admitted:
-                if clock is not None:
-                    clock._move_to(until)  # workers take real time, and so does the wait for one
-                self._reject(f"and none ended within {format_seconds(limit)}")
-            self._emit_waited(began)
+        """Wait for a slot, for at most this time, or raise `WorkersBusy`."""
+        if not self._slots.try_acquire(self.lease):
+            self._wait_for_slot(self.lease, min(wait_limit(self._worker._longest_wait), seconds))
 
     @asks_gate
     async def aacquire(self, seconds: float) -> None:
-        """Wait for a slot, for at most this time, in async code; or raise `WorkersBusy`."""
-        if self._slots.try_acquire(self.lease):
-            return
-        limit = min(wait_limit(self._worker._longest_wait), seconds)
-        if not limit:
-            self._acquire_now("and the attempt does not wait")
-        else:
-            wake, woken = backend().waker()
-            began = SYSTEM.now()
-            try:
-                self._slots.enqueue(self.lease, wake, inf)
-                with cancel_after(limit):
-                    await woken()
-            finally:
-                admitted = self._slots.stop_waiting(self.lease)
-            if not admitted:
-                self._reject(f"and none ended within {format_seconds(limit)}")
-            self._emit_waited(began)
+        """Wait for a slot, for at most this time, or raise `WorkersBusy`."""
+        if not self._slots.try_acquire(self.lease):
+            await self._await_slot(self.lease, min(wait_limit(self._worker._longest_wait), seconds))
 
     def job(self, *args: Any) -> LimitedJob:
         """Return a job on a thread for this attempt; the arguments are those of a `ThreadJob`."""
@@ -126,13 +85,15 @@ class WorkerSlot:
         if self._left and not self._jobs:
             self._slots.release(self.lease)
 
-    def _acquire_now(self, why: str) -> None:
-        """Acquire a slot without waiting, behind all waiters; or raise `WorkersBusy`."""
-        try:
-            if not self._slots.enqueue(self.lease, object, 0):
-                self._reject(why)
-        finally:
-            self._slots.stop_waiting(self.lease)
+    def _block(self, waker: ThreadWaker, seconds: float) -> None:
+        clock = virtual()
+        until = inf if clock is None else clock.now() + seconds
+        waker.wait(seconds)
+        if clock is not None and waker.pending:
+            clock._move_to(until)  # workers take real time, and so does the wait for one
+
+    def _kind_and_name(self) -> tuple[str, str | None]:
+        return "worker", self._worker.name
 
     def _reject(self, why: str) -> NoReturn:
         worker, abandoned = self._worker, self._worker.snapshot()["abandoned"]
@@ -144,10 +105,6 @@ class WorkerSlot:
         # No variable for the error: its traceback refers to this frame, and a cycle would keep the slot.
         wait: Any = worker.wait  # a number: `Worker` has converted a timedelta
         raise emit_rejected(WorkersBusy(message, limit=limit, wait=wait), "worker", named)
-
-    def _emit_waited(self, began: float) -> None:
-        if watch.by_event["waited"]:
-            emit_layer("waited", "worker", self._worker.name, delay=max(0.0, SYSTEM.now() - began))
 
 
 class LimitedJob(ThreadJob):

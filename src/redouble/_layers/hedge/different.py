@@ -7,7 +7,7 @@ from functools import partial
 from inspect import Signature, signature
 from typing import Any, TypeAlias, cast
 
-from redouble._drivers.per_call import check_arguments
+from redouble._engine.per_call import check_arguments
 from redouble._internal.callables import CallableKind, callable_kind, display_name
 from redouble._layers.hedge.first_item import aopen_stream, open_stream
 

@@ -12,7 +12,6 @@ side runs them. `close_all` closes unused results, in any async library.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import isawaitable
 from types import MappingProxyType
@@ -30,10 +29,9 @@ from redouble._failures.verdict import (
 from redouble._internal.callables import UsageError, display_name
 from redouble._internal.logger import log
 from redouble._layers.hedge.different import Operation, different_call
-from redouble._layers.hedge.inherited import InheritedCalls
 from redouble._runtime.clock import SYSTEM, context_clock
-from redouble._runtime.deadline import wait_limit
-from redouble._runtime.enclosing import calls_on_stack
+from redouble._runtime.deadline import InheritedCalls, wait_limit
+from redouble._runtime.enclosing import InheritedCall
 from redouble._telemetry.emit import emit_layer
 
 if TYPE_CHECKING:
@@ -178,8 +176,6 @@ class HedgedCall:
     def plan(self, delays: Sequence[float | None] | None, *, is_stream: bool) -> None:
         """Set a delay for each extra attempt, or None; a stream has no result that ``until`` could judge."""
         self._delays, self._is_stream = delays, is_stream
-        if is_stream:  # a chain of suspended coroutines ends at a generator: look them up now
-            self._inherited = InheritedCalls(calls_on_stack(sys._getframe(1)), context_clock())
         if delays is not None:
             self._delay = delays[0]
         self.started_at = SYSTEM.now()
@@ -205,9 +201,10 @@ class HedgedCall:
         if race.over and not settings.failover:
             return None
         if self._inherited is None:
-            self._inherited = InheritedCalls(self.calls_around(), context_clock())
+            clock = context_clock()
+            self._inherited = InheritedCalls(InheritedCall(call, clock) for call in self.calls_around())
         wait = race.not_before - now
-        if min(wait_limit(None), self._inherited.left()) <= max(wait, 0.0):
+        if min(wait_limit(None), self._inherited.shortest()) <= max(wait, 0.0):
             return None  # it could not start in time
         if wait > 0:
             race.waiting = settings.failover

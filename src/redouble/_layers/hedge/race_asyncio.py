@@ -19,7 +19,7 @@ from redouble._layers.hedge.different import Operation
 from redouble._layers.hedge.inherited import calls_around
 from redouble._layers.hedge.race import FIRST, AsyncHedgedCall, Race, close_all, close_method
 from redouble._runtime.asyncio_timer import RepeatingTimerEntry
-from redouble._runtime.enclosing import EnclosingCall, calls_on_stack
+from redouble._runtime.enclosing import EnclosingCall, calls_of_task
 
 if TYPE_CHECKING:
     from redouble._layers.hedge.hedge import Hedge
@@ -38,8 +38,8 @@ class RaceTask(AsyncHedgedCall, RepeatingTimerEntry):
     def calls_around(self) -> Iterable[EnclosingCall]:
         task = cast("Task[Any]", self._task)  # it has not ended, or no attempt would start
         if current_task() is task:
-            return calls_on_stack(sys._getframe(1))
-        return calls_around(task.get_coro(), RaceTask.run.__code__, self)
+            return calls_of_task(sys._getframe(1))
+        return calls_around(task, task.get_coro(), RaceTask.run.__code__, self)
 
     def expire(self) -> None:
         """Start another attempt, if that is allowed: the hedge delay has passed."""

@@ -15,7 +15,7 @@ from trio.lowlevel import Task, current_task
 
 from redouble._layers.hedge.inherited import calls_around
 from redouble._layers.hedge.race import FIRST, AsyncHedgedCall, Race, close_all
-from redouble._runtime.enclosing import EnclosingCall, calls_on_stack
+from redouble._runtime.enclosing import EnclosingCall, calls_of_task
 
 
 class RaceNurseryTask(AsyncHedgedCall):
@@ -45,8 +45,8 @@ class RaceNurseryTask(AsyncHedgedCall):
 
     def calls_around(self) -> Iterable[EnclosingCall]:
         if current_task() is self._task:
-            return calls_on_stack(sys._getframe(1))
-        return calls_around(self._task.coro, RaceNurseryTask.run.__code__, self)
+            return calls_of_task(sys._getframe(1))
+        return calls_around(self._task, self._task.coro, RaceNurseryTask.run.__code__, self)
 
     def start_next(self) -> float | None:
         is_cancelled = current_effective_deadline() == -inf

@@ -25,7 +25,7 @@ from redouble._layers.hedge.different import Call, Operation
 from redouble._layers.hedge.race import CLOSE_FAILED, FIRST, HedgedCall, Race
 from redouble._runtime.clock import SYSTEM, context_clock
 from redouble._runtime.deadline import time_left
-from redouble._runtime.enclosing import EnclosingCall, calls_on_stack
+from redouble._runtime.enclosing import EnclosingCall, calls_of_task
 from redouble.errors import Rejected, WorkerFailed
 
 if TYPE_CHECKING:
@@ -90,11 +90,15 @@ class WorkerRace(HedgedCall):
                     self.schedule(self.start_next())
             decided = True
         finally:
-            self._end_others(race, delivered=decided)
+            try:
+                self._end_others(race, delivered=decided)
+            except BaseException:  # a signal handler has interrupted it, perhaps before it began
+                self._end_others(race, delivered=False)
+                raise
         return self._hedge._outcome(race, self.started_at)
 
     def calls_around(self) -> Iterable[EnclosingCall]:
-        return calls_on_stack(sys._getframe(1))
+        return calls_of_task(sys._getframe(1))
 
     def schedule(self, seconds: float | None) -> None:
         self._due = inf if seconds is None else SYSTEM.now() + seconds
@@ -183,7 +187,10 @@ class WorkerRace(HedgedCall):
     # -------------------------------------------------------------------------- the end
 
     def _end_others(self, race: Race, *, delivered: bool) -> None:
-        """Stop the attempts that are running and close unused results; all results after an interruption."""
+        """Stop the attempts that are running and close unused results; all results after an interruption.
+
+        May be repeated.
+        """
         with self._lock:
             self._over = True
         running = [job for job in self._jobs if not job.has_ended]

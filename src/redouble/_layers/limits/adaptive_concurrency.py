@@ -412,11 +412,12 @@ class AdaptiveConcurrency(JudgingGate, SlotGate):
 
     def _apply_limit(self) -> None:
         """Admit waiters if the limit has grown, and emit that it has changed; not under the lock."""
-        limit, ranked = self._in_flight.limit, self._ranked
-        if ranked is not None and ranked.limit != limit:
-            ranked.resize(limit)
+        ranked = self._ranked
+        # Until they are equal: the limit may change meanwhile, and this must not restore the one before.
+        while ranked is not None and ranked.limit != self._in_flight.limit:
+            ranked.resize(self._in_flight.limit)
         if watch.by_event["limit_changed"]:
-            self._level.emit(limit, self.name)
+            self._level.emit(self._in_flight.limit, self.name)
 
     def _reject(self, why: str = "") -> NoReturn:
         limit = self._in_flight.limit

@@ -91,15 +91,14 @@ class RankedSlots(Slots):
         self._order, self._max_waiting, self._claiming = order, max_waiting, claiming
         self.claimants.clear()
         by_name: Mapping[str, float] = {} if shares is None else shares.shares
-        old = {group.name: group for group in self.ranking}
+        old = {group.name: group for group in reversed(self.ranking)}
         new = [old.get(name) or Group(name, 0.0) for name in by_name]
-        # Calls of a class that has no share any more rank last, until they have ended.
-        retired = [group for name, group in old.items() if name is not None and name not in by_name]
-        retired = [group for group in retired if group.leases or group.waiting]
-        for group in (*old.values(), *new):
-            group.share = by_name.get(cast("str", group.name), 0.0)
+        # Calls of a class that has no share any more rank last, until they have ended: see `_enqueue` too.
+        retired = [group for group in self.ranking if group not in new and group is not self.common]
+        for group in (*self.ranking, *new):
+            group.share = by_name[cast("str", group.name)] if group in new else 0.0
             group.claims.clear()
-        self.ranking = (*new, *retired, self.common)
+        self.ranking = (*new, *(group for group in retired if group.leases or group.waiting), self.common)
         default = None if shares is None else shares.default
         groups: dict[str | None, Group] = {group.name: group for group in new}
         groups[None] = groups[default] if default is not None else self.common
@@ -155,6 +154,10 @@ class RankedSlots(Slots):
         group = cast("RankedLease", lease).group
         if self.claimants:
             self._end_claims(SYSTEM.now())
+        if (
+            group not in self.ranking
+        ):  # its share was removed when the call had its lease, and did not wait yet
+            self.ranking = (*self.ranking[:-1], group, self.common)
         group.waiting[lease] = None  # first: each waiter in the queue is in its group too
         self.queue[lease] = wake
         self._admit()

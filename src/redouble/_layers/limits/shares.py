@@ -12,7 +12,7 @@ from math import ceil, fsum
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
-from redouble._drivers.per_call import PerCall, argument_function
+from redouble._engine.per_call import PerCall, argument_function
 from redouble._internal.callables import UsageError, display_name
 from redouble._internal.validation import number
 from redouble._runtime.priority import PRIORITY

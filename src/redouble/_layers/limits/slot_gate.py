@@ -7,22 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf
-from typing import Any, NoReturn
+from typing import Any
 
+from redouble._drivers.slot_wait import SlotWait
 from redouble._internal.codegen import Template
 from redouble._internal.locks import gil
-from redouble._internal.validation import format_seconds
 from redouble._layers.gate import Gate
 from redouble._layers.limits.ranked_slots import Order, RankedLease, RankedSlots
 from redouble._layers.limits.shares import Shares
-from redouble._runtime.backend import backend, cancel_after, in_event_loop
-from redouble._runtime.clock import SYSTEM, virtual
 from redouble._runtime.deadline import wait_limit
 from redouble._runtime.priority import PRIORITY
-from redouble._runtime.slots import Lease, Slots, Wake
-from redouble._runtime.thread_waker import ThreadWaker
-from redouble._telemetry.emit import emit_layer, layer_kind
-from redouble._telemetry.observers import watch
+from redouble._runtime.slots import Lease, Slots
+from redouble._telemetry.emit import layer_kind
 
 # `RankedSlots.try_acquire()` and `release()`, inlined.
 RANKED_ACQUIRE = """\
@@ -105,10 +101,8 @@ def slot_names(slots: Slots) -> Mapping[str, Any]:
     }
 
 
-class SlotGate(Gate):
+class SlotGate(SlotWait, Gate):
     """A gate whose calls take a slot, and wait for one in a queue."""
-
-    _slots: Slots
 
     @property
     def wait(self) -> float | None:
@@ -118,10 +112,6 @@ class SlotGate(Gate):
     @property
     def queue(self) -> int | None:
         """How many calls may wait at once; None for any number."""
-        raise NotImplementedError
-
-    def _reject(self, why: str) -> NoReturn:
-        """Raise the rejection of a call."""
         raise NotImplementedError
 
     def _new_lease(self, name: str | None) -> Lease:
@@ -149,65 +139,16 @@ class SlotGate(Gate):
     def _most_waiting(self) -> float:
         return inf if self.queue is None else self.queue
 
+    def _kind_and_name(self) -> tuple[str, str | None]:
+        return layer_kind(self), self.name
+
     def _enter(self, lease: Lease) -> None:
-        """Wait for a slot, blocking this thread; or raise `BulkheadFull`."""
-        seconds = wait_limit(self.wait)
-        if not seconds:
-            self._acquire_now(lease, "and it does not wait")
-        elif in_event_loop():
-            self._acquire_now(lease, "and a blocking call cannot wait on the thread of an event loop")
-        else:
-            waker, began = ThreadWaker(), SYSTEM.now()
-            try:
-                self._join_queue(lease, waker.wake)
-                clock = virtual()
-                if clock is None or seconds == inf:
-                    waker.wait(seconds)
-                elif waker.pending:
-                    clock._move_to(clock.now() + seconds)
-            finally:
-                admitted = self._slots.stop_waiting(lease)
-            self._waited(lease, began, seconds, admitted)
+        """Wait for a slot, or raise `BulkheadFull`."""
+        self._wait_for_slot(lease, wait_limit(self.wait), self._most_waiting)
 
     async def _aenter(self, lease: Lease) -> None:
-        """Wait for a slot in async code; or raise `BulkheadFull`."""
-        seconds = wait_limit(self.wait)
-        if not seconds:
-            self._acquire_now(lease, "and it does not wait")
-        else:
-            (wake, woken), began = backend().waker(), SYSTEM.now()
-            try:
-                self._join_queue(lease, wake)
-                with cancel_after(seconds):
-                    await woken()
-            finally:
-                admitted = self._slots.stop_waiting(lease)
-            self._waited(lease, began, seconds, admitted)
-
-    def _acquire_now(self, lease: Lease, why: str) -> None:
-        """Acquire a slot without waiting, behind all waiters; or raise `BulkheadFull`.
-
-        `try_acquire()` may have failed only because another failing call had added its lease just then.
-        """
-        try:
-            if not self._slots.enqueue(lease, object, 0):
-                self._reject(why)
-        finally:
-            self._slots.stop_waiting(lease)
-
-    def _join_queue(self, lease: Lease, wake: Wake) -> None:
-        most = self.queue
-        if not self._slots.enqueue(lease, wake, self._most_waiting):
-            waiting = "1 is" if most == 1 else f"{most} are"
-            self._reject(f"and {waiting} waiting already" if most else "and no call may wait")
-
-    def _waited(self, lease: Lease, began: float, seconds: float, admitted: bool) -> None:
-        """Emit that a call has waited; reject it if it has no slot."""
-        if not admitted:
-            late = f"and no slot came free within {format_seconds(seconds)}"
-            self._reject("and another call took its place in the queue" if lease.displaced else late)
-        if watch.by_event["waited"]:
-            emit_layer("waited", layer_kind(self), self.name, delay=SYSTEM.now() - began)
+        """Wait for a slot, or raise `BulkheadFull`."""
+        await self._await_slot(lease, wait_limit(self.wait), self._most_waiting)
 
     def _counts_by_class(self) -> Mapping[str, float]:
         """Return what a snapshot has about classes."""

@@ -227,11 +227,11 @@ class Throttle(JudgingGate):
     def _share_if_rejected(self, draw: float, now: float, name: str | None) -> float:
         """Count the call and return the share of rejected calls, if the draw is below it; else return 0."""
         self._requests.advance(now)
-        share = self.settings.rejected_share(*self._requests.totals())
-        if self._shares is not None:
-            name = name if self._shares.of(name) or name in self._shares.shares else None
+        share, shares = self.settings.rejected_share(*self._requests.totals()), self._shares
+        if shares is not None:
+            name = name if name in shares.shares else None
             self._demand.add(name, now)
-            share = self._demand.rejected(self._shares.shares, share)[name]
+            share = self._demand.rejected(shares.shares, share)[name]
         if draw >= share:
             return 0.0
         self._requests.add(now, False)
@@ -253,12 +253,11 @@ class Throttle(JudgingGate):
 
     def _snapshot(self) -> Mapping[str, float]:
         requests, accepts = self._requests.totals()
-        share = self.settings.rejected_share(requests, accepts)
+        share, shares = self.settings.rejected_share(requests, accepts), self._shares
         state = {"share": share, "requests": requests, "accepts": accepts}
-        if self._shares is not None:
-            self._demand.advance(SYSTEM.now())
-            rejected = self._demand.rejected(self._shares.shares, share)
-            state |= {f"share.{name}": rejected[name] for name in self._shares.shares}
+        if shares is not None:
+            rejected = self._demand.rejected(shares.shares, share)
+            state |= {f"share.{name}": rejected[name] for name in shares.shares}
         return state
 
     def _wrapper(self, *, is_async: bool) -> Wrapper:
@@ -286,7 +285,12 @@ class Throttle(JudgingGate):
             self._admit_class(returned, SYSTEM.now())
 
     def _advance_window(self) -> None:
-        self._run_exclusively(self._requests.advance, SYSTEM.now())
+        self._run_exclusively(self._advance, SYSTEM.now())
+
+    def _advance(self, now: float) -> None:
+        self._requests.advance(now)
+        if self._shares is not None:
+            self._demand.advance(now)
 
     def can_reconfigure(self, other: Self, /) -> bool:
         """Return True unless the window differs, or decorated functions would have to change.

@@ -8,6 +8,8 @@ Rule 1: a flight is marked as ended before anything else happens at its end, and
         flight. A waiter is added before it checks that, and the flight reads its waiters after it was marked;
         without a GIL both under the lock. In every order one of them observes the other.
 Rule 2: an entry of an ended flight that an interruption left in the table is dropped by the next call.
+Rule 3: a flight is recorded in the context of its call before it is in the table. So a signal handler or a
+        finaliser that makes the same call on the same thread never waits for the call that it interrupts.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
-from redouble._drivers.per_call import check_arguments
+from redouble._engine.per_call import check_arguments
 from redouble._internal.callables import UsageError, display_name
 from redouble._internal.codegen import compile_wrapper
 from redouble._internal.locks import ForkSafe, gil
@@ -36,7 +38,7 @@ from redouble._layers.results.call_key import (
 )
 from redouble._layers.results.flight import LEADING, Flight, FlightTable, duplicate
 from redouble._runtime.backend import backend, cancel_after, in_event_loop, task_cancelled
-from redouble._runtime.clock import SYSTEM, virtual
+from redouble._runtime.clock import SYSTEM
 from redouble._runtime.deadline import wait_limit
 from redouble._runtime.thread_waker import ThreadWaker
 from redouble._telemetry.emit import emit_layer
@@ -68,9 +70,9 @@ COALESCED = key_templates(
             continue
         redouble_flight = redouble_Flight()
         try:
+            redouble_flight.enter()
             if redouble_setdefault(redouble_key, redouble_flight) is not redouble_flight:
                 continue
-            redouble_flight.enter()
             redouble_result = {{await_}}redouble_fn({{arguments}})
             {{check}}
             redouble_flight.value = redouble_result
@@ -86,6 +88,8 @@ COALESCED = key_templates(
             except redouble_BaseException:
                 redouble_end(redouble_table, redouble_key, redouble_flight)
                 raise
+            finally:
+                redouble_flight = None
 """,
 )
 
@@ -234,7 +238,7 @@ class Coalesce(ForkSafe, Layer):
         """Remove a flight from its table, if it is still there; return False: the call has to start again."""
         with self._lock:
             if table.get(key) is flight:
-                del table[key]
+                table.pop(key, None)  # a signal handler that made the same call may have removed it
         return False
 
     # --------------------------------------------------------------------------- calls that wait
@@ -252,11 +256,7 @@ class Coalesce(ForkSafe, Layer):
         seconds, waker = wait_limit(None), ThreadWaker()
         try:
             if self._enqueue(flight, waker, waker.wake):
-                clock = virtual()
-                if clock is None or seconds == inf:
-                    waker.wait(seconds)
-                elif waker.pending:
-                    clock._move_to(clock.now() + seconds)
+                waker.wait_by_clock(seconds)
         finally:
             flight.waiters.pop(waker, None)
         return self._outcome(table, key, flight, started, seconds)

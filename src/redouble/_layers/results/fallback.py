@@ -18,8 +18,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, cast
 
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
-from redouble._drivers.per_call import check_arguments
 from redouble._drivers.stream_function import wrap_stream
+from redouble._engine.per_call import check_arguments
 from redouble._failures.verdict import FailureFilter, On, Refusal, Until
 from redouble._internal.callables import display_name, lazy_kind, reject_awaitable
 from redouble._internal.codegen import compile_wrapper

@@ -15,6 +15,26 @@ E = TypeVar("E", bound=Exception)
 HEAP_TYPE = 1 << 9  # a flag of classes that are defined in Python
 
 
+class Lead:
+    """The record of a flight in the context of its call.
+
+    It is an object of its own: tasks and timers that the call starts keep the context, and so the record,
+    for longer than its outcome may live.
+
+    ended: True once the flight has ended.
+    outer: the record of the flight around it in the same context.
+    """
+
+    __slots__ = ("ended", "outer")
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.outer: Lead | None = None
+
+
+LEADING: ContextVar[Lead | None] = ContextVar("redouble_leading_flight", default=None)
+
+
 class Flight:
     """A call in flight; what it ends with is only for calls that began to wait before.
 
@@ -22,40 +42,39 @@ class Flight:
     landed: True if it has an outcome to share: a ``value``, or an ``error``. An interrupted or cancelled call
         has none: then the calls that wait start again, and the first of them is the next in flight.
     waiters: how to wake each call that waits.
-    outer: the flight around this one in the same context.
+    lead: its record in the context of its call.
     """
 
-    __slots__ = ("ended", "error", "landed", "outer", "value", "waiters")
+    __slots__ = ("ended", "error", "landed", "lead", "value", "waiters")
 
     def __init__(self) -> None:
         self.ended = self.landed = False
         self.value: Any = None
         self.error: Exception | None = None
         self.waiters: dict[object, Callable[[], object]] = {}
-        self.outer: Flight | None = None
+        self.lead = Lead()
 
     def enter(self) -> None:
         """Record in this context that what is called from now on is part of the call."""
         outer = LEADING.get()
         while outer is not None and outer.ended:  # so that tasks which start one another make no long chain
             outer = outer.outer
-        self.outer = outer
-        LEADING.set(self)
+        self.lead.outer = outer
+        LEADING.set(self.lead)
 
     def leave(self) -> None:
         """Remove the record; in another context, where a collected coroutine may end, there is none."""
-        if LEADING.get() is self:
-            LEADING.set(self.outer)
+        lead = self.lead
+        lead.ended = True
+        if LEADING.get() is lead:
+            LEADING.set(lead.outer)
 
     def is_around(self) -> bool:
         """Return True if the current code is part of the call, and would wait for itself."""
-        flight = LEADING.get()
-        while flight is not None and flight is not self:
-            flight = flight.outer
-        return flight is self
-
-
-LEADING: ContextVar[Flight | None] = ContextVar("redouble_leading_flight", default=None)
+        lead = LEADING.get()
+        while lead is not None and lead is not self.lead:
+            lead = lead.outer
+        return lead is self.lead
 
 
 class FlightTable(dict[Hashable, Flight]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
-from redouble._internal.locks import ForkSafe
+from redouble._internal.reentrancy import ReentrancySafe
 from redouble._layers.results.call_key import KEY, key_templates
 
 REMEMBERED = key_templates(
@@ -33,8 +33,11 @@ class GoodResult(NamedTuple):
     at: float
 
 
-class ResultMemory(ForkSafe):
-    """The last good result of each key: at most ``most``, none older than ``max_age`` seconds."""
+class ResultMemory(ReentrancySafe):
+    """The last good result of each key: at most ``most``, none older than ``max_age`` seconds.
+
+    A signal handler, or the finaliser of a result that is forgotten, may store one meanwhile.
+    """
 
     def __init__(self, most: int, max_age: float) -> None:
         super().__init__()
@@ -46,10 +49,12 @@ class ResultMemory(ForkSafe):
 
     def store(self, key: Hashable, value: object, now: float) -> None:
         """Remember a result in place of the earlier one; forget those that are too old or too many."""
-        with self._lock:
-            self._results.pop(key, None)
-            self._results[key] = GoodResult(value, now)
-            self._forget(now)
+        self._run_exclusively(self._store, key, GoodResult(value, now))
+
+    def _store(self, key: Hashable, result: GoodResult) -> None:
+        self._results.pop(key, None)
+        self._results[key] = result
+        self._forget(result.at)
 
     def find(self, key: Hashable, now: float) -> GoodResult | None:
         """Return the result of a key, or None if there is none that is young enough."""
@@ -58,9 +63,11 @@ class ResultMemory(ForkSafe):
 
     def resize(self, most: int, max_age: float, now: float) -> None:
         """Change the limits, and forget the results beyond them."""
-        with self._lock:
-            self._most, self._max_age = most, max_age
-            self._forget(now)
+        self._run_exclusively(self._resize, most, max_age, now)
+
+    def _resize(self, most: int, max_age: float, now: float) -> None:
+        self._most, self._max_age = most, max_age
+        self._forget(now)
 
     def _forget(self, now: float) -> None:
         while self._results:

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, Concatenate, NoReturn, TypeAlias, TypeVar, cast
 
 from redouble._drivers.opened_stream import aopen_first
-from redouble._drivers.per_call import missing_parameters
+from redouble._engine.per_call import missing_parameters
 from redouble._internal.callables import UsageError, callable_kind, close_unawaited, display_name
 from redouble._internal.validation import UNSET, signature_mismatch, takes_more_than_one
 from redouble._runtime.backend import task_cancelled

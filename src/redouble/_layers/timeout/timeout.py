@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 
 from redouble._drivers.attempt_timeout import run_on_worker
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
-from redouble._drivers.per_call import argument_function, check_arguments
 from redouble._drivers.stream_function import wrap_stream
+from redouble._engine.per_call import argument_function, check_arguments, check_request
 from redouble._engine.worker import Worker, check_worker, describe_worker
 from redouble._internal.callables import callable_kind, display_name
 from redouble._internal.public import public
@@ -135,6 +135,11 @@ class Timeout(Layer):
         """Return the options of a learned limit that differ from their defaults."""
         options = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
         return {name: value for name, (value, default) in options.items() if value != default}
+
+    def check_request(self) -> None:
+        """Raise TypeError if the limit is a function that cannot be called with the request of a client."""
+        if self._function is not None:
+            check_request("Timeout seconds", self._function)
 
     def limit_of(self, *args: Any, **kwargs: Any) -> float:
         """Return the limit of a call with these arguments."""
@@ -287,7 +292,8 @@ class Timeout(Layer):
 
     def __repr__(self) -> str:
         more = [f"{name}={value!r}" for name, value in self._changed().items() if name in MORE]
-        return f"Timeout({', '.join([f'seconds={self.seconds!r}', f'worker={self.worker!r}', *more])})"
+        limit = self.seconds if self._function is None else display_name(self._function)
+        return f"Timeout({', '.join([f'seconds={limit}', f'worker={self.worker!r}', *more])})"
 
 
 holds_call("limited", Timeout.around.__code__.co_filename, read_call)

@@ -284,6 +284,24 @@ def test_ctrl_c_at_any_point_loses_no_slot(
     assert number > 5
 
 
+def test_a_limit_that_changes_while_another_is_applied_is_not_lost() -> None:
+    """Another thread may end a window meanwhile."""
+
+    def change(limit: int) -> None:
+        gate._in_flight.limit = limit
+        gate._apply_limit()
+
+    number, more = 0, True
+    while more:
+        number += 1
+        gate = AdaptiveConcurrency(10, 1, 10, queue=5)
+        handler = SignalHandler(FILES, partial(change, 3), number, everywhere=True)
+        more = handler.interrupt(partial(change, 8))
+        assert gate._ranked is not None
+        assert gate._ranked.limit == gate.limit == (3 if more else 8)
+    assert number > 5
+
+
 def test_an_admission_that_fails_by_hand_leaves_nothing() -> None:
     gate = one(wait=0)
     ticket = gate.admit(0.0)

@@ -336,7 +336,8 @@ def test_a_refused_call_that_can_never_begin_counts_for_nothing() -> None:
         limit.acquire()
         with pytest.raises(ValueError, match="can never begin"):
             limit.acquire(2)
-        assert limit._wait_queue.costs_ahead(RankedWaiter(1, RateClass("other")), 0.0) == []
+        ahead = limit._wait_queue.ahead_of(RankedWaiter(1, RateClass("other")), 0.0)
+        assert not ahead.number
 
 
 def test_a_refused_call_of_another_clock_stands_for_nothing() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
+from functools import partial
 from math import fsum
 from typing import Any
 
@@ -13,11 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redouble import SYSTEM, Throttle, errors, priority
+from redouble._internal import reentrancy
 from redouble._internal.callables import UsageError
+from redouble._layers.limits import throttle as _throttle
 from redouble._layers.limits.shares import allotment
 from redouble.config import from_mapping, to_mapping
 from redouble.testing import virtual_time
 from tests.support.fakes import ASYNC, Boom, Draws, in_colour
+from tests.support.interruption import SignalHandler
 from tests.support.layers.limits.throttles import NEVER, with_history
 
 TWO = {"interactive": 0.6, "batch": 0.1}
@@ -238,6 +242,22 @@ def test_changes_in_place() -> None:
             Throttle(shares=TWO, priority=first),
         ):
             assert not throttle.can_reconfigure(changed)
+
+
+FILES = {module.__file__ for module in (_throttle, reentrancy)}
+
+
+def test_a_class_may_lose_its_share_while_a_call_of_it_is_judged() -> None:
+    number, more = 0, True
+    while more:
+        number += 1
+        with virtual_time() as clock, priority("batch"):
+            throttle = with_history(Throttle(1, shares=TWO, random=Draws(NEVER)), 5, 5, clock.now())
+            other = Throttle(1, shares={"interactive": 0.6}, random=Draws(NEVER))
+            change = partial(throttle.reconfigure, other)
+            more = SignalHandler(FILES, change, number).interrupt(partial(throttle.call, str))
+            throttle.snapshot()
+    assert number > 10
 
 
 def test_in_a_document() -> None:

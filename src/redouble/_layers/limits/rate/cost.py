@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from redouble._drivers.per_call import argument_function
+from redouble._engine.per_call import argument_function
 from redouble._internal.callables import UsageError, display_name
 from redouble._internal.validation import number
 

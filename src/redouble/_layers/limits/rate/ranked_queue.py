@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from math import ceil, inf
 from typing import cast
 
 from redouble._internal.validation import UNSET, Unset
-from redouble._layers.limits.rate.pacing import CLOCK_JUMP, CLOCK_TOLERANCE, ROUNDING, FollowingPacer
+from redouble._layers.limits.rate.pacing import CLOCK_JUMP, CLOCK_TOLERANCE, ROUNDING, Ahead, FollowingPacer
 from redouble._layers.limits.rate.wait_queue import Waiter, WaitQueue
 from redouble._layers.limits.shares import Shares
 from redouble._runtime.clock import SYSTEM
@@ -118,6 +119,15 @@ class RankedWaitQueue(WaitQueue):
         rate_class = self._class_of(waiter)
         rate_class.arrival_time = self._charged(rate_class, rate_class.arrival_time, waiter.cost, now)
         rate_class.refused = max(0.0, rate_class.refused - waiter.cost)
+
+    def ahead_of(self, waiter: Waiter, now: float) -> Ahead:
+        order = takewhile(lambda other: other is not waiter, self._in_order(now, waiter))
+        return Ahead.of([other.cost for other in order])
+
+    def _first(self, now: float | None = None) -> Waiter | None:
+        if not self._queue:
+            return None
+        return next(self._in_order(SYSTEM.now() if now is None else now), None)
 
     def _in_order(self, now: float, arriving: Waiter | None = None) -> Iterator[Waiter]:
         """Yield the waiters in the order in which they will pass, if no other call arrives."""

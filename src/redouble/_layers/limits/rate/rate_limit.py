@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Any, Literal, Self, TypeAlias
 
-from redouble._drivers.per_call import PerCall
+from redouble._engine.per_call import PerCall
 from redouble._failures.retry_after import quota, response_hint
 from redouble._internal.callables import display_name
 from redouble._internal.codegen import Template
@@ -324,7 +324,7 @@ class RateLimit(WaitingGate):
             "rate": pacer.rate(now),
             "available": pacer.available(now),
             "queued": len(queue),
-            "retry_after": pacer.due(now, usual.cost, queue.costs_ahead(usual, now)),
+            "retry_after": pacer.due(now, usual.cost, queue.ahead_of(usual, now)),
         }
         if isinstance(queue, RankedWaitQueue):
             snapshot |= {f"queued.{name}": number for name, number in queue.queued_by_class().items()}

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from redouble._internal.callables import display_name, lazy_kind
+from redouble._internal.validation import signature_mismatch
 
 
 class PerCall:
@@ -39,6 +40,8 @@ class PerCall:
 
     def of_request(self) -> PerCall:
         """Return the same for a client, where the argument of these functions is the request."""
+        for option, function in self.functions.items():
+            check_request(option, function)
         return PerCall({}, partial(_evaluate_request, self.evaluate))
 
 
@@ -61,6 +64,12 @@ def check_arguments(option: str, function: Callable[..., Any], fn: Callable[...,
     if wanted is not None:
         text = f"{option}={display_name(function)} does not accept the arguments of {display_name(fn)}"
         raise TypeError(f"{text}: write a function of ({wanted})")
+
+
+def check_request(option: str, function: Callable[..., Any]) -> None:
+    """Raise TypeError if a function cannot be called with a request, the argument of a client's calls."""
+    if signature_mismatch(function, 1) is not None:
+        raise TypeError(f"{option}={display_name(function)} of a client: write a function of the request")
 
 
 def missing_parameters(function: Callable[..., Any], fn: Callable[..., Any], *before: str) -> str | None:

@@ -12,7 +12,7 @@ import pytest
 
 from redouble import Gate, Keyed, RateLimit, Retry
 from redouble._clients.held_gate import request_gate
-from redouble._drivers.per_call import PerCall, argument_function
+from redouble._engine.per_call import PerCall, argument_function
 from redouble._layers.gate import Admission
 from redouble.httpx import AsyncTransport, Transport
 from tests.support.fakes import Boom, in_colour
