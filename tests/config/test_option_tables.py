@@ -86,7 +86,7 @@ def test_the_bounds_of_a_table_are_those_of_the_constructor(name: str, key: str,
         "timeout": {"seconds": 100, **({"multiple": 2} if key != "seconds" else {})},
         "hedge": {"hedges": 10**6} if key == "max_extra_load" else {},
         "token_bucket": {"refill_per_second": 1},
-        "circuit_breaker": {"slow": 1} if key == "slow_ratio" else {},
+        "circuit_breaker": {"slow": 1, "ratio": 1} if key in ("slow_ratio", "calls") else {},
         "adaptive_concurrency": {"initial": 1, "least": 1, "most": 10**6},
     }.get(name, {})
     good: list[Any]

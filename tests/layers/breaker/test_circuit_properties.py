@@ -37,7 +37,11 @@ COOLDOWNS: dict[Any, list[int]] = {
 }
 
 
-def made(slow: float, is_slow: bool, slow_ratio: float | None, **options: Any) -> CircuitBreakerSettings:
+def made(
+    slow: float, is_slow: bool, slow_ratio: float | None, calls: int | None, **options: Any
+) -> CircuitBreakerSettings:
+    if options["ratio"] is not None or slow_ratio is not None:
+        options["calls"] = calls
     if is_slow or slow_ratio is not None:
         options |= {"slow": slow, "slow_ratio": slow_ratio}
     return CircuitBreaker(**options).settings

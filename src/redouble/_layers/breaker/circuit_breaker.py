@@ -205,7 +205,7 @@ class CircuitBreaker(JudgingGate):
             failures=integer(failures, "CircuitBreaker failures", 1, "a whole number, 1 or more, such as 5"),
             ratio=None if ratio is None else share(ratio, "ratio"),
             window=positive_seconds(window, "CircuitBreaker window", "30"),
-            calls=None if calls is None else window_calls(calls),
+            calls=None if calls is None else window_calls(calls, ratio, slow_ratio),
             minimum=integer(minimum, "CircuitBreaker minimum", 1, "a whole number, 1 or more, such as 20"),
             slow=None if slow is None else positive_seconds(slow, "CircuitBreaker slow", "30"),
             slow_ratio=None if slow_ratio is None else share_of_slow_calls(slow_ratio, slow),

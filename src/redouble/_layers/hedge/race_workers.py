@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from redouble._drivers.workers.threads import ThreadJob
     from redouble._drivers.workers.worker_slots import WorkerSlot
     from redouble._engine.worker import Worker
-    from redouble._layers.hedge.hedge import Hedge
+    from redouble._layers.hedge.shared_state import HedgeState
 
 
 class Ending(AbstractContextManager["Ending", bool]):
@@ -58,10 +58,15 @@ class WorkerRace(HedgedCall):
     """One hedged call of a blocking function."""
 
     def __init__(
-        self, hedge: Hedge, delay: float | None, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        state: HedgeState,
+        delay: float | None,
+        fn: Operation,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> None:
-        super().__init__(hedge, delay, fn, args, kwargs)
-        self._worker = cast("Worker", hedge.settings.worker)  # the hedge has checked that there is one
+        super().__init__(state, delay, fn, args, kwargs)
+        self._worker = cast("Worker", state.settings.worker)  # the hedge has checked that there is one
         self._due = inf  # when the next attempt starts, by the clock of `SYSTEM`
         self._jobs: list[ThreadJob] = []
         self._slots: list[WorkerSlot] = []  # of a worker with a limit, one for each attempt
@@ -95,7 +100,7 @@ class WorkerRace(HedgedCall):
             except BaseException:  # a signal handler has interrupted it, perhaps before it began
                 self._end_others(race, delivered=False)
                 raise
-        return self._hedge._outcome(race, self.started_at)
+        return self._state.outcome(race, self.started_at)
 
     def calls_around(self) -> Iterable[EnclosingCall]:
         return calls_of_task(sys._getframe(1))

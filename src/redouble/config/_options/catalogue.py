@@ -22,7 +22,8 @@ from redouble._layers.limits.rate.adaptive_rate import AdaptiveRate
 from redouble._layers.limits.rate.rate_limit import RateLimit
 from redouble._layers.limits.throttle import Throttle
 from redouble._layers.results.coalesce import Coalesce
-from redouble._layers.results.fallback import Fallback, StaleFallback
+from redouble._layers.results.fallback import Fallback
+from redouble._layers.results.stale_fallback import StaleFallback
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout.timeout import Timeout
 from redouble.config._document_path import DocPath, short_repr

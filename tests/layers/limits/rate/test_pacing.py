@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redouble._layers.limits.rate.pacing import CLOCK_TOLERANCE, Ahead, GcraPacer
+from redouble._layers.limits.rate.pacing import CLOCK_TOLERANCE, LOOKAHEAD, Ahead, GcraPacer
 
 
 def closed(interval: float, burst: int) -> GcraPacer:
@@ -146,3 +146,17 @@ def test_a_clock_that_goes_back(steps: list[tuple[Any, ...]], then: float, wait:
         assert pacer.available(then) == 1
         pacer.take(then)
         assert pacer.due(then) == 1.0
+
+
+@pytest.mark.parametrize("ahead", [LOOKAHEAD + 1, 50, 60, 61, 100])
+@pytest.mark.parametrize("cost", [0.5, 1])
+def test_the_wait_behind_many_calls_that_share_a_quota(ahead: int, cost: float) -> None:
+    """It is computed at once: the queue is long when the service allows little."""
+    pacer = GcraPacer(0.5, 3, fast=False)
+    pacer.spread(30, 60, 0.0)
+    promised = pacer.due(0.0, cost, Ahead.of([cost] * ahead))
+    now = 0.0
+    for _ in range(ahead + 1):
+        now += pacer.due(now, cost)
+        pacer.take(now, cost)
+    assert now == pytest.approx(promised, abs=3)

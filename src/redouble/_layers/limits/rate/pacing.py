@@ -29,6 +29,7 @@ from redouble._internal.locks import gil
 CLOCK_TOLERANCE = 2e-9  # seconds by which a virtual clock may stop short of the moment it was moved to
 CLOCK_JUMP = 1.0  # second: a time that goes back by more was read from another clock
 ROUNDING = 1e-9  # the share of a limit, or of an interval, that is a rounding error
+LOOKAHEAD = 32  # calls ahead whose times are computed one by one; behind more of them it is estimated
 
 
 class Ahead(NamedTuple):
@@ -113,11 +114,24 @@ class FollowingPacer:
         if not ahead.numbers:
             begins = self._earliest_allowed(now, cost)
         elif self._spread_interval:
-            begins = None
+            begins = self._behind_spread(now, cost, ahead) if ahead.number > LOOKAHEAD else None
         else:
             begins = self._earliest_behind(max(now, self.not_before), cost, ahead)
         wait = (self._simulated(now, cost, ahead) if begins is None else begins) - now
         return 0.0 if wait <= CLOCK_TOLERANCE else wait
+
+    @property
+    def current_interval(self) -> float:
+        """The seconds between two permits: those of a hint while one is in force."""
+        return self._spread_interval or self.interval
+
+    def _behind_spread(self, now: float, cost: float, ahead: Ahead) -> float:
+        """Return about when a call may pass after many others, of which some use up a spread quota."""
+        begins, number = self._earliest_allowed(now, cost), ahead.total(self.most)
+        fit = (self._spread_until - begins) / self._spread_interval
+        if number < fit:
+            return begins + number * self._spread_interval
+        return self._spread_until + (number - fit) * self.interval
 
     def _simulated(self, now: float, cost: float, ahead: Ahead) -> float:
         """Return when a call may pass after those ahead of it, by letting each of them pass a copy."""
