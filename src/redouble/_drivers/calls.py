@@ -64,6 +64,7 @@ class CallWithoutRun:
 
     __slots__ = ("_aio", "_now", "_policy", "_started", "name")
     attempt = 1
+    ends_with_first_item = False
 
     def __init__(self, policy: Options, name: str, started: float, *, aio: bool) -> None:
         self._policy, self.name, self._started, self._aio = policy, name, started, aio

@@ -52,6 +52,11 @@ class EnclosingCall(Protocol):
         """The labels of its policy."""
         ...
 
+    @property
+    def ends_with_first_item(self) -> bool:
+        """True if its limits end with the first item of a stream."""
+        ...
+
     def left(self, *, soft: bool = False) -> float:
         """Return the seconds until its earliest limit, negative after it; infinity without one.
 
@@ -73,6 +78,7 @@ class InheritedCall:
             call.name,
             call.labels,
         )
+        self.ends_with_first_item = call.ends_with_first_item
         self._clock, now = clock, clock()
         self._until, self._soft_until = now + call.left(), now + call.left(soft=True)
 
@@ -81,8 +87,8 @@ class InheritedCall:
         return (self._soft_until if soft else self._until) - self._clock()
 
     def __reduce__(self) -> tuple[type[SentCall], tuple[object, ...]]:
-        labels = dict(self.labels)
-        return SentCall, (self.attempt, self.attempts, self.name, labels, self.left(), self.left(soft=True))
+        call = self.attempt, self.attempts, self.name, dict(self.labels), self.ends_with_first_item
+        return SentCall, (*call, self.left(), self.left(soft=True))
 
 
 class SentCall(InheritedCall):
@@ -94,10 +100,12 @@ class SentCall(InheritedCall):
         attempts: int | None,
         name: str,
         labels: Mapping[str, str],
+        ends_with_first_item: bool,
         left: float,
         soft_left: float,
     ) -> None:
         self.attempt, self.attempts, self.name, self.labels = attempt, attempts, name, labels
+        self.ends_with_first_item = ends_with_first_item
         self._clock = context_clock()
         self._until, self._soft_until = self._clock() + left, self._clock() + soft_left
         limits.exist |= left < inf

@@ -14,8 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from redouble import Backoff, CircuitBreaker
 from redouble._internal.sliding_counter import SLICES
-from redouble._layers.breaker.circuit import Circuit, Rejection, Ticket
+from redouble._layers.breaker.circuit import Circuit
 from redouble._layers.breaker.settings import CircuitBreakerSettings
+from redouble._layers.breaker.state_epoch import Rejection, Ticket
 
 pytestmark = pytest.mark.one_python
 

@@ -37,12 +37,12 @@ from redouble._internal.validation import (
     number,
 )
 from redouble._layers.analysis import BlockingWorstCase, NoBlockingCode, Traits, WorstCase, combined_traits
-from redouble._layers.hedge.different import Different, Operation, as_different, check_different
-from redouble._layers.hedge.first_item import StartedAsyncStream, StartedStream, aopen_stream, open_stream
+from redouble._layers.hedge.extra_calls import Different, Operation, as_different, check_different
 from redouble._layers.hedge.latency import SHORTEST
 from redouble._layers.hedge.race import AsyncHedgedCall
 from redouble._layers.hedge.settings import HedgeSettings, checked_bounds, checked_delay
 from redouble._layers.hedge.shared_state import HedgeState
+from redouble._layers.hedge.started_stream import StartedAsyncStream, StartedStream, aopen_stream, open_stream
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers
 from redouble._runtime.backend import under_trio
 from redouble._runtime.clock import WRAPPER_CLOCK

@@ -28,7 +28,7 @@ from redouble._failures.verdict import (
 )
 from redouble._internal.callables import UsageError, display_name
 from redouble._internal.logger import log
-from redouble._layers.hedge.different import Operation, different_call
+from redouble._layers.hedge.extra_calls import Operation, different_call
 from redouble._runtime.clock import SYSTEM, context_clock
 from redouble._runtime.deadline import InheritedCalls, wait_limit
 from redouble._runtime.enclosing import InheritedCall

@@ -15,7 +15,7 @@ from contextvars import Context, copy_context
 from math import inf
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from redouble._layers.hedge.different import Operation
+from redouble._layers.hedge.extra_calls import Operation
 from redouble._layers.hedge.inherited import calls_around
 from redouble._layers.hedge.race import FIRST, AsyncHedgedCall, Race, close_all, close_method
 from redouble._runtime.asyncio_timer import RepeatingTimerEntry

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 from redouble._drivers.attempt_timeout import advance_virtual_clock, thread_job
 from redouble._internal.callables import close_unawaited, reject_awaitable
 from redouble._internal.logger import log
-from redouble._layers.hedge.different import Call, Operation
+from redouble._layers.hedge.extra_calls import Call, Operation
 from redouble._layers.hedge.race import CLOSE_FAILED, FIRST, HedgedCall, Race
 from redouble._runtime.clock import SYSTEM, context_clock
 from redouble._runtime.deadline import time_left

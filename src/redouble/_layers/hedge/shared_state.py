@@ -16,7 +16,7 @@ from redouble._failures.verdict import FailureFilter, Kind, Verdict
 from redouble._internal.locks import ForkSafe
 from redouble._internal.logger import call_hook
 from redouble._internal.validation import seconds
-from redouble._layers.hedge.different import Different
+from redouble._layers.hedge.extra_calls import Different
 from redouble._layers.hedge.latency import LatencyHistogram
 from redouble._layers.hedge.quota import HedgeQuota
 from redouble._layers.hedge.race import FIRST, Race

@@ -78,6 +78,7 @@ class CallInScope:
     attempts = None
     name = ""
     labels: Mapping[str, str] = {}
+    ends_with_first_item = False  # it interrupts
 
     def __init__(self, limit: CancelScope) -> None:
         self._limit = limit

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from redouble import SYSTEM, AdaptiveConcurrency, Retry, errors, observe, priority
+from redouble._drivers import slot_wait
 from redouble._internal import reentrancy, shared_context_manager
 from redouble._layers import gate as _gate
 from redouble._layers.limits import adaptive_concurrency as _adaptive
-from redouble._layers.limits import ranked_slots, slot_gate
+from redouble._layers.limits import in_flight, ranked_slots, slot_gate
 from redouble._runtime import slots
 from redouble.config import from_mapping, to_mapping
 from redouble.testing import VirtualClock, virtual_time
@@ -246,7 +247,17 @@ def test_an_accepted_result_and_an_until_that_raises(colour: str, options: dict[
 
 # --------------------------------------------------------------------------- interruptions
 
-MODULES = (_adaptive, _gate, slot_gate, slots, ranked_slots, reentrancy, shared_context_manager)
+MODULES = (
+    _adaptive,
+    _gate,
+    in_flight,
+    slot_gate,
+    slot_wait,
+    slots,
+    ranked_slots,
+    reentrancy,
+    shared_context_manager,
+)
 FILES = {module.__file__ for module in MODULES} | {"<redouble> adaptive concurrency"}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redouble import RateLimit
-from redouble._layers.limits.rate import pacing, rate_limit, wait_queue, windows
+from redouble._layers.limits.rate import pacing, rate_limit, wait_queue, window_pacers
 from redouble._layers.limits.rate.wait_queue import Waiter
 from redouble.errors import RateLimited
 from redouble.testing import virtual_time
@@ -17,7 +17,7 @@ from tests.support.interruption import SignalHandler, ctrl_c
 
 pytestmark = pytest.mark.one_python
 
-FILES = {module.__file__ for module in (pacing, rate_limit, wait_queue, windows)}
+FILES = {module.__file__ for module in (pacing, rate_limit, wait_queue, window_pacers)}
 
 
 def check(limit: RateLimit) -> None:
@@ -25,7 +25,7 @@ def check(limit: RateLimit) -> None:
     pacer: Any = limit._pacer
     queue = limit._wait_queue
     assert queue._numbers == Counter(waiter.cost for waiter in queue._queue)
-    if isinstance(pacer, windows.SlidingWindowPacer):
+    if isinstance(pacer, window_pacers.SlidingWindowPacer):
         assert pacer._used == sum(entry.cost for entry in pacer._entries)
 
 

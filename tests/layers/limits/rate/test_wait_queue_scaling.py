@@ -11,7 +11,7 @@ import pytest
 from redouble import RateLimit
 from redouble._layers.limits.rate.pacing import Ahead, GcraPacer, Pacer
 from redouble._layers.limits.rate.wait_queue import Waiter
-from redouble._layers.limits.rate.windows import FixedWindowPacer, SlidingWindowPacer
+from redouble._layers.limits.rate.window_pacers import FixedWindowPacer, SlidingWindowPacer
 from redouble.testing import virtual_time
 
 pytestmark = pytest.mark.one_python

@@ -14,8 +14,8 @@ from redouble._internal.validation import Duration, format_seconds, number
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits
 from redouble._layers.gate import JudgingGate, Wrapper
+from redouble._layers.limits.level_events import LevelEvents
 from redouble._layers.limits.rate.cubic import AdaptiveTokenBucket
-from redouble._layers.limits.rate.emitted_level import EmittedLevel
 from redouble._layers.limits.rate.wait_queue import WaitingGate, WaitQueue
 from redouble._layers.limits.sampled_counter import COUNTING_WRAPPER, JUDGING_WRAPPER
 from redouble._runtime.clock import SYSTEM
@@ -79,7 +79,7 @@ class AdaptiveRate(JudgingGate, WaitingGate):
         self.name = name
         self._bucket = AdaptiveTokenBucket(SYSTEM.now(), self.settings.least)
         self._wait_queue = WaitQueue(self._bucket, self.settings.wait, self._rejection, self._admitted_late)
-        self._level = EmittedLevel("adaptive_rate")
+        self._level = LevelEvents("adaptive_rate")
         self.register("limits")
 
     def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002

@@ -1,7 +1,7 @@
 """The arithmetic of a rate limit: GCRA, and the quotas and pauses that a server asks for.
 
 A pacer is passed the time and never waits; `WaitQueue` decides which call waits, and in what order. The
-windows of a rate limit are pacers too: see `windows`.
+windows of a rate limit are pacers too: see `window_pacers`.
 
 Rule 1: ``arrival_time`` is the theoretical arrival time: when the next call would arrive if all calls were
         evenly spaced. A call may pass up to ``slack`` seconds earlier, which makes the burst. Each call moves

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from redouble._layers.limits.rate.pacing import CLOCK_TOLERANCE, Ahead, GcraPacer
-from redouble._layers.limits.rate.windows import EXACT, FixedWindowPacer, SlidingWindowPacer
+from redouble._layers.limits.rate.window_pacers import EXACT, FixedWindowPacer, SlidingWindowPacer
 
 
 def even(limit: int, per: float) -> GcraPacer:

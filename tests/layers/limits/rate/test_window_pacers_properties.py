@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble._layers.limits.rate.pacing import Ahead, GcraPacer
-from redouble._layers.limits.rate.windows import FixedWindowPacer, SlidingWindowPacer
+from redouble._layers.limits.rate.window_pacers import FixedWindowPacer, SlidingWindowPacer
 
 pytestmark = pytest.mark.one_python
 

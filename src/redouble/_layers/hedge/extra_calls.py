@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 
 from redouble._engine.per_call import check_arguments
 from redouble._internal.callables import CallableKind, callable_kind, display_name
-from redouble._layers.hedge.first_item import aopen_stream, open_stream
+from redouble._layers.hedge.started_stream import aopen_stream, open_stream
 
 Operation: TypeAlias = Callable[..., Any]
 Different: TypeAlias = Operation | Mapping[str, Any]
