@@ -45,7 +45,6 @@ def test_the_options_that_only_code_can_set() -> None:
         "circuit_breaker": {"on_change", "clock", "random"},
         "coalesce": {"key"},
         "fallback": {"fns"},
-        "hedge": {"different"},
         "stale_fallback": {"key", "mark"},
         "throttle": {"random"},
     }

@@ -41,6 +41,7 @@ def test_shares_up_to_one(shares: dict[str, float]) -> None:
         ({"a": -0.1}, ValueError, "Bulkhead shares['a']=-0.1"),
         ({"a": "x"}, TypeError, "Bulkhead shares['a']='x'"),
         ({1: 0.5}, TypeError, "Bulkhead shares: the class 1 is no text: write a name such as 'batch'"),
+        ({"": 0.5}, ValueError, "Bulkhead shares: the class '' has no name: write one such as 'batch'"),
     ],
 )
 def test_wrong_shares(shares: Any, kind: type[Exception], message: str) -> None:

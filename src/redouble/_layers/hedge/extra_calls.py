@@ -47,6 +47,14 @@ def as_different(different: Any, hedges: int) -> tuple[Different, ...]:
     return others
 
 
+def describe_different(other: Different) -> str:
+    """Return a few words about what an extra attempt calls; values of arguments may be private."""
+    if isinstance(other, Mapping):
+        names: dict[str, Any] = {**other}
+        return f"with another {' and '.join(names)}"
+    return f"by {display_name(other)}"
+
+
 def check_different(others: tuple[Different, ...], fn: Operation, kind: CallableKind) -> None:
     """Raise TypeError if one of them cannot be called in place of ``fn``, which is of this kind."""
     for other in others:

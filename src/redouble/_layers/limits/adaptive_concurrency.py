@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random as chance
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -18,6 +18,7 @@ from redouble._internal.validation import Duration, choice, integer, methods
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits, WorstCase
 from redouble._layers.gate import Admission, JudgingGate, Wrapper, describe_others
+from redouble._layers.layer import Layers
 from redouble._layers.limits.in_flight import (
     JUDGING_LIMIT,
     JUDGING_RANKED,
@@ -43,6 +44,7 @@ from redouble._telemetry.emit import emit_rejected
 from redouble._telemetry.observers import watch
 from redouble.errors import BulkheadFull
 
+WAIT = 1.0  # second: the default of ``wait``
 TIMED_PER_WINDOW = 16  # calls that are timed in a window while few are in flight: they cannot raise the limit
 MAX_TIMING_INTERVAL = 64  # the most calls from a timed one to the next
 OVERLOAD_KINDS = (Kind.throttled, Kind.timeout)
@@ -92,7 +94,7 @@ class AdaptiveConcurrency(JudgingGate, SlotGate):
         *,
         until: Until | None = None,
         queue: int = 0,
-        wait: Duration | None = 1.0,
+        wait: Duration | None = WAIT,
         order: Order = "fifo",
         shares: Mapping[str, float] | None = None,
         priority: PriorityOption = None,
@@ -351,6 +353,13 @@ class AdaptiveConcurrency(JudgingGate, SlotGate):
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
         return inner.after(inf if self.wait is None else self.wait) if self.queue else inner
+
+    def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:
+        yield from super().lint(outer, inner, worst)
+        settings = self.settings
+        if not settings.queue and (settings.wait not in (0, WAIT) or settings.order != "fifo"):
+            problem = "AdaptiveConcurrency with a wait or an order, and without a queue: no call waits"
+            yield f"{problem}; write queue=20"
 
     def traits(self) -> Traits:
         # The other algorithms depend on latency, not on errors.

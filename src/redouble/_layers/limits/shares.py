@@ -131,6 +131,8 @@ def _checked(shares: object, option: str) -> dict[str, float]:
     for name, share in cast("Mapping[object, object]", shares).items():
         if not isinstance(name, str):
             raise TypeError(f"{option}: the class {name!r} is no text: write a name such as 'batch'")
+        if not name:
+            raise ValueError(f"{option}: the class '' has no name: write one such as 'batch'")
         checked[name] = number(share, f"{option}[{name!r}]", 0, 1, "a share from 0 to 1, such as 0.1")
     total = fsum(checked.values())
     if total > 1 + TOLERANCE:
