@@ -375,7 +375,6 @@ def test_changes_in_place() -> None:
     assert plain.limit == 5
     for changed in (
         AdaptiveConcurrency(),
-        AdaptiveConcurrency(queue=5),
         AdaptiveConcurrency(queue=5, until=bool, by="aimd"),
         AdaptiveConcurrency(queue=5, until=bool, slow=9),
         AdaptiveConcurrency(queue=5, until=bool, shares=TWO, priority=first),
