@@ -131,7 +131,7 @@ class Hedge(SharedByIdentity, Layer):
     minimum: from how many calls on the measured delay is used; None: so many that ``max_extra_load`` of them
         is a call, and at least 20.
     shortest, longest: the bounds of the measured delay.
-    worker: where blocking functions run. An attempt that has lost is told by `redouble.cancelled`.
+    worker: where blocking functions run. In an attempt that has lost, `redouble.cancelled()` is True.
     budget: a budget that may be shared, such as that of a `Retry`: each extra call spends from it.
     name: its name in metrics.
 
