@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 from redouble._engine.per_call import check_arguments
-from redouble._internal.callables import UsageError, display_name
+from redouble._internal.callables import UsageError, display_name, lazy_kind
 from redouble._internal.codegen import compile_wrapper
 from redouble._internal.locks import ForkSafe, gil
 from redouble._internal.public import public
@@ -124,6 +124,9 @@ class Coalesce(ForkSafe, Layer):
 
     def __init__(self, key: Callable[..., Hashable] | None = None, *, name: str | None = None) -> None:
         super().__init__()
+        if key is not None and (kind := lazy_kind(key)) is not None:
+            text = f"Coalesce key={display_name(key)} is {kind}: write a plain function"
+            raise TypeError(f"{text}. If this was meant as a decorator, write @Coalesce(), with brackets")
         check_key(key, "Coalesce key")
         self.settings = CoalesceSettings(key, name)
         self._tables: WeakValueDictionary[Hashable, FlightTable] = WeakValueDictionary()  # by function
