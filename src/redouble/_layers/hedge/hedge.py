@@ -16,13 +16,14 @@ from collections.abc import (
     Sequence,
 )
 from functools import cache, partial
+from math import inf
 from sys import modules
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from redouble._drivers.opened_stream import AsyncSource, StreamOwner
 from redouble._drivers.stream_function import wrap_stream
 from redouble._engine.budgets.budget_protocol import Budget
-from redouble._engine.worker import Worker, check_worker
+from redouble._engine.worker import Worker, check_worker, describe_worker
 from redouble._failures.verdict import FailureFilter, On, Until
 from redouble._internal.callables import display_name
 from redouble._internal.codegen import compile_wrapper, gil_variants
@@ -37,7 +38,13 @@ from redouble._internal.validation import (
     number,
 )
 from redouble._layers.analysis import BlockingWorstCase, NoBlockingCode, Traits, WorstCase, combined_traits
-from redouble._layers.hedge.extra_calls import Different, Operation, as_different, check_different
+from redouble._layers.hedge.extra_calls import (
+    Different,
+    Operation,
+    as_different,
+    check_different,
+    describe_different,
+)
 from redouble._layers.hedge.latency import SHORTEST
 from redouble._layers.hedge.race import AsyncHedgedCall
 from redouble._layers.hedge.settings import HedgeSettings, checked_bounds, checked_delay
@@ -131,7 +138,7 @@ class Hedge(SharedByIdentity, Layer):
     minimum: from how many calls on the measured delay is used; None: so many that ``max_extra_load`` of them
         is a call, and at least 20.
     shortest, longest: the bounds of the measured delay.
-    worker: where blocking functions run. An attempt that has lost is told by `redouble.cancelled`.
+    worker: where blocking functions run. In an attempt that has lost, `redouble.cancelled()` is True.
     budget: a budget that may be shared, such as that of a `Retry`: each extra call spends from it.
     name: its name in metrics.
 
@@ -277,7 +284,7 @@ class Hedge(SharedByIdentity, Layer):
                 mine.is_planned is new.is_planned,
                 mine.failover is new.failover,
                 (mine.worker is None) is (new.worker is None),
-                mine.different is new.different,
+                mine.different == new.different,
             )
         )
 
@@ -293,11 +300,18 @@ class Hedge(SharedByIdentity, Layer):
         elif settings.delays is not None:
             late = f"takes over {' + '.join(map(format_seconds, settings.delays))}"
         else:
-            late = "takes longer than most" if delay is None else "takes longer than a function says"
+            late = "takes longer than a function says"
+        if delay is None:
+            least = "" if settings.shortest == SHORTEST else f", at least {format_seconds(settings.shortest)}"
+            longest = "" if settings.longest is None else f", at most {format_seconds(settings.longest)}"
+            late = f"takes longer than most{least}{longest}"
         most = "" if load is None else f", for {100 * load:.3g} % of the calls at most"
         more = "once more" if hedges == 1 else f"up to {hedges} times more"
+        if settings.different is not None:
+            more += f", {', then '.join(map(describe_different, self._state.others))},"
         fails = "fails or " if settings.failover else ""
-        return f"{more} if it {fails}{late}{most}{self._state.failures.description}"
+        workers = "" if settings.worker is None else describe_worker(settings.worker)
+        return f"{more} if it {fails}{late}{most}{workers}{self._state.failures.description}"
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
         settings = self.settings
@@ -306,8 +320,9 @@ class Hedge(SharedByIdentity, Layer):
             later = sum(settings.delays)
         elif isinstance(delay, float):
             later = hedges * delay
-        else:  # not known; with `failover` an extra attempt may start when the one before has ended
-            later = hedges * inner.seconds if settings.failover else 0.0
+        else:  # an extra attempt starts when the one before has ended, or earlier
+            longest = inf if settings.longest is None or settings.failover else settings.longest
+            later = hedges * min(inner.seconds, longest)
         more = inner._replace(calls=inner.calls * (1 + hedges), seconds=inner.seconds + later)
         if settings.worker is not None:
             return more._replace(seconds=more.seconds + settings.worker._grace)

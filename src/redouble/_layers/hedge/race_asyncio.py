@@ -16,7 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from redouble._layers.hedge.extra_calls import Operation
-from redouble._layers.hedge.inherited import calls_around
+from redouble._layers.hedge.outer_calls import calls_around
 from redouble._layers.hedge.race import FIRST, AsyncHedgedCall, Race, close_all, close_method
 from redouble._runtime.asyncio_timer import RepeatingTimerEntry
 from redouble._runtime.enclosing import EnclosingCall, calls_of_task

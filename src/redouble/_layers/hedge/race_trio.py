@@ -13,7 +13,7 @@ from typing import Any, cast
 from trio import Cancelled, CancelScope, Event, Nursery, current_effective_deadline, open_nursery, sleep
 from trio.lowlevel import Task, current_task
 
-from redouble._layers.hedge.inherited import calls_around
+from redouble._layers.hedge.outer_calls import calls_around
 from redouble._layers.hedge.race import FIRST, AsyncHedgedCall, Race, close_all
 from redouble._runtime.enclosing import EnclosingCall, calls_of_task
 

@@ -1,7 +1,7 @@
 """The race runner for blocking code: attempts run on workers, and the caller waits for the first outcome.
 
 Rule 1: the thread of the caller makes all decisions. An attempt hands over how it ended and wakes the caller.
-Rule 2: an attempt that has lost is told so, and a process is killed. The caller waits for it no longer than
+Rule 2: a thread whose attempt has lost is asked to stop, a process is killed. The caller waits no longer than
         the grace period of the worker.
 Rule 3: an attempt that ends when the call is over closes its own result.
 """
