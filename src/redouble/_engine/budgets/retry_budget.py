@@ -367,7 +367,7 @@ class HostBudgets(RetryBudget):
     def reconfigure(self, other: RetryBudget, /) -> None:
         """Copy the settings of another budget, here and in the budgets of all hosts."""
         super().reconfigure(other)
-        for budget in tuple(self._by_host._values.values()):
+        for budget in self._by_host.values():
             budget.reconfigure(other)
 
 

@@ -1,7 +1,7 @@
 """Coalesce: concurrent identical calls share one.
 
 The first call of a key runs the function, in its own task or thread and in its own context. The others wait
-for it. If the first call is cancelled or interrupted, nobody else can continue it, so all that wait start
+for it. If the first call is cancelled or interrupted, no other can continue it, so all waiting calls start
 again: the first of them calls the function, and the others wait for that one. So no hand-over can be lost.
 
 Rule 1: a flight is marked as ended before anything else happens at its end, and no call waits for an ended
@@ -300,7 +300,7 @@ class Coalesce(ForkSafe, Layer):
     ) -> bool:
         """Return True if a flight has a value, raise a copy of its error, or return False if it has neither.
 
-        started: when the call began to wait, if somebody observes that; None if not.
+        started: when the call began to wait, if there is an observer; else None.
         seconds: how long it could wait.
         """
         if not flight.ended:
