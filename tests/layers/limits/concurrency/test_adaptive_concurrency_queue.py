@@ -331,6 +331,9 @@ def test_an_admission_that_fails_by_hand_leaves_nothing() -> None:
         ({"queue": -1}, ValueError, "AdaptiveConcurrency queue=-1: write how many calls may wait, 0 or more"),
         ({"queue": None}, TypeError, "AdaptiveConcurrency queue=None"),
         ({"wait": -1}, ValueError, "AdaptiveConcurrency wait=-1"),
+        ({"wait": 5}, ValueError, "AdaptiveConcurrency wait=5.0 is for a queue: write queue= too"),
+        ({"wait": None}, ValueError, "AdaptiveConcurrency wait=None is for a queue"),
+        ({"order": "lifo"}, ValueError, "AdaptiveConcurrency order='lifo' is for a queue"),
         ({"order": "x"}, ValueError, "AdaptiveConcurrency order='x': write 'fifo', 'lifo' or 'adaptive'"),
         ({"shares": {}}, ValueError, "AdaptiveConcurrency shares={} is empty"),
         ({"until": 3}, TypeError, "until=3"),
@@ -372,7 +375,6 @@ def test_changes_in_place() -> None:
     assert plain.limit == 5
     for changed in (
         AdaptiveConcurrency(),
-        AdaptiveConcurrency(queue=5),
         AdaptiveConcurrency(queue=5, until=bool, by="aimd"),
         AdaptiveConcurrency(queue=5, until=bool, slow=9),
         AdaptiveConcurrency(queue=5, until=bool, shares=TWO, priority=first),

@@ -8,7 +8,8 @@ Rule 1: a permit is taken at the moment of admission, never reserved. A cancelle
 Rule 2: every waiter is in the queue. Only the head waits for the time of the next permit; a waiter that
         leaves wakes the new head. While the queue is not empty, the fast path is closed.
 Rule 3: a head that does not react, because its event loop is stuck or its thread runs a signal handler, is
-        woken once more and then skipped: every waiter checks again shortly after its own turn.
+        woken once more and then skipped: every waiter checks again shortly after its own turn, and the
+        further behind it is, the less often.
 Rule 4: no waiting and no waking under the lock.
 """
 
@@ -213,11 +214,13 @@ class WaitQueue(ReentrancySafe):
         if not (wait or late):
             self._admit(waiter, now)
             return None
-        if late:
-            wait = HEAD_GRACE
-        elif head is not waiter:
+        if head is not waiter:
             ahead = self.ahead_of(waiter, now)
-            wait = max(pacer.due(now, waiter.cost, ahead), ahead.number * WAKE_LATENCY) + HEAD_GRACE
+            latency = ahead.number * WAKE_LATENCY
+            if late:  # behind many others check rarely: if all did at once, the head could not react at all
+                wait = max(HEAD_GRACE, latency)
+            else:
+                wait = max(pacer.due(now, waiter.cost, ahead), latency) + HEAD_GRACE
         return wait, now, late
 
     def _skip_unresponsive_head(self, now: float) -> bool:
