@@ -64,6 +64,7 @@ WRONG: list[tuple[str, object, type[Exception], str]] = [
     ("on", Awaited(), TypeError, "is a coroutine function: rules are plain functions"),
     ("until", Awaited(), TypeError, "is a coroutine function"),
     ("until", 3, TypeError, "until=3: write a function of the result"),
+    ("until", OSError, TypeError, "until=OSError is an exception type, and until judges results: write on="),
     ("until", "done", TypeError, "until='done': write a function of the result"),
     ("until", awaited, TypeError, "until=awaited is a coroutine function"),
     ("until", AwaitedJudge(), TypeError, "is a coroutine function"),

@@ -248,6 +248,8 @@ def _steps(on: object) -> Iterator[tuple[Literal["types", "rule", "judge"], Any]
 
 def check_until(until: object) -> None:
     """Validate the option ``until``."""
+    if isinstance(until, type) and issubclass(until, BaseException):  # as a function it accepts every result
+        raise TypeError(f"until={until.__name__} is an exception type, and until judges results: write on=")
     _rule_function(
         until, "until", "a function of the result, such as until=lambda r: r.done, or redouble.http.rule()"
     )
