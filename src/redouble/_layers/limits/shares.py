@@ -137,7 +137,7 @@ def _checked(shares: object, option: str) -> dict[str, float]:
         checked[name] = number(share, f"{option}[{name!r}]", 0, 1, "a share from 0 to 1, such as 0.1")
     total = fsum(checked.values())
     if total > 1 + TOLERANCE:
-        raise ValueError(f"{option} add up to {total:g}: guarantee 1.0 or less")
+        raise ValueError(f"{option}= add up to {total:g}: guarantee 1.0 or less")
     return checked
 
 
