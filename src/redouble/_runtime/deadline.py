@@ -71,6 +71,8 @@ def deadline_left() -> float:
     Policies and timeouts obey it. The limits of the calls around them need not be obeyed: they interrupt, or
     the call around ends its attempts.
     """
+    if ACTIVE_DEADLINE.get() is None:
+        return inf
     return min((moment.left() for moment in deadlines()), default=inf)
 
 
@@ -142,6 +144,16 @@ def wait_limit(wait: float | None) -> float:
         return seconds
     context_clock()()  # so that a virtual clock synchronises with its event loop
     return min(seconds, max(0.0, time_left()))
+
+
+def async_wait_limit() -> float:
+    """Return the seconds until the earliest deadline, for async code that waits for a call to end.
+
+    The limits of the calls around are not looked for: each interrupts the wait, or nothing that runs.
+    """
+    if ambient.active:
+        context_clock()()  # as above
+    return max(0.0, deadline_left())
 
 
 class InheritedCalls(ActiveDeadline):
@@ -219,8 +231,8 @@ def remaining(default: object = None) -> object:
     """Return the seconds that are left for the running code, 0 if none; the default if it has no limit.
 
     It is the shortest of the deadlines around the code and of the limits of each `Timeout` and `Retry` that
-    has called it: ``timeout``, ``attempt_timeout``, ``work_timeout``, and ``give_up_after`` if it is not the
-    default. So ``requests.get(url, timeout=redouble.remaining(10))`` never waits longer than the call may.
+    has called it: ``timeout``, ``attempt_timeout``, ``work_timeout``, and ``give_up_after`` if that was set.
+    So ``requests.get(url, timeout=redouble.remaining(10))`` never waits longer than the call may.
     A task is part of the call that awaits it; a thread that is no worker is part of none.
     """
     seconds = time_left()

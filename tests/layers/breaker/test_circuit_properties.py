@@ -45,6 +45,8 @@ def made(
         options["calls"] = calls
     if is_slow or slow_ratio is not None:
         options |= {"slow": slow, "slow_ratio": slow_ratio}
+    if options["ratio"] is slow_ratio is None:
+        options["calls"] = None
     return CircuitBreaker(**options).settings
 
 

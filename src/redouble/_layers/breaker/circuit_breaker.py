@@ -11,15 +11,13 @@ import random as chance
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self, TypeVar, cast, get_args
-from weakref import WeakKeyDictionary
 
-from redouble._engine.per_call import PerCall
 from redouble._failures.verdict import FailureFilter, On, Refusal, Until
 from redouble._internal.codegen import Template
 from redouble._internal.locks import gil
 from redouble._internal.logger import log
 from redouble._internal.public import public
-from redouble._internal.reentrancy import ReentrancySafe, SerialQueue
+from redouble._internal.reentrancy import SerialQueue
 from redouble._internal.shared_context_manager import try_from_start
 from redouble._internal.validation import (
     Duration,
@@ -55,7 +53,7 @@ from redouble._layers.breaker.state_epoch import (
     Ticket,
     TrackedCall,
 )
-from redouble._layers.gate import Gate, Wrapper
+from redouble._layers.gate import JudgingGate, Wrapper
 from redouble._layers.layer import Layers
 from redouble._runtime.clock import SYSTEM, Chance, Clock
 from redouble._telemetry.bound_fields import BOUND
@@ -140,7 +138,7 @@ def failure_name(error: BaseException | None) -> str:
 
 
 @public("redouble")
-class CircuitBreaker(ReentrancySafe, Gate):
+class CircuitBreaker(JudgingGate):
     """Open after too many failures: reject calls for a while, then admit a few as probes.
 
     on: what counts as a failure: an exception type, a tuple, a rule, or a list of these. An error for
@@ -225,7 +223,6 @@ class CircuitBreaker(ReentrancySafe, Gate):
         self._not_overridden = own.admit is CircuitBreaker.admit and own.ended is CircuitBreaker.ended
         self._circuit = Circuit(self.settings, clock.now())
         self._notifications = SerialQueue()
-        self._wrappers: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()  # compiled; True if async
         self._fast_epoch: StateEpoch | None = None  # the ticket of the fast path; None: call `admit`
         self._follow_circuit()
         self.register("breakers")
@@ -332,10 +329,6 @@ class CircuitBreaker(ReentrancySafe, Gate):
                 self._change(self._circuit.ended, ticket, None, now)
             raise
 
-    def refusal(self, result: Any, /) -> Exception | None:
-        """Return the failure that a result counts as, if ``until`` refuses it."""
-        return self._failures.refusal(result)
-
     def _wrapper(self, *, is_async: bool) -> Wrapper | None:  # noqa: ARG002
         if not self._not_overridden:
             return None
@@ -344,26 +337,6 @@ class CircuitBreaker(ReentrancySafe, Gate):
             return GUARDED, {"now": now}
         names = {"accepts": failures.accepts, "answered": failures.answered, "BaseException": BaseException}
         return JUDGED, {"now": now, **names}
-
-    def _compile(
-        self, fn: Callable[..., Any], per_call: PerCall | None, *, is_async: bool
-    ) -> Callable[..., Any] | None:
-        return self._run_now(self._compile_and_record, fn, per_call, is_async)
-
-    def _compile_and_record(
-        self, fn: Callable[..., Any], per_call: PerCall | None, is_async: bool
-    ) -> Callable[..., Any] | None:
-        wrapper = super()._compile(fn, per_call, is_async=is_async)
-        if wrapper is not None:
-            self._wrappers[wrapper] = is_async
-        return wrapper
-
-    def _recompile_wrappers(self) -> None:
-        """Give the functions that were decorated before the template for the current ``until``."""
-        for wrapper, is_async in list(self._wrappers.items()):
-            fresh: Any = super()._compile(wrapper.__globals__["redouble_fn"], None, is_async=is_async)
-            wrapper.__globals__.update(fresh.__globals__)  # first: it has the names of both templates
-            wrapper.__code__ = fresh.__code__
 
     def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
         """Return True: all settings can change."""
@@ -375,12 +348,10 @@ class CircuitBreaker(ReentrancySafe, Gate):
 
     def _adopt_settings(self, other: Self) -> None:
         mine = self.settings
-        self._failures = other._failures
         self.settings = replace(
             other.settings, name=mine.name, on_change=mine.on_change, clock=mine.clock, random=mine.random
         )
-        if mine.until is not self.settings.until:
-            self._recompile_wrappers()
+        self._adopt_rules(other._failures)
         self._circuit.reconfigure(self.settings, self.clock.now())
         self._fast_epoch = None  # `_follow_circuit` sets it again
 

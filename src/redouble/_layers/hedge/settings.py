@@ -57,8 +57,8 @@ def checked_delay(delay: Any, hedges: int) -> Any:
         delays = [seconds(each, "Hedge delay") for each in cast("Sequence[object]", delay)]
         if not 1 <= len(delays) <= hedges:
             raise ValueError(
-                f"Hedge delay={delay!r} has {len(delays)} entries, and hedges={hedges}: write as many or "
-                "fewer (the last one is repeated), or more hedges"
+                f"Hedge delay={delay!r} has {len(delays)} entries: write from 1 to hedges={hedges} of them "
+                "(the last one is repeated), or more hedges"
             )
         return (*delays, *delays[-1:] * (hedges - len(delays)))
     if callable(delay):

@@ -13,12 +13,11 @@ from redouble._failures.transient import transient
 from redouble._failures.verdict import FailureFilter, Kind, On, Until
 from redouble._internal.locks import gil
 from redouble._internal.public import public
-from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.shared_context_manager import try_from_start
 from redouble._internal.validation import Duration, choice, integer, methods
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits, WorstCase
-from redouble._layers.gate import Admission, Wrapper, describe_others
+from redouble._layers.gate import Admission, JudgingGate, Wrapper, describe_others
 from redouble._layers.layer import Layers
 from redouble._layers.limits.in_flight import (
     JUDGING_LIMIT,
@@ -32,7 +31,7 @@ from redouble._layers.limits.in_flight import (
 from redouble._layers.limits.level_events import LevelEvents
 from redouble._layers.limits.limit_algorithms import Aimd, Gradient, LimitAlgorithm, Vegas
 from redouble._layers.limits.limit_window import AdaptiveConcurrencySettings, By, WindowedLimit
-from redouble._layers.limits.ranked_slots import Order, RankedSlots
+from redouble._layers.limits.ranked_slots import ORDERS, Order, RankedSlots
 from redouble._layers.limits.shares import (
     PriorityOption,
     describe_shares,
@@ -58,7 +57,7 @@ def overloaded(error: Exception, /) -> bool | None:
 
 
 @public("redouble")
-class AdaptiveConcurrency(ReentrancySafe, SlotGate):
+class AdaptiveConcurrency(JudgingGate, SlotGate):
     """A limit on concurrent calls: as many as the service answers without queueing them.
 
     Calls beyond the limit wait in a queue, if there is one, and else raise `BulkheadFull` at once. The limit
@@ -119,7 +118,7 @@ class AdaptiveConcurrency(ReentrancySafe, SlotGate):
         }
         if not all(spans.values()):
             raise ValueError(f"AdaptiveConcurrency {spans}: write more than 0 seconds")
-        self._overload_errors = FailureFilter(on, "AdaptiveConcurrency", until)
+        self._failures = FailureFilter(on, "AdaptiveConcurrency", until)
         methods(random, "random", ("random",))
         choice(order, "AdaptiveConcurrency order", *get_args(Order))
         self._shares = shares_option(shares, priority, "AdaptiveConcurrency")
@@ -148,7 +147,7 @@ class AdaptiveConcurrency(ReentrancySafe, SlotGate):
         self._level = LevelEvents("adaptive_concurrency", initial)
         self._ranked: RankedSlots | None = None
         if self.settings.ranked:
-            self._slots = self._ranked = self._configured_slots(initial, self._shares, order)
+            self._slots = self._ranked = self._new_ranked_slots(initial, self._shares, order)
         self.register("limits")
 
     @property
@@ -165,10 +164,6 @@ class AdaptiveConcurrency(ReentrancySafe, SlotGate):
     def queue(self) -> int:
         """How many calls may wait at once."""
         return self.settings.queue
-
-    def refusal(self, result: object, /) -> Exception | None:
-        """Return the error that a result counts as; None if ``until`` accepts it or there is none."""
-        return self._overload_errors.refusal(result)
 
     def admit(self, now: float, /) -> InFlightCall | QueuedCall:
         """Admit a call without waiting, or raise `BulkheadFull`."""
@@ -267,7 +262,7 @@ class AdaptiveConcurrency(ReentrancySafe, SlotGate):
         return {"limit": in_flight.limit, "in_use": in_use, "queued": queued, **ranked.counts_by_class()}
 
     def _wrapper(self, *, is_async: bool) -> Wrapper:
-        judges, ranked = self.settings.until is not None, self._ranked
+        judges, ranked = self._failures.until is not None, self._ranked
         names: dict[str, Any] = {
             "BaseException": BaseException,
             "record_success": self._record_success,
@@ -291,7 +286,7 @@ class AdaptiveConcurrency(ReentrancySafe, SlotGate):
             self._apply_limit()
 
     def _record_failure(self, error: BaseException | None, concurrent: int, now: float) -> None:
-        if self._overload_errors.is_failure(error):
+        if self._failures.is_failure(error):
             self._run_exclusively(self._record, None, concurrent, now, True)
             self._apply_limit()
 
@@ -327,34 +322,34 @@ class AdaptiveConcurrency(ReentrancySafe, SlotGate):
     def can_reconfigure(self, other: Self, /) -> bool:
         """Return True if the algorithm is the same, and decorated functions need not change.
 
-        They would, if only one had ``until``, or a queue or shares, or another function as ``priority``.
+        They would, if only one had a queue or shares, or another function as ``priority``.
         """
         own, new = self.settings, other.settings
-        same_template = own.ranked == new.ranked and (own.until is None) == (new.until is None)
         return (
-            same_template
+            own.ranked == new.ranked
             and (own.by, own.slow) == (new.by, new.slow)
             and same_function(self._shares, other._shares)
         )
 
     def reconfigure(self, other: Self, /) -> None:
         """Apply the settings of another limit; the learned limit stays, as far as the bounds allow it."""
-        self._shares, self._overload_errors = other._shares, other._overload_errors
+        self._shares = other._shares
         self.settings = settings = replace(other.settings, name=self.name)
-        self._run_exclusively(self._reconfigure, settings)
+        self._run_exclusively(self._reconfigure, settings, other._failures)
         if self._ranked is not None:
-            self._configure_slots(self._in_flight.limit, self._shares, settings.order)
+            self._reconfigure_slots(self._in_flight.limit, self._shares, settings.order)
         self._apply_limit()
 
-    def _reconfigure(self, settings: AdaptiveConcurrencySettings) -> None:
+    def _reconfigure(self, settings: AdaptiveConcurrencySettings, failures: FailureFilter) -> None:
+        self._adopt_rules(failures)
         self._window.reconfigure(settings)
         self._in_flight.limit = self._window.limit
 
     def describe(self) -> str:
         limit = f"as many at once as the service can handle, currently {self._in_flight.limit}"
         guaranteed = "" if self._shares is None else f", {describe_shares(self._shares)}"
-        others = f", {describe_others(self.wait)}" if self.queue else ""
-        return f"{limit}{guaranteed}{others}{self._overload_errors.description}"
+        others = f", {describe_others(self.wait, ORDERS[self.settings.order])}" if self.queue else ""
+        return f"{limit}{guaranteed}{others}{self._failures.description}"
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
         return inner.after(inf if self.wait is None else self.wait) if self.queue else inner

@@ -38,7 +38,8 @@ class Shares:
         self.default = priority if isinstance(priority, str) else None
         self.per_call: PerCall | None = None
         if self.default is not None and self.default not in self.shares:
-            raise ValueError(f"{layer} priority={self.default!r}: write one of {', '.join(self.shares)}")
+            names = " or ".join(map(repr, self.shares))
+            raise ValueError(f"{layer} priority={self.default!r} is not in shares: write {names}")
         if priority is not None and self.default is None:
             option = f"{layer} priority"
             example = 'the name of a class, or a function such as lambda request: "batch"'
@@ -62,7 +63,7 @@ class Shares:
         """Return the name that the function has returned; raise if it is none."""
         if isinstance(name, str):
             return name
-        given = f"{self._option}={display_name(self.priority)} returned a {type(name).__name__}"
+        given = f"{self._option}={display_name(self.priority)} returned a value of type {type(name).__name__}"
         raise UsageError(f"{given}: return the name of a class, or None for that of the context")
 
     def class_by(self, returned: object) -> str | None:
@@ -109,7 +110,7 @@ def same_function(one: Shares | None, other: Shares | None) -> bool:
 
 def describe_shares(shares: Shares) -> str:
     """Return the guaranteed shares for `Pipeline.explain`, highest rank first."""
-    return ", ".join(f"{share:.0%} for {name}" for name, share in shares.shares.items())
+    return ", ".join(f"{100 * share:.3g}% for {name}" for name, share in shares.shares.items())
 
 
 def lint_shares(shares: Shares | None, limit: int, layer: str) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Coalesce: concurrent identical calls share one.
 
 The first call of a key runs the function, in its own task or thread and in its own context. The others wait
-for it. If the first call is cancelled or interrupted, nobody else can continue it, so all that wait start
+for it. If the first call is cancelled or interrupted, no other can continue it, so all waiting calls start
 again: the first of them calls the function, and the others wait for that one. So no hand-over can be lost.
 
 Rule 1: a flight is marked as ended before anything else happens at its end, and no call waits for an ended
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 from redouble._engine.per_call import check_arguments
-from redouble._internal.callables import UsageError, display_name
+from redouble._internal.callables import UsageError, display_name, lazy_kind
 from redouble._internal.codegen import compile_wrapper
 from redouble._internal.locks import ForkSafe, gil
 from redouble._internal.public import public
@@ -39,7 +39,7 @@ from redouble._layers.results.call_key import (
 from redouble._layers.results.flight import LEADING, Flight, FlightTable, duplicate
 from redouble._runtime.backend import backend, cancel_after, in_event_loop, task_cancelled
 from redouble._runtime.clock import SYSTEM
-from redouble._runtime.deadline import wait_limit
+from redouble._runtime.deadline import async_wait_limit, wait_limit
 from redouble._runtime.thread_waker import ThreadWaker
 from redouble._telemetry.emit import emit_layer
 from redouble._telemetry.observers import watch
@@ -124,6 +124,9 @@ class Coalesce(ForkSafe, Layer):
 
     def __init__(self, key: Callable[..., Hashable] | None = None, *, name: str | None = None) -> None:
         super().__init__()
+        if key is not None and (kind := lazy_kind(key)) is not None:
+            text = f"Coalesce key={display_name(key)} is {kind}: write a plain function"
+            raise TypeError(f"{text}. If this was meant as a decorator, write @Coalesce(), with brackets")
         check_key(key, "Coalesce key")
         self.settings = CoalesceSettings(key, name)
         self._tables: WeakValueDictionary[Hashable, FlightTable] = WeakValueDictionary()  # by function
@@ -215,13 +218,16 @@ class Coalesce(ForkSafe, Layer):
     def _fail(self, flight: Flight, error: Exception) -> None:
         """Share the error of the call in flight, unless its own deadline has passed."""
         if wait_limit(None) > 0:
-            flight.error = duplicate(error)  # now, because layers outside will change it
-            flight.landed = True
+            self._land(flight, error)
 
     def _afail(self, flight: Flight, error: Exception) -> None:
         """Share the error of the call in flight, unless its deadline has passed, or it is being cancelled."""
-        if not task_cancelled(error):
-            self._fail(flight, error)
+        if not task_cancelled(error) and async_wait_limit() > 0:
+            self._land(flight, error)
+
+    def _land(self, flight: Flight, error: Exception) -> None:
+        flight.error = duplicate(error)  # now, because layers outside will change it
+        flight.landed = True
 
     def _end(self, table: FlightTable, key: Hashable, flight: Flight) -> None:
         """End a flight, which is marked as ended already, and wake the calls that wait; may be repeated."""
@@ -271,7 +277,7 @@ class Coalesce(ForkSafe, Layer):
         if LEADING.get() is not None and flight.is_around():
             return None
         started = SYSTEM.now() if watch.by_event["coalesced"] else None
-        seconds, (wake, woken) = wait_limit(None), backend().direct_waker()
+        seconds, (wake, woken) = async_wait_limit(), backend().direct_waker()
         try:
             if self._enqueue(flight, wake, wake):
                 if seconds == inf:
@@ -297,7 +303,7 @@ class Coalesce(ForkSafe, Layer):
     ) -> bool:
         """Return True if a flight has a value, raise a copy of its error, or return False if it has neither.
 
-        started: when the call began to wait, if somebody observes that; None if not.
+        started: when the call began to wait, if there is an observer; else None.
         seconds: how long it could wait.
         """
         if not flight.ended:

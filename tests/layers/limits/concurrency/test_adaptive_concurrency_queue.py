@@ -345,7 +345,10 @@ def test_what_it_says() -> None:
     plain, full = AdaptiveConcurrency(), AdaptiveConcurrency(queue=9, wait=2, order="lifo", shares=TWO)
     able = "as many at once as the service can handle, currently 20"
     assert plain.describe() == able
-    assert full.describe() == f"{able}, 60% for interactive, 20% for batch, others wait up to 2 s"
+    assert (
+        full.describe()
+        == f"{able}, 60% for interactive, 20% for batch, others wait up to 2 s, the newest first"
+    )
     assert repr(full) == f"AdaptiveConcurrency(by='gradient', limit=20, queue=9, order='lifo', shares={TWO})"
     assert (plain.wait, plain.queue, full.wait, full.queue) == (0, 0, 2, 9)
     assert "up to 2 s" in (full | Retry(attempts=1)).explain()
@@ -372,7 +375,6 @@ def test_changes_in_place() -> None:
     assert plain.limit == 5
     for changed in (
         AdaptiveConcurrency(),
-        AdaptiveConcurrency(queue=5),
         AdaptiveConcurrency(queue=5, until=bool, by="aimd"),
         AdaptiveConcurrency(queue=5, until=bool, slow=9),
         AdaptiveConcurrency(queue=5, until=bool, shares=TWO, priority=first),

@@ -8,7 +8,8 @@ Rule 1: a permit is taken at the moment of admission, never reserved. A cancelle
 Rule 2: every waiter is in the queue. Only the head waits for the time of the next permit; a waiter that
         leaves wakes the new head. While the queue is not empty, the fast path is closed.
 Rule 3: a head that does not react, because its event loop is stuck or its thread runs a signal handler, is
-        woken once more and then skipped: every waiter checks again shortly after its own turn.
+        woken once more and then skipped: every waiter checks again shortly after its own turn, and the
+        further behind it is, the less often.
 Rule 4: no waiting and no waking under the lock.
 """
 
@@ -38,16 +39,17 @@ Demand: TypeAlias = tuple[Any, ...]  # the arguments of `WaitQueue.enter`
 
 HEAD_GRACE = 0.1  # seconds that the head may take to react after its permit is available
 WAKE_LATENCY = 0.002  # seconds for each waiter ahead: an event loop wakes a millisecond late, or is busy
+MOST_LATENCY = 128  # the latency doubles with each check, up to half of this
 
 
 class Waiter:
-    """A waiting call, compared by identity; ``queued_before``: it has been in the queue."""
+    """A waiting call, compared by identity; ``checks``: how often it has asked for its turn."""
 
-    __slots__ = ("cost", "queued_before")
+    __slots__ = ("checks", "cost")
 
     def __init__(self, cost: float = 1.0) -> None:
         self.cost = cost
-        self.queued_before = False
+        self.checks = 0
 
 
 class WaitQueue(ReentrancySafe):
@@ -213,11 +215,14 @@ class WaitQueue(ReentrancySafe):
         if not (wait or late):
             self._admit(waiter, now)
             return None
-        if late:
-            wait = HEAD_GRACE
-        elif head is not waiter:
+        if head is not waiter:
             ahead = self.ahead_of(waiter, now)
-            wait = max(pacer.due(now, waiter.cost, ahead), ahead.number * WAKE_LATENCY) + HEAD_GRACE
+            # A waiter far behind checks less and less often: checks of all would keep the head from reacting.
+            latency = ahead.number * WAKE_LATENCY * min(2**waiter.checks, MOST_LATENCY) / 2
+            if late:
+                wait = max(HEAD_GRACE, latency)
+            else:
+                wait = max(pacer.due(now, waiter.cost, ahead), latency) + HEAD_GRACE
         return wait, now, late
 
     def _skip_unresponsive_head(self, now: float) -> bool:
@@ -238,9 +243,9 @@ class WaitQueue(ReentrancySafe):
         queue[waiter] = wake
         if not queued:
             self._numbers[waiter.cost] = number  # with no call in between, as in `_remove`
-            if waiter.queued_before:
+            if waiter.checks:
                 queue.move_to_end(waiter, last=False)
-        waiter.queued_before = True
+        waiter.checks += 1
 
     def _remove(self, waiter: Waiter) -> None:
         """Leave the queue, if the waiter is in it."""

@@ -1,4 +1,4 @@
-"""The calls around a hedged call, for its extra attempts, which run on stacks of their own.
+"""The calls around a hedged call, for its extra attempts, which run on call stacks of their own.
 
 They are looked up when the first extra attempt starts: a call without one pays nothing.
 """
