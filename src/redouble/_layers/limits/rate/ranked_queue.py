@@ -201,7 +201,7 @@ class RankedWaitQueue(WaitQueue):
             waiter = heads[following]
             yield waiter
             if not wait:
-                pacer = self._pacer._copy() if pacer is self._pacer else pacer
+                pacer = self._pacer.copy() if pacer is self._pacer else pacer
                 pacer.take(moment, waiter.cost)
                 arrivals[following] = self._charged(waiter, arrivals[following], moment)
             head = next(behind[following], None)
