@@ -597,4 +597,6 @@ def test_waiters_that_have_left_are_forgotten() -> None:
         clock.advance(0.1)
         assert queue._try_acquire_in_turn(first, object, inf) is None
         queue._dequeue(first)
+        clock.advance(0.1)
+        assert queue._try_acquire_in_turn(third, object, inf) is None
         assert [*queue._classes["a"].waiting] == [third]
