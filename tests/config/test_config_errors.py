@@ -81,7 +81,7 @@ MISTAKES: list[Any] = [
     (
         {"pipelines": {"a": {"layers": [{"type": "hedge", "different": 5}]}}},
         "pipelines.a.layers.0.different",
-        "code",
+        "5 is not a table: write a table of arguments, such as { region = 'eu' }",
     ),
     (
         {"pipelines": {"a": {"layers": [{"type": "hedge", "until": 5}]}}},

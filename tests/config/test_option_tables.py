@@ -45,7 +45,6 @@ def test_the_options_that_only_code_can_set() -> None:
         "circuit_breaker": {"on_change", "clock", "random"},
         "coalesce": {"key"},
         "fallback": {"fns"},
-        "hedge": {"different"},
         "stale_fallback": {"key", "mark"},
         "throttle": {"random"},
     }
@@ -79,16 +78,18 @@ BOUNDS = [
 def test_the_bounds_of_a_table_are_those_of_the_constructor(name: str, key: str, kind: object) -> None:
     """The constructor accepts a value at a bound and refuses one beyond it, the other options being valid."""
     table = TABLES[name]
-    more: dict[str, Any] = {
+    options: dict[str, dict[str, Any]] = {
         "bulkhead": {"limit": 1},
         "rate_limit": {"rate": 1, **({"burst": 10**6} if key == "cost" else {})},
         "stale_fallback": {"max_age": 1},
         "timeout": {"seconds": 100, **({"multiple": 2} if key != "seconds" else {})},
         "hedge": {"hedges": 10**6} if key == "max_extra_load" else {},
         "token_bucket": {"refill_per_second": 1},
-        "circuit_breaker": {"slow": 1} if key == "slow_ratio" else {},
-        "adaptive_concurrency": {"initial": 1, "least": 1, "most": 10**6},
-    }.get(name, {})
+        "retry_budget": {"max_in_flight": 0.5},
+        "circuit_breaker": {"slow": 1, "ratio": 1} if key in ("slow_ratio", "calls") else {},
+        "adaptive_concurrency": {"initial": 1, "least": 1, "most": 10**6, "queue": 1},
+    }
+    more = options.get(name, {})
     good: list[Any]
     bad: list[Any]
     match kind:

@@ -67,8 +67,9 @@ SHARES = {"users": 0.5, "batch": 0.25}
 KINDS = {
     "bulkhead": Kind({"limit": 4, "wait": 0, "shares": SHARES}, lambda it: it.admit(0.0), snapshot("in_use")),
     "circuit_breaker": Kind(
-        {"failures": 9, "until": "http", "slow": "1s", "name": "db"}, failing, snapshot("failures")
+        {"ratio": 1, "until": "http", "slow": "1s", "probes": 4, "name": "db"}, failing, snapshot("failures")
     ),
+    "circuit_breaker share": Kind({"ratio": 0.5, "calls": 20}, failing, snapshot("failures")),
     "rate_limit": Kind({"rate": 0.1, "burst": 9, "cost": 1.5, "wait": 0}, failing, snapshot("available")),
     "rate_limit window": Kind({"rate": 9, "cost": 1.5, "window": "sliding"}, failing, snapshot("available")),
     "rate_limit shares": Kind({"rate": 5, "shares": SHARES}, failing, snapshot("available")),
@@ -99,7 +100,7 @@ OPTIONS: list[tuple[str, str, Any, str]] = [
     ("bulkhead", "priority", "batch", "batch"),
     ("circuit_breaker", "until", "reload.accepted", "reload.accepted"),
     ("circuit_breaker", "slow_ratio", 0.5, "0.5"),
-    ("circuit_breaker", "calls", 50, "50"),
+    ("circuit_breaker share", "calls", 50, "50"),
     ("circuit_breaker", "cooldown", [1, 2.5], "1,2500ms"),
     ("circuit_breaker", "probe_ratio", 0.25, "0.25"),
     ("rate_limit", "cost", 2, "2"),
@@ -168,7 +169,7 @@ def test_a_reload_changes_an_option_in_place(kind: str, option: str, value: Any,
     assert (result.error, result.changed) == (None, ("pipelines.checkout",))
     kept = only_layer(load(changed, environ=None))
     assert kept is layer
-    if option != "cost" and (kind, option) != ("rate_limit window", "rate"):
+    if option not in ("cost", "calls") and (kind, option) != ("rate_limit window", "rate"):
         assert KINDS[kind].learned(layer) == before
     assert to_mapping(kept) == to_mapping(only_layer(from_mapping(changed)))
 

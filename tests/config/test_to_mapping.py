@@ -186,6 +186,19 @@ EVERY: list[tuple[Any, dict[str, object]]] = [
         {"type": "hedge", "delay": [0.5, 1], "hedges": 2, "failover": True, "worker": {"grace": 0}},
     ),
     (
+        Hedge(1, hedges=3, different=[{"region": "eu"}, {"region": "us", "tries": 1}]),
+        {
+            "type": "hedge",
+            "delay": 1,
+            "hedges": 3,
+            "different": [{"region": "eu"}, {"region": "us", "tries": 1}],
+        },
+    ),
+    (
+        Hedge(1, different={"region": "eu"}),
+        {"type": "hedge", "delay": 1, "different": {"region": "eu"}},
+    ),
+    (
         Hedge(minimum=9, shortest=0.5, longest=2),
         {"type": "hedge", "minimum": 9, "shortest": 0.5, "longest": 2},
     ),
@@ -262,7 +275,10 @@ def test_a_configuration_is_written_with_references_to_its_own_objects() -> None
         (Throttle(random=Random(1)), "random", "set random in code"),
         (AdaptiveConcurrency(random=Random(1)), "random", "set random in code"),
         (Hedge(until=transient), "until", "has no name in documents"),
-        (Hedge(float), "delay", "cannot be written to a document: set delay in code"),
+        (Hedge(float), "delay", "cannot be written to a document: set it in code"),
+        (Hedge(different=float), "different", "cannot be written to a document: set it in code"),
+        (Hedge(hedges=2, different=[{"a": 1}, repr]), "different", "cannot be written to a document: set it"),
+        (Hedge(different={"a": object()}), "different.a", "cannot be written to a document: set it in code"),
         (Retry() | Chaos(latency=1), "layers.1", "cannot be written to a document"),
         (Pipeline(Fallback(repr)), "layers.0.fns", "set fns in code"),
         (Fallback(value=object()), "value", "cannot be written to a document: set it in code"),

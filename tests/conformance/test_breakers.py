@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from redouble import Backoff
 from tests.conformance.circuits import check, in_every_colour, row, run
 
 NEVER: dict[str, Any] = {"ratio": 1, "minimum": 10**6}  # never opens, but counts
@@ -155,7 +156,9 @@ FAILSAFE = [
 ]
 
 SLOW_RATE: dict[str, Any] = {"ratio": 1, "minimum": 5, "slow": 4, "slow_ratio": 0.5, "cooldown": 5}
+SLOW_CALLS: dict[str, Any] = {"ratio": 0.5, "calls": 5, "slow": 4, "slow_ratio": 0.5}
 HALF_OPEN: dict[str, Any] = {"failures": 1, "cooldown": 5, "probes": 4, "probe_ratio": 0.5}
+SLOW_PROBES: dict[str, Any] = HALF_OPEN | {"slow": 4, "slow_ratio": 0.5}
 GOBREAKER: dict[str, Any] = {"ratio": 0.6, "minimum": 3, "window": 30, "cooldown": 90, "probes": 3}
 
 OTHERS = [
@@ -211,6 +214,31 @@ OTHERS = [
         **NEVER,
     ),
     row("cb.r4j_scenarios.slow-rate", "takes:5 takes:5 takes:5 S closed S open", **SLOW_RATE),
+    # Failures are 40 % of these calls, and slow calls 60 %.
+    row(
+        "cb.r4j_scenarios.slow-rate-and-failures",
+        "takes:5:F takes:5:S takes:0.1:F takes:0.1:S closed failed:2/4 slow:2 takes:5:S open",
+        **SLOW_CALLS,
+    ),
+    row("cb.r4j_scenarios.half-open-slow", "F later:5 takes:5 takes:1 half_open takes:5 open", **SLOW_PROBES),
+    row("cb.r4j_scenarios.half-open-slow-below", "F later:5 takes:5 S S S closed", **SLOW_PROBES),
+    row(
+        "cb.r4j_scenarios.half-open-permits",
+        "F later:5 start start start start rejected rejected finish:foreign start rejected half_open",
+        **HALF_OPEN,
+    ),
+    row(
+        "cb.r4j_scenarios.half-open-ignored-many",
+        "F later:5 " + "foreign " * 9 + "S S half_open",
+        **HALF_OPEN,
+    ),
+    row(
+        "cb.r4j_scenarios.wait-interval",
+        "F rejected:5 later:6 F later:6 rejected:1.5 later:5 half_open F rejected:11.25 later:11.25 S closed "
+        "F rejected:5",
+        failures=1,
+        cooldown=Backoff.exponential(5, 1.5),
+    ),
     row("cb.r4j_scenarios.half-open", "F later:5 F S S half_open S closed", **HALF_OPEN),
     row("cb.r4j_scenarios.half-open-reached", "F later:5 F S F open", **HALF_OPEN),
     row("cb.r4j_scenarios.half-open-ignored", "F later:5 foreign half_open F S S S closed", **HALF_OPEN),
@@ -265,3 +293,15 @@ def test_hw_cb_15_rejections_are_reported_once_deviates(colour: str) -> None:
         ("circuit_half_open", 6),
         ("circuit_closed", 6),
     ]
+
+
+@in_every_colour
+def test_cb_r4j_scenarios_a_rule_that_raises_frees_its_probe(colour: str) -> None:
+    """cb.r4j_scenarios: in resilience4j the probe was lost for ever (its issue 2324)."""
+    answers = [True]
+
+    def rule(_: Exception) -> bool:
+        return answers.pop()
+
+    run(colour, "F later:30 F half_open S closed", on=rule, failures=1)
+    assert answers == []

@@ -148,18 +148,23 @@ def test_sequential_calls_keep_the_interval(
 
 # A time, the number of calls that arrive then, the wait of the last one, and the earliest next start.
 SMOOTH = [(0.0, 7, 3.0, 3.5), (0.8, 3, 3.7, 5.0), (2.3, 1, 2.7, 5.5), (3.5, 3, 3.0, 7.0)]
+BURSTY = [(0.0, 7, 3.0, 3.0), (0.8, 3, 3.2, 5.0), (2.3, 1, 2.7, 5.0), (3.5, 3, 2.5, 7.0), (7.0, 1, 0, 7.001)]
+EVEN = partial(RateLimit, 1)
 
 
 @pytest.mark.parametrize(
-    ("interval", "groups"),
+    ("make", "groups"),
     [
-        pytest.param(0.5, [*SMOOTH, (11.0, 1, 0, 11.5)], id="ratelimit.smooth.500"),
+        pytest.param(partial(EVEN, 0.5), [*SMOOTH, (11.0, 1, 0, 11.5)], id="ratelimit.smooth.500"),
         # After a pause failsafe-go uses multiples of the interval: 0.9 s and 10.5 s, 0.05 s and 0.4 s.
         pytest.param(
-            0.5, [*SMOOTH, (9.1, 3, 1.0, 10.6), (11.0, 1, 0, 11.5)], id="ratelimit.smooth.500-deviates"
+            partial(EVEN, 0.5),
+            [*SMOOTH, (9.1, 3, 1.0, 10.6), (11.0, 1, 0, 11.5)],
+            id="ratelimit.smooth.500-deviates",
         ),
+        pytest.param(partial(RateLimit, 2, window="fixed"), BURSTY, id="ratelimit.failsafe_go_bursty"),
         pytest.param(
-            0.1,
+            partial(EVEN, 0.1),
             [(0.0, 1, 0, 0.1), (0.15, 1, 0, 0.25), (0.25, 2, 0.1, 0.45)],
             id="ratelimit.smooth.100-deviates",
         ),
@@ -167,10 +172,10 @@ SMOOTH = [(0.0, 7, 3.0, 3.5), (0.8, 3, 3.7, 5.0), (2.3, 1, 2.7, 5.5), (3.5, 3, 3
 )
 @pytest.mark.parametrize("colour", ASYNC)
 def test_concurrent_calls_queue(
-    colour: str, interval: float, groups: list[tuple[float, int, float, float]]
+    colour: str, make: Callable[[], RateLimit], groups: list[tuple[float, int, float, float]]
 ) -> None:
     """Later calls wait behind them."""
-    limit = RateLimit(1, per=interval)
+    limit = make()
     longest, free = dict[float, float](), dict[float, float]()
 
     async def nothing() -> None: ...
@@ -249,3 +254,42 @@ def test_ratelimit_semantics_only_an_admitted_call_uses_a_permit(
     side_by_side(colour, scene)
     assert began[-1] == pytest.approx(next_begins or len(began) - 1.0)
     assert len(began) == began[-1] + 1
+
+
+@pytest.mark.parametrize("colour", EVERY)
+def test_ratelimit_failsafe_go_bursty_costs_deviate(colour: str) -> None:
+    """ratelimit.failsafe_go_bursty-deviates: a call that costs more than a window is an error.
+
+    In failsafe-go it begins before the windows whose permits it takes. And there windows begin with the
+    limiter, at 0, 1 and 2; here with the first call, at 0.3, 1.3 and 2.3.
+    """
+
+    def cost_of(_: VirtualClock, cost: int) -> int:
+        return cost
+
+    began, limit = list[float](), RateLimit(5, window="fixed", cost=cost_of)
+
+    def fetch(clock: VirtualClock, _: int) -> None:
+        began.append(clock.now())
+
+    async def afetch(clock: VirtualClock, _: int) -> None:
+        began.append(clock.now())
+
+    def blocking() -> None:
+        with virtual_time() as clock:
+            for moment, cost in ((0.3, 3), (1.55, 5), (1.55, 2)):
+                SYSTEM.sleep(max(0.0, moment - clock.now()))
+                limit.call(fetch, clock, cost)
+            with pytest.raises(ValueError, match="a call that costs 10 can never begin"):
+                limit.call(fetch, clock, 10)
+
+    async def waiting() -> None:
+        with virtual_time() as clock:
+            for moment, cost in ((0.3, 3), (1.55, 5), (1.55, 2)):
+                await SYSTEM.asleep(max(0.0, moment - clock.now()))
+                await limit.call(afetch, clock, cost)
+            with pytest.raises(ValueError, match="a call that costs 10 can never begin"):
+                await limit.call(afetch, clock, 10)
+
+    in_colour(colour, blocking, waiting, MockClock(autojump_threshold=0))
+    assert began == pytest.approx([0.3, 1.55, 2.3])

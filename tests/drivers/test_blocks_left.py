@@ -17,6 +17,9 @@ import trio
 from redouble import Attempt, Reason, Retry, report
 from redouble.types import Event
 from tests.support.fakes import ASYNC, Boom, Ledger, Virtual, in_colour
+from tests.support.garbage_collection import untraced
+
+pytestmark = pytest.mark.usefixtures(untraced.__name__)
 
 Loop = Callable[[Retry], object]
 AsyncLoop = Callable[[Retry], Awaitable[object]]

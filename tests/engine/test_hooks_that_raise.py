@@ -136,7 +136,7 @@ def test_a_broken_method_is_logged_once(caplog: pytest.LogCaptureFixture) -> Non
 
 def test_a_hedge_without_an_answer_of_its_budget_makes_no_extra_call() -> None:
     hedge = Hedge(delay=1, budget=Stored("spend"))
-    assert not hedge._budget_grants()
+    assert not hedge._state.allow_attempt()
 
 
 # ----------------------------------------------------------------------------------- gates

@@ -17,6 +17,7 @@ from redouble import (
     Hedge,
     Layer,
     Retry,
+    RetryBudget,
     Timeout,
     TokenBucket,
     config,
@@ -172,6 +173,22 @@ def test_tokens_are_shared_by_all_calls_of_a_policy(remote: Server, colour: str,
         "budget",
     )
     assert bucket.snapshot()["tokens"] == 1.5
+
+
+@pytest.mark.parametrize(("colour", "shape"), ALL)
+def test_a_budget_counts_calls_and_retries_in_flight(remote: Server, colour: str, shape: str) -> None:
+    """One attempt at a time, and nothing when the call is over."""
+    budget, seen = RetryBudget(None, max_in_flight=0.5, minimum=1), list[object]()
+
+    def look(_: object) -> None:
+        counts = budget.snapshot()
+        seen.append((counts["calls_in_flight"], counts["retries_in_flight"]))
+
+    policy = retry(budget=budget, before_attempt=look)
+    assert make_call(remote, colour, shape, "UNAVAILABLE, UNAVAILABLE, a OK", policy).code == "OK"
+    assert make_call(remote, colour, shape, "NOT_FOUND", policy).code == "NOT_FOUND"
+    look(None)
+    assert seen == [(1, 0), (1, 1), (1, 1), (1, 0), (0, 0)]
 
 
 @MAKE

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import Any
 
 import httpx2
 import pytest
 
-from redouble import Layer, Pipeline, Retry, Timeout
+from redouble import Bulkhead, Layer, Pipeline, Retry, Timeout, current, remaining
+from redouble._runtime.deadline import uninterrupted_time_left
 from redouble.httpx2 import AsyncTransport, Transport
+from tests.support.fakes import in_colour
 
 LIMIT = 3600.0
 
@@ -72,3 +75,53 @@ def test_a_timeout_around_a_client_interrupts_it() -> None:
             return (await Timeout(LIMIT).call(client.get, "https://example.org")).text
 
     assert seconds(asyncio.run(main())) == 20 * LIMIT
+
+
+# --------------------------------------------------------------------------- which attempt
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [Retry(name="fetch", backoff=[0, 0]), Pipeline(Retry(name="fetch", backoff=[0, 0]), Bulkhead(2))],
+)
+@pytest.mark.parametrize("colour", ["sync", "asyncio", "trio"])
+def test_each_attempt_knows_its_number(policy: Layer, colour: str) -> None:
+    """Also the first one, on the fast path; a policy around the client is not the innermost one."""
+    seen: list[tuple[str, int] | None] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        call = current()
+        seen.append(None if call is None else (call.name, call.attempt))
+        if len(seen) == 1:
+            raise httpx2.ConnectError("refused")
+        return httpx2.Response(503 if len(seen) == 2 else 200)
+
+    async def aanswer(request: httpx2.Request) -> httpx2.Response:
+        return answer(request)
+
+    async def main() -> None:
+        mock = httpx2.MockTransport(aanswer)
+        async with httpx2.AsyncClient(transport=AsyncTransport(policy, wrapped=mock)) as client:
+            await Retry(name="outer").call(client.get, "https://example.org")
+
+    if colour == "sync":
+        with httpx2.Client(transport=Transport(policy, wrapped=httpx2.MockTransport(answer))) as client:
+            Retry(name="outer").call(client.get, "https://example.org")
+    else:
+        in_colour(colour, int, main)
+    assert seen == [("fetch", 1), ("fetch", 2), ("fetch", 3)]
+    assert current() is None
+
+
+def test_the_fast_path_has_the_limit_of_its_policy() -> None:
+    """For code inside; another client inside does not apply it."""
+    seen: list[object] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        seen.extend([remaining("none"), uninterrupted_time_left()])
+        return httpx2.Response(200)
+
+    for policy in (Retry(), Retry(give_up_after=LIMIT)):
+        with httpx2.Client(transport=Transport(policy, wrapped=httpx2.MockTransport(answer))) as client:
+            client.get("https://example.org")
+    assert seen == ["none", inf, pytest.approx(LIMIT, abs=60), inf]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from redouble import (
+    AdaptiveConcurrency,
     Backoff,
     Bulkhead,
     CircuitBreaker,
@@ -65,6 +66,7 @@ SHARED_WRITES = (
     r"StaleFallback around a policy that sends (PATCH, )?POST again: .*; put it around functions .*"
 )
 SHARES = r"Bulkhead\(.\) shares=.*: a part of a slot counts as one, so . slots are guaranteed and there .*"
+NO_QUEUE = r"AdaptiveConcurrency with a wait or an order, and without a queue: no call waits; write queue=20"
 WINDOW = r"CircuitBreaker window=. below twice the limit of an attempt, . s: .*; write window=.* or more, .*"
 NO_JITTER = r"Retry without jitter: clients that failed together retry together; write backoff=Backoff.*"
 TOO_LONG = r"Retry\(attempts=\d+\) may need .* s and has .* s: at worst, there is no time for the last .*"
@@ -121,6 +123,10 @@ PROBLEMS: list[tuple[Layer, list[str]]] = [
     (Retry() | BULKHEAD, [BULKHEAD_INSIDE]),
     (Retry() | Timeout(2) | Own() | BULKHEAD | Timeout(1), [BULKHEAD_INSIDE]),
     (Patient() | BULKHEAD, [BULKHEAD_INSIDE]),
+    # a wait without a queue
+    (AdaptiveConcurrency(wait=5) | Own(), [NO_QUEUE]),
+    (AdaptiveConcurrency(order="lifo") | Own(), [NO_QUEUE]),
+    (AdaptiveConcurrency(wait=0) | AdaptiveConcurrency(wait=None, queue=5), []),
     # a breaker that sees too little
     (BREAKER | Retry(), [BREAKER_OUTSIDE]),
     (BREAKER | BULKHEAD | Timeout(30) | Retry() | Own(), [BREAKER_OUTSIDE]),

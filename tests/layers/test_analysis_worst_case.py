@@ -101,7 +101,7 @@ ROWS: list[tuple[Layer, str]] = [
     (plain(give_up_after=2), f"3 calls, {OPEN} and 2 s of waiting"),
     (
         plain(give_up_after=2) | Bulkhead(1, wait=4),
-        f"3 calls, {OPEN} and 6 s of waiting",
+        f"3 calls, {OPEN} and 2 s of waiting",
     ),
     (plain(give_up_after=100) | Timeout(2), "3 calls, 9 s"),
     (plain(timeout=2), f"3 calls, 2 s in async code; in blocking code {OPEN} and 2 s of waiting: {SOFT}"),
@@ -132,7 +132,7 @@ ROWS: list[tuple[Layer, str]] = [
     ),
     (
         plain(timeout=2) | Bulkhead(1, wait=4),
-        f"3 calls, 2 s in async code; in blocking code {OPEN} and 6 s of waiting: {SOFT}",
+        f"3 calls, 2 s in async code; in blocking code {OPEN} and 2 s of waiting: {SOFT}",
     ),
     (
         Keyed(abs, lambda: plain(timeout=2)),

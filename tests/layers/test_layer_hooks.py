@@ -489,7 +489,7 @@ def test_it_appears_in_metrics_and_events() -> None:
         (Hedge(1), Hedge(2), True),
         (Throttle(), Throttle(3), True),
         (AdaptiveRate(), AdaptiveRate(wait=3), True),
-        (AdaptiveRate(), AdaptiveRate(until=bool), False),
+        (AdaptiveRate(), AdaptiveRate(until=bool), True),
         (AdaptiveConcurrency(), AdaptiveConcurrency(3), True),
         (Chaos(latency=1), Chaos(latency=2), False),
         (Retry(), Retry(), False),

@@ -20,7 +20,7 @@ from redouble._engine.budgets import retry_budget, token_bucket
 from redouble._internal import reentrancy, sliding_counter
 from redouble._internal.locks import gil
 from redouble._layers.limits import bulkhead
-from redouble._layers.limits.rate import pacing, ranked_queue, rate_limit, wait_queue, windows
+from redouble._layers.limits.rate import pacing, ranked_queue, rate_limit, settings, wait_queue, window_pacers
 from redouble._runtime import slots
 
 MODULES = (
@@ -29,9 +29,10 @@ MODULES = (
     sliding_counter,
     token_bucket,
     rate_limit,
+    settings,
     pacing,
     wait_queue,
-    windows,
+    window_pacers,
     ranked_queue,
     bulkhead,
     slots,

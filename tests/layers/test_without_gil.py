@@ -121,8 +121,9 @@ def test_the_leases_of_a_bulkhead(colour: str) -> None:
 @pytest.mark.parametrize("delay", [None, 30.0])
 def test_the_calls_and_latencies_of_a_hedge(delay: float | None, colour: str) -> None:
     hedge = Hedge(delay)
-    calls = guarded(hedge._quota, "calls", hedge)
-    skipped = guarded(hedge._latencies, "_current_total", hedge)
+    state = hedge._state
+    calls = guarded(state.quota, "calls", state)
+    skipped = guarded(state.latencies, "_current_total", state)
     use(hedge, colour)
     assert calls == [True] * 5
     assert skipped == ([True] * 4 if delay is None else [])

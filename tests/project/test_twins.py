@@ -80,7 +80,7 @@ TWINS = [
     ("grpc/_attempt", "run_policy", "arun_policy"),
     ("grpc/_attempt", "attempt_unary", "aattempt_unary"),
     ("grpc/_attempt", "attempt_stream", "aattempt_stream"),
-    ("_layers/hedge/first_item", "open_stream", "aopen_stream"),
+    ("_layers/hedge/started_stream", "open_stream", "aopen_stream"),
     ("llm/_answer", "StreamOpener.open", "StreamOpener.aopen"),
     ("llm/_model", "Model.around", "Model.around_async"),
     ("llm/_text_stream", "TextStream.__next__", "TextStream.__anext__"),
@@ -333,7 +333,7 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             "_runtime/asyncio_backend.checkpoint",
             "_drivers/calls.acall_blocking",
         ),
-        *("_layers/hedge/race.close_all", "_layers/hedge/first_item.StartedAsyncStream.aclose"),
+        *("_layers/hedge/race.close_all", "_layers/hedge/started_stream.StartedAsyncStream.aclose"),
         "_layers/limits/rate/wait_queue.WaitQueue.aenter",
         *(
             f"llm/_stream.AsyncStream.{name}"
@@ -373,10 +373,10 @@ def test_every_async_function_has_a_twin_or_is_listed() -> None:
             "_drivers/slot_wait.SlotWait._await_slot",
             "_layers/results/fallback.Fallback._open_stream",
             "_layers/results/coalesce.Coalesce._ajoin",
-            "_layers/results/substitutes._as_async_items",
-            "_layers/results/substitutes.Substitutes._waiting",
-            "_layers/results/substitutes.Substitutes.afirst",
-            "_layers/results/substitutes.Substitutes.open_first",
+            "_layers/results/substitute._as_async_items",
+            "_layers/results/substitute.SubstituteChain._waiting",
+            "_layers/results/substitute.SubstituteChain.afirst",
+            "_layers/results/substitute.SubstituteChain.open_first",
         ),
         *(
             "_layers/gate.StreamAdmission.aopen",

@@ -148,3 +148,8 @@ def test_it_is_no_async_context_manager(colour: str) -> None:
 def test_wrong_names(wrong: Any) -> None:
     with pytest.raises(TypeError, match="write the name of a class, such as 'batch', or None"):
         priority(wrong)
+
+
+def test_a_class_has_a_name() -> None:
+    with pytest.raises(ValueError, match="priority='': write the name of a class, such as 'batch', or None"):
+        priority("")

@@ -1,8 +1,9 @@
-"""Tests without garbage collection, and an object that accepts weak references."""
+"""Tests without garbage collection or tracing, and an object that accepts weak references."""
 
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -19,3 +20,12 @@ def without_gc() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
+
+
+@pytest.fixture
+def untraced() -> Iterator[None]:
+    """Trace nothing: before Python 3.13 a frame that is traced, as for coverage, keeps its variables."""
+    tracer = sys.gettrace()
+    sys.settrace(None)
+    yield
+    sys.settrace(tracer)

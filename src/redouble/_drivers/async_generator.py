@@ -26,7 +26,7 @@ from redouble._drivers.opened_stream import (
     close_generator,
 )
 from redouble._runtime.backend import backend
-from redouble._runtime.enclosing import EnclosingCall, holds_call
+from redouble._runtime.enclosing import EnclosingCall, holds_call, variables_of
 
 
 def async_items(owner: StreamOwner) -> AsyncGenerator[Any, Any]:
@@ -99,7 +99,7 @@ async def _items(owner: StreamOwner) -> AsyncGenerator[Any, Any]:
 
 def _read_call(frame: FrameType) -> EnclosingCall | None:
     """Return the call of a frame of `_items`."""
-    owner: StreamOwner = frame.f_locals["owner"]
+    owner: StreamOwner = variables_of(frame)["owner"]
     return owner.call()
 
 

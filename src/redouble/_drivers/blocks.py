@@ -24,7 +24,7 @@ from redouble._internal.logger import log
 from redouble._internal.public import public
 from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import cancel_after, in_event_loop
-from redouble._runtime.enclosing import EnclosingCall, blocks
+from redouble._runtime.enclosing import EnclosingCall, blocks, variables_of
 from redouble.errors import Reason
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def _read_calls(frame: FrameType) -> list[EnclosingCall]:
     """Return the calls whose attempts a frame has entered, the innermost first."""
     try:
         # By type: looking up `__class__` may run code of the caller's.
-        attempts = [value for value in frame.f_locals.values() if issubclass(type(value), Attempt)]
+        attempts = [value for value in variables_of(frame).values() if issubclass(type(value), Attempt)]
     except Exception:
         return []  # the namespace of an `exec` may be anything
     return [call for attempt in reversed(attempts) if (call := attempt._call()) is not None]

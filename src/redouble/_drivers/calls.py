@@ -25,7 +25,7 @@ from redouble._runtime.ambient import ATTEMPT_OVERRIDE, CREDITED_CALL, ambient
 from redouble._runtime.backend import cancelling
 from redouble._runtime.clock import call_reader, virtual
 from redouble._runtime.deadline import ACTIVE_DEADLINE, deadline_left
-from redouble._runtime.enclosing import EnclosingCall, holds_call
+from redouble._runtime.enclosing import EnclosingCall, holds_call, variables_of
 from redouble._telemetry.emit import make_emitter
 from redouble._telemetry.observers import watch
 
@@ -64,6 +64,7 @@ class CallWithoutRun:
 
     __slots__ = ("_aio", "_now", "_policy", "_started", "name")
     attempt = 1
+    ends_with_first_item = False
 
     def __init__(self, policy: Options, name: str, started: float, *, aio: bool) -> None:
         self._policy, self.name, self._started, self._aio = policy, name, started, aio
@@ -95,7 +96,7 @@ CO_COROUTINE = 0x80  # the flag of `inspect`, which takes long to import
 
 def _read_call(frame: FrameType) -> EnclosingCall | None:
     """Return the call of a frame of `drive`, of `call`, or of their twins."""
-    variables = frame.f_locals
+    variables = variables_of(frame)
     run: EnclosingCall | None = variables.get("run")
     if run is None and "started" in variables:
         policy, name, started = variables["policy"], variables["name"], variables["started"]

@@ -31,7 +31,7 @@ from redouble._internal.logger import call_hook, is_own
 from redouble._runtime.ambient import CREDITED_CALL, ambient, credited_call
 from redouble._runtime.backend import cancel_after, cancelling
 from redouble._runtime.clock import SYSTEM
-from redouble._runtime.enclosing import EnclosingCall, holds_call
+from redouble._runtime.enclosing import EnclosingCall, holds_call, variables_of
 from redouble._telemetry.emit import FastEmitter, make_emitter
 from redouble._telemetry.observers import watch
 
@@ -281,7 +281,7 @@ EVERY_ATTEMPT = Template(
 
 def _read_call(frame: FrameType) -> EnclosingCall | None:
     """Return the call of a frame of one of these wrappers."""
-    variables, names = frame.f_locals, frame.f_globals
+    variables, names = variables_of(frame), frame.f_globals
     run: EnclosingCall | None = variables.get("redouble_run")
     if run is not None:
         return run

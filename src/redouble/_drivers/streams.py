@@ -32,7 +32,7 @@ from redouble._engine.run_results import error_of
 from redouble._engine.stream_run import StreamRun
 from redouble._internal.public import public
 from redouble._internal.shared_context_manager import try_from_start
-from redouble._runtime.enclosing import EnclosingCall, holds_call
+from redouble._runtime.enclosing import EnclosingCall, holds_call, variables_of
 
 T = TypeVar("T")
 
@@ -207,7 +207,7 @@ def items(opener: Opener[T]) -> Generator[T, Any, None]:
 
 def _read_call(frame: FrameType) -> EnclosingCall | None:
     """Return the call of a frame of `items`."""
-    return cast("Opener[Any]", frame.f_locals["opener"]).call()
+    return cast("Opener[Any]", variables_of(frame)["opener"]).call()
 
 
 holds_call("items", items.__code__.co_filename, _read_call)

@@ -70,6 +70,7 @@ class RunState:
     counted: int = 0
     texts_length: int = 0  # the characters of the long texts in the records
     value: object = None  # the result of the last attempt, if it returned
+    ends_with_first_item: bool = False  # True if its limits end with the first item of a stream
     ok: bool = False
     replaces_error: bool = False  # True if the driver raises `error_of` instead of the operation's error
     refused_delay: float | None = None  # the delay that a refused retry would have had

@@ -27,6 +27,7 @@ class StreamRun(Run):
 
     committed = False
     credited = False
+    ends_with_first_item = True
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

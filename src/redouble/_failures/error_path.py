@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, TypeVar, cast
 
+from redouble._runtime.enclosing import variables_of
+
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T", bound=type)
 
@@ -145,7 +147,7 @@ class ErrorPath:
     def _has(self, frame: FrameType, stamp: object) -> bool:
         """Return True if the run that left the stamp is among the variables of the frame."""
         try:
-            values: list[Any] = [*frame.f_locals.values()]
+            values: list[Any] = [*variables_of(frame).values()]
         except Exception:
             return False  # the namespace of an `exec` may be anything
         return any(

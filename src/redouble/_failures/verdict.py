@@ -248,7 +248,9 @@ def _steps(on: object) -> Iterator[tuple[Literal["types", "rule", "judge"], Any]
 
 def check_until(until: object) -> None:
     """Validate the option ``until``."""
-    _rule_function(until, "until", "a function of the result, such as until=lambda r: r.done")
+    _rule_function(
+        until, "until", "a function of the result, such as until=lambda r: r.done, or redouble.http.rule()"
+    )
 
 
 def _rule_function(rule: object, option: str, wanted: str) -> Any:

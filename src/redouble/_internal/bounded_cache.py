@@ -29,5 +29,10 @@ class BoundedCache(ForkSafe, Generic[T]):
             self._values[key] = value
             return value
 
+    def values(self) -> tuple[T, ...]:
+        """Return all values."""
+        with self._lock:
+            return tuple(self._values.values())
+
     def __len__(self) -> int:
         return len(self._values)

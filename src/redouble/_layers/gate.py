@@ -9,16 +9,18 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
 from functools import partial
 from typing import Any, ClassVar, Literal, ParamSpec, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 from redouble._drivers.opened_stream import StreamOwner, aopen_first
 from redouble._drivers.stream_function import wrap_stream
 from redouble._engine.nested import asks_gate
 from redouble._engine.per_call import PerCall
-from redouble._failures.verdict import Refusal
+from redouble._failures.verdict import FailureFilter, Refusal
 from redouble._internal.callables import reject_awaitable
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.logger import call_hook, is_own, log_broken_hook
 from redouble._internal.public import public
+from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.shared_context_manager import AsyncSharedContextManager, Block, never_began
 from redouble._internal.validation import UNSET, format_seconds
 from redouble._layers.analysis import Traits, WorstCase, combined_traits
@@ -213,6 +215,47 @@ class Gate(AsyncSharedContextManager["Admission"], Layer):
 
     def _new_block(self) -> Admission:
         return Admission(self)
+
+
+class JudgingGate(ReentrancySafe, Gate):
+    """A gate with the option ``until``, for which its wrappers have a template of their own.
+
+    A reload may set the option or remove it: the gate compiles its wrappers again then.
+    """
+
+    _failures: FailureFilter
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._wrappers: WeakKeyDictionary[Any, tuple[PerCall | None, bool]] = WeakKeyDictionary()
+
+    def refusal(self, result: Any, /) -> Exception | None:
+        """Return the error that a result counts as; None if ``until`` accepts it or there is none."""
+        return self._failures.refusal(result)
+
+    def _compile(
+        self, fn: Callable[..., Any], per_call: PerCall | None, *, is_async: bool
+    ) -> Callable[..., Any] | None:
+        return self._run_now(self._compile_and_record, fn, per_call, is_async)
+
+    def _compile_and_record(
+        self, fn: Callable[..., Any], per_call: PerCall | None, is_async: bool
+    ) -> Callable[..., Any] | None:
+        wrapper = super()._compile(fn, per_call, is_async=is_async)
+        if wrapper is not None:
+            self._wrappers[wrapper] = per_call, is_async
+        return wrapper
+
+    def _adopt_rules(self, failures: FailureFilter) -> None:
+        """Judge by other rules from now on; under the lock."""
+        changed = self._failures.until is not failures.until
+        self._failures = failures
+        if not changed:
+            return
+        for wrapper, (per_call, is_async) in list(self._wrappers.items()):
+            fresh: Any = super()._compile(wrapper.__globals__["redouble_fn"], per_call, is_async=is_async)
+            wrapper.__globals__.update(fresh.__globals__)  # first: it has the names of both templates
+            wrapper.__code__ = fresh.__code__
 
 
 @public("redouble.types")

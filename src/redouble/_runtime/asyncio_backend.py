@@ -180,8 +180,8 @@ def _tasks_awaiting(future: Any) -> list[Task[Any]]:
     return tasks
 
 
-def _future_set_by(callback: Any, owner: Any) -> Future[Any] | None:
-    """Return the future that a callback of a task sets, which another task awaits in place of the task."""
+def _future_set_by(callback: Any, owner: Any) -> Any:
+    """Return the future that a callback of a task sets, which another task awaits in its place; or None."""
     if isinstance(callback, partial):  # of `wait_for`, before Python 3.12
         return callback.args[0] if callback.func.__qualname__ == "_release_waiter" else None
     variable = GATHERING.get(getattr(callback, "__qualname__", ""))
@@ -191,8 +191,8 @@ def _future_set_by(callback: Any, owner: Any) -> Future[Any] | None:
     elif not isinstance(owner, asyncio.TaskGroup):
         return None
     # The task of a group awaits the others once it has left the block.
-    future: object = getattr(owner, "_on_completed_fut", owner)
-    return future if isinstance(future, Future) else None
+    future: Any = getattr(owner, "_on_completed_fut", owner)
+    return cast("Any", future) if isinstance(future, Future) else None
 
 
 # The functions that are such callbacks, and the variable that has the future, or the task group of AnyIO.

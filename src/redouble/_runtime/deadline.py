@@ -98,13 +98,25 @@ def uninterrupted_time_left() -> float:
     return shortest
 
 
+def times_left_for_stream() -> tuple[float, float]:
+    """Return the time left, and that by limits that interrupt nothing and hold for the whole of a stream.
+
+    The limits of a call of a stream end at its first item.
+    """
+    shortest = soft = deadline_left()
+    if limits.exist:
+        for call in enclosing_calls(sys._getframe(1)):
+            shortest = min(shortest, call.left())
+            soft = soft if call.ends_with_first_item else min(soft, call.left(soft=True))
+    return shortest, soft
+
+
 def time_left_around(own: EnclosingCall, driver: FrameType) -> float:
     """Return the time left by limits around a call that interrupt nothing, for the delays of that call.
 
-    Reading the variables of a frame may keep them. So the frame of its driver, which handles an error, is
-    not read; nor are blocks looked for, since that would keep an attempt whose loop was left.
+    The frame of its own driver is not read.
     """
-    calls = (call for call in calls_of_task(driver.f_back, with_blocks=False) if call is not own)
+    calls = (call for call in calls_of_task(driver.f_back) if call is not own)
     return min((call.left(soft=True) for call in calls), default=inf)
 
 

@@ -18,11 +18,12 @@ Rule 4: a task that the caller starts is part of the calls around the task that 
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import takewhile
 from math import inf
 from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from redouble._internal.codegen import is_own
 from redouble._runtime.backend import backend, in_event_loop
@@ -52,6 +53,11 @@ class EnclosingCall(Protocol):
         """The labels of its policy."""
         ...
 
+    @property
+    def ends_with_first_item(self) -> bool:
+        """True if its limits end with the first item of a stream."""
+        ...
+
     def left(self, *, soft: bool = False) -> float:
         """Return the seconds until its earliest limit, negative after it; infinity without one.
 
@@ -73,6 +79,7 @@ class InheritedCall:
             call.name,
             call.labels,
         )
+        self.ends_with_first_item = call.ends_with_first_item
         self._clock, now = clock, clock()
         self._until, self._soft_until = now + call.left(), now + call.left(soft=True)
 
@@ -81,8 +88,8 @@ class InheritedCall:
         return (self._soft_until if soft else self._until) - self._clock()
 
     def __reduce__(self) -> tuple[type[SentCall], tuple[object, ...]]:
-        labels = dict(self.labels)
-        return SentCall, (self.attempt, self.attempts, self.name, labels, self.left(), self.left(soft=True))
+        call = self.attempt, self.attempts, self.name, dict(self.labels), self.ends_with_first_item
+        return SentCall, (*call, self.left(), self.left(soft=True))
 
 
 class SentCall(InheritedCall):
@@ -94,13 +101,37 @@ class SentCall(InheritedCall):
         attempts: int | None,
         name: str,
         labels: Mapping[str, str],
+        ends_with_first_item: bool,
         left: float,
         soft_left: float,
     ) -> None:
         self.attempt, self.attempts, self.name, self.labels = attempt, attempts, name, labels
+        self.ends_with_first_item = ends_with_first_item
         self._clock = context_clock()
         self._until, self._soft_until = self._clock() + left, self._clock() + soft_left
         limits.exist |= left < inf
+
+
+OPTIMIZED = 1  # the flag of code whose variables are not in a dict: CO_OPTIMIZED of `inspect`
+UNSHARED = 3  # references to the dict of a frame: that of the frame, a variable here, an argument
+
+
+def variables_of(frame: FrameType) -> Mapping[str, Any]:
+    """Return the variables of a frame, without keeping their values alive.
+
+    Before Python 3.13 a frame keeps the dict of its variables, with the values that they had, until its
+    function returns. So this function clears it, unless other code may use it: a caller of `locals()`, an
+    `exec` that has added names, or a debugger, which changes variables by it.
+    """
+    code = frame.f_code
+    kept = frame.f_locals
+    if not code.co_flags & OPTIMIZED or not isinstance(kept, dict):
+        return kept  # Python 3.13; or a module, a class or an `exec`, whose variables these are
+    # Another thread, or a signal handler, may have cleared the dict before it is copied.
+    variables = kept.copy() or frame.f_locals.copy()
+    if sys.getrefcount(kept) == UNSHARED and "exec" not in code.co_names and sys.gettrace() is None:
+        kept.clear()  # pragma: no cover  the measurement of coverage is a tracer
+    return variables
 
 
 FrameReader: TypeAlias = Callable[[FrameType], EnclosingCall | None]
@@ -131,12 +162,12 @@ def holds_call(name: str, file: str, read: FrameReader) -> None:
     _readers.setdefault(name, []).append((file, read))
 
 
-def calls_on_stack(frame: FrameType | None, *, with_blocks: bool = True) -> Iterator[EnclosingCall]:
+def calls_on_stack(frame: FrameType | None) -> Iterator[EnclosingCall]:
     """Yield the calls that enclose a frame, or begin in it, innermost first.
 
     A call may be yielded once for each of its frames.
     """
-    read_blocks = blocks.read if with_blocks else None
+    read_blocks = blocks.read
     while frame is not None:
         code = frame.f_code
         readers = _readers.get(code.co_name)
@@ -144,28 +175,25 @@ def calls_on_stack(frame: FrameType | None, *, with_blocks: bool = True) -> Iter
             for file, read in readers:
                 if code.co_filename.startswith(file) and (call := read(frame)) is not None:
                     yield call
-        # Before Python 3.13, reading the variables of a frame keeps their values until the function returns.
-        # So only frames that may have a `with` are read: it needs a table of exceptions.
+        # Only the variables of functions that may have a `with` are read: it needs a table of exceptions.
         if read_blocks is not None and code.co_exceptiontable and not is_own(code):
             yield from read_blocks(frame)
         frame = frame.f_back
 
 
-def calls_of_task(frame: FrameType | None, *, with_blocks: bool = True) -> Iterator[EnclosingCall]:
+def calls_of_task(frame: FrameType | None) -> Iterator[EnclosingCall]:
     """Yield the calls on this stack, the running one, then those around the tasks that await its task."""
-    yield from calls_on_stack(frame, with_blocks=with_blocks)
+    yield from calls_on_stack(frame)
     if in_event_loop():
         for coroutine in backend().awaiting_tasks():
-            yield from calls_in(coroutine, with_blocks=with_blocks)
+            yield from calls_in(coroutine)
 
 
-def calls_in(
-    coroutine: object, until: Callable[[FrameType], bool] | None = None, *, with_blocks: bool = True
-) -> Iterator[EnclosingCall]:
+def calls_in(coroutine: object, until: Callable[[FrameType], bool] | None = None) -> Iterator[EnclosingCall]:
     """Yield the calls in the coroutine of a suspended task, innermost first; ``until``: a frame to end at."""
     inside = takewhile(lambda frame: until is None or not until(frame), _chain(coroutine))
     for frame in reversed([*inside]):
-        yield from calls_on_stack(frame, with_blocks=with_blocks)
+        yield from calls_on_stack(frame)
 
 
 # The attributes of what has a frame: the frame, and what it waits for.

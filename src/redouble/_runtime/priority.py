@@ -62,7 +62,10 @@ def priority(name: str | None, /) -> Priority:
     A gate with ``shares`` admits calls by their class. Tasks and workers that are started inside inherit it,
     and keep it after the end of the block. Of several blocks the innermost counts; None: no class.
     """
-    instance(name, "priority", str | None, "the name of a class, such as 'batch', or None")
+    wanted = "the name of a class, such as 'batch', or None"
+    instance(name, "priority", str | None, wanted)
+    if name == "":
+        raise ValueError(f"priority='': write {wanted}")
     return Priority(name)
 
 

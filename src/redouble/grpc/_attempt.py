@@ -127,14 +127,14 @@ class OpenedStream(NamedTuple):
 def attempt_unary(guard: RpcResendGuard) -> Any:
     """Make one attempt at a call with one response."""
     with guard:
-        guard.response = result_of(start_rpc(guard, guard.attempt_limit()))
+        guard.response = result_of(start_rpc(guard, guard.rpc_limit()))
     return guard.response
 
 
 async def aattempt_unary(guard: RpcResendGuard) -> Any:
     """Make one attempt at a call with one response."""
     with guard:
-        guard.response = await aresult_of(await astart_rpc(guard, guard.attempt_limit()))
+        guard.response = await aresult_of(await astart_rpc(guard, guard.rpc_limit()))
     return guard.response
 
 

@@ -22,12 +22,13 @@ from redouble._engine.run_results import OUTCOMES
 from redouble._failures.grpc_trailers import requested_delay
 from redouble._failures.verdict import Verdict
 from redouble._runtime.clock import SYSTEM, context_clock, virtual
-from redouble._runtime.deadline import uninterrupted_time_left
+from redouble._runtime.deadline import times_left_for_stream, uninterrupted_time_left
 from redouble._runtime.thread_waker import ThreadWaker
 from redouble.errors import Reason, Stopped
 from redouble.grpc._finished_call import CANCELLED, CallCancelled, CancelledCall, as_rpc_error
 from redouble.grpc._request_stream import RequestSource
 
+INTERRUPTION = 0.05  # seconds, in which a limit that is reached interrupts the call
 SLACK = 0.01  # seconds: too short for another attempt after one that exceeded its deadline
 
 
@@ -52,8 +53,9 @@ class RpcResendGuard(ClientCall):
         self.continuation, self.call_details = continuation, call_details
         self.request = call_details
         timeout = getattr(call_details, "timeout", None)
-        ambient_limit = uninterrupted_time_left()
-        self.deadline = self.started + min(inf if timeout is None else timeout, ambient_limit)
+        left, left_for_stream = times_left_for_stream()
+        self.deadline = self.started + min(inf if timeout is None else timeout, left_for_stream)
+        self._interrupted_at = self.started + left
         self._lock = allocate_lock()
 
     # ----------------------------------------------------------------------------- time
@@ -65,6 +67,13 @@ class RpcResendGuard(ClientCall):
     def attempt_limit(self) -> float:
         """Return the time limit of an attempt, in seconds; of a stream, the limit until its first message."""
         return min(self.call_limit(), uninterrupted_time_left())
+
+    def rpc_limit(self) -> float:
+        """Return the time limit that gRPC is told for an attempt with one response, and tells the server.
+
+        A limit around the call that interrupts it does so first, since it knows better which limit it is.
+        """
+        return min(self.attempt_limit(), max(0.0, self._interrupted_at - self.now()) + INTERRUPTION)
 
     def time_remaining(self) -> float | None:
         """Return how many seconds are left for the call, or None if it has no deadline, as gRPC does."""

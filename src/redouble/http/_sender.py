@@ -13,18 +13,21 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from math import inf
 from operator import attrgetter
+from types import FrameType
 from typing import Any, cast
 from weakref import WeakKeyDictionary, ref
 
 from redouble._clients.client_call import PreviousHop
 from redouble._clients.idempotency_key import Keys, as_idempotency
 from redouble._clients.policy_binding import PolicyBinding
+from redouble._drivers.calls import CallWithoutRun
 from redouble._engine.report import STAMP
 from redouble._layers.layer import Layer
+from redouble._layers.retry.retry import Retry
 from redouble._runtime.ambient import CREDITED_CALL, ambient
 from redouble._runtime.clock import SYSTEM, fast_reader
 from redouble._runtime.deadline import is_limited
-from redouble._runtime.enclosing import limits
+from redouble._runtime.enclosing import EnclosingCall, holds_call, limits
 from redouble._telemetry.emit import ContinuingCall
 from redouble.http._exchange import NOW, Exchange, IssuedKey, SuccessRecord
 from redouble.http._plan import HttpPlan, http_plan
@@ -204,6 +207,26 @@ class SenderState:
         if response is not None:  # else the caller has dropped it and reads its body
             vars(response)[STAMP] = vars(replacement)[STAMP]
         return True
+
+
+class FastCall(CallWithoutRun):
+    """A call in its first attempt on the fast path, as the code inside finds it."""
+
+    def left(self, *, soft: bool = False) -> float:
+        """Return the seconds until the limit of the policy, which the client applies itself."""
+        return inf if soft else super().left()
+
+
+def _read_call(frame: FrameType) -> EnclosingCall | None:
+    """Return the call of a frame of `Sender._send` or of its twin, while it makes the first attempt."""
+    variables = frame.f_locals
+    if "started" not in variables or "exchange" in variables:
+        return None  # the policy makes the attempt
+    plan: HttpPlan = variables["plan"]
+    return FastCall(cast("Retry", plan.outermost), plan.name, variables["started"], aio=False)
+
+
+holds_call("_send", _read_call.__code__.co_filename, _read_call)
 
 
 class Sender(SenderState):

@@ -34,17 +34,8 @@ except ModuleNotFoundError as error:
 
 __all__ = ["instrument"]
 
-SPAN_EVENTS: Final[tuple[What, ...]] = (
-    "retry",
-    "give_up",
-    "rejected",
-    "timeout",
-    "waited",
-    "hedged",
-    "hedge_won",
-    "fallback",
-    "coalesced",
-)
+OF_EVERY_CALL = ("success", "failure")
+SPAN_EVENTS: Final = tuple(event for event in METRIC_EVENTS if event not in OF_EVERY_CALL)
 NO_ERROR: Final[frozenset[What]] = frozenset({"waited", "hedged", "hedge_won", "coalesced"})
 PREFIXES: Final = "call|attempt|budget|breaker|bulkhead|gate|worker|throttle"  # separated by a dot
 RESEND_COUNT: Final = "http.request.resend_count"

@@ -15,7 +15,12 @@ from redouble._engine.options import Options
 from redouble._engine.run import Run
 from redouble._internal.public import public
 from redouble._runtime.clock import context_clock
-from redouble._runtime.deadline import deadline_left, remaining, uninterrupted_time_left
+from redouble._runtime.deadline import (
+    deadline_left,
+    remaining,
+    times_left_for_stream,
+    uninterrupted_time_left,
+)
 from redouble._telemetry.bound_fields import Value
 from redouble.llm._spend.account import Account
 from redouble.llm._spend.meter import Meter
@@ -58,13 +63,15 @@ class Call:
     _run: Run | None = field(init=False, default=None, repr=False, compare=False)
     _ends_at: float = field(init=False, repr=False, compare=False)  # a time of ``_now``
     _around_ends_at: float = field(init=False, repr=False, compare=False)  # a limit of a call around this one
+    _stream_ends_at: float = field(init=False, repr=False, compare=False)  # the same after the first chunk
     _now: Callable[[], float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         now = context_clock()
         # The call begins outside of its own policy, so that only the limits around the model count.
-        around = now() + uninterrupted_time_left()
-        vars(self).update(_now=now, _ends_at=now() + limit_of(self.timeouts.total), _around_ends_at=around)
+        around, for_stream = now() + uninterrupted_time_left(), now() + times_left_for_stream()[1]
+        ends_at = now() + limit_of(self.timeouts.total)
+        vars(self).update(_now=now, _ends_at=ends_at, _around_ends_at=around, _stream_ends_at=for_stream)
 
     @property
     def timeout(self) -> dict[str, float | None]:
@@ -103,6 +110,10 @@ class Call:
         """The seconds left of all limits, also of the model's own total limit; None without a limit."""
         seconds = min(self.left(), remaining(inf))
         return None if seconds == inf else max(0.0, seconds)
+
+    def begin_stream(self) -> None:
+        """Record that the first chunk was delivered: there end the limits of the calls of streams around."""
+        vars(self)["_around_ends_at"] = self._stream_ends_at
 
     def left(self) -> float:
         """Return the seconds until its total limit, or until a limit around it, whichever is earlier."""

@@ -106,6 +106,8 @@ class GuardedStream(Generic[T]):
         """Return the seconds left for the next chunk, and record which limit that is."""
         call, silence = self._call, self._silence
         now = call._now()
+        if call._around_ends_at < call._stream_ends_at:
+            call.begin_stream()
         total = call._ends_at - now
         self._chunk_seconds = shortest = min(silence, total, deadline_left(), call._around_ends_at - now)
         self._chunk_due = now + shortest

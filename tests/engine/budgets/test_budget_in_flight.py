@@ -466,6 +466,7 @@ def test_nothing_of_the_parent_is_in_flight_after_a_fork() -> None:
         ({"max_in_flight": "0.2"}, "max_in_flight='0.2': write a share"),
         ({"max_in_flight": 0.2, "minimum": -1}, "minimum=-1: write a whole number, 0 or more"),
         ({"max_in_flight": 0.2, "minimum": 1.5}, r"minimum=1\.5: write a whole number"),
+        ({"minimum": 7}, "minimum=7 is for retries in flight: write max_in_flight= too"),
         ({"ratio": None}, "ratio=None: write a finite number.*unless max_in_flight is set"),
     ],
 )

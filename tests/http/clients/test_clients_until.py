@@ -251,14 +251,14 @@ def test_ten_returned_503s_open_a_breaker_of_a_client_s_policy(
 
 @EVERY_CLIENT
 def test_throttling_that_is_returned_lowers_an_adaptive_rate(server: Server, name: str) -> None:
-    for gate, script, expected in (
-        (AdaptiveRate(), "429", 0.5),
-        (AdaptiveRate(), "404", None),
-        (AdaptiveRate(until=not_found), "404", 0.5),
+    for gate, script, throttled in (
+        (AdaptiveRate(), "429", True),
+        (AdaptiveRate(), "404", False),
+        (AdaptiveRate(until=not_found), "404", True),
     ):
         with client(name, gate) as http:
             http.get(server.url(script))
-        assert gate.snapshot()["rate"] == expected
+        assert (gate.snapshot()["rate"] is not None) == throttled
 
 
 @EVERY_CLIENT

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redouble import CircuitBreaker
-from redouble._layers.breaker.circuit import Rejection, State, StateChange
+from redouble._layers.breaker.state_epoch import Rejection, State, StateChange
 from redouble.errors import CircuitOpen
 from redouble.types import Event
 

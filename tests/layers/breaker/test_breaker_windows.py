@@ -133,7 +133,13 @@ def test_the_snapshot_counts_the_last_calls() -> None:
 @pytest.mark.parametrize(("calls", "kind"), [(0, ValueError), (1.5, TypeError), (1_000_001, ValueError)])
 def test_wrong_window_of_calls(calls: Any, kind: type[Exception]) -> None:
     with pytest.raises(kind, match=r"^CircuitBreaker calls="):
-        CircuitBreaker(calls=calls)
+        CircuitBreaker(ratio=0.5, calls=calls)
+
+
+def test_a_window_of_calls_needs_a_share() -> None:
+    """Without one it would be ignored, and five failures in a row would open the breaker."""
+    with pytest.raises(ValueError, match=r"^CircuitBreaker calls=100: write ratio= or slow_ratio= too"):
+        CircuitBreaker(calls=100)
 
 
 # --------------------------------------------------------------------- a share of slow calls

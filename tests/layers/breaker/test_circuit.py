@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from redouble import CircuitBreaker
-from redouble._layers.breaker.circuit import Circuit, Rejection, StateChange, StateEpoch, TrackedCall
+from redouble._layers.breaker.circuit import Circuit
+from redouble._layers.breaker.state_epoch import Rejection, StateChange, StateEpoch, TrackedCall
 from tests.support.fakes import Draws
 
 DEFAULTS: dict[str, Any] = {

@@ -14,8 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from redouble import Backoff, CircuitBreaker
 from redouble._internal.sliding_counter import SLICES
-from redouble._layers.breaker.circuit import Circuit, Rejection, Ticket
+from redouble._layers.breaker.circuit import Circuit
 from redouble._layers.breaker.settings import CircuitBreakerSettings
+from redouble._layers.breaker.state_epoch import Rejection, Ticket
 
 pytestmark = pytest.mark.one_python
 
@@ -37,9 +38,15 @@ COOLDOWNS: dict[Any, list[int]] = {
 }
 
 
-def made(slow: float, is_slow: bool, slow_ratio: float | None, **options: Any) -> CircuitBreakerSettings:
+def made(
+    slow: float, is_slow: bool, slow_ratio: float | None, calls: int | None, **options: Any
+) -> CircuitBreakerSettings:
+    if options["ratio"] is not None or slow_ratio is not None:
+        options["calls"] = calls
     if is_slow or slow_ratio is not None:
         options |= {"slow": slow, "slow_ratio": slow_ratio}
+    if options["ratio"] is slow_ratio is None:
+        options["calls"] = None
     return CircuitBreaker(**options).settings
 
 

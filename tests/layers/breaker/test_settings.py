@@ -79,6 +79,7 @@ def test_options_may_be_given_by_position() -> None:
         ({"ratio": nan}, ValueError, r"ratio=nan: write a share"),
         ({"ratio": True}, TypeError, r"ratio=True: write a share"),
         ({"ratio": "50%"}, TypeError, r"ratio='50%': write a share"),
+        ({"calls": 9}, ValueError, r"calls=9: write ratio= or slow_ratio= too, the share of these calls"),
         ({"reopening": ()}, TypeError, r"reopening=\(\): write shares that rise, such as \(0\.1, 0\.5\)"),
         ({"reopening": 0.5}, TypeError, r"reopening=0\.5: write shares that rise"),
         ({"reopening": "0.1"}, TypeError, r"reopening='0\.1': write shares that rise"),

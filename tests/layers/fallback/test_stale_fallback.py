@@ -480,7 +480,6 @@ def test_its_description_and_repr() -> None:
     layer = Fallback.stale(60, key=plain, most=5, name="pages")
     assert repr(layer) == "Fallback.stale(60, key=plain, most=5, name='pages')"
     assert layer.describe() == "the last good result instead of an error, up to 60 s old, 5 at most"
-    assert isinstance(layer, Fallback)
     assert layer.traits().shares_results
     assert Pipeline(layer).traits().shares_results
     assert layer.until is None

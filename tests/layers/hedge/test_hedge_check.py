@@ -96,10 +96,10 @@ async def accepts(_: object) -> bool:
         ({"different": [fetch, 3], "hedges": 2}, TypeError, "Hedge different=3: write a function"),
         ({"different": {}}, TypeError, "Hedge different={}: write"),
         ({"different": {1: 2}}, TypeError, "Hedge different={1: 2}: write"),
-        ({"different": []}, ValueError, "Hedge different= has 0 entries, and hedges=1: write as many or few"),
-        ({"different": [fetch, fetch]}, ValueError, "has 2 entries, and hedges=1: .* or more hedges"),
-        ({"delay": []}, ValueError, r"Hedge delay=\[\] has 0 entries, and hedges=1: write as many or fewer"),
-        ({"delay": [1, 2, 3], "hedges": 2}, ValueError, "has 3 entries, and hedges=2: .* or more hedges"),
+        ({"different": []}, ValueError, "Hedge different= has 0 entries: write from 1 to hedges=1 of them"),
+        ({"different": [fetch, fetch]}, ValueError, "has 2 entries: .* hedges=1 .* or more hedges"),
+        ({"delay": []}, ValueError, r"Hedge delay=\[\] has 0 entries: write from 1 to hedges=1 of them"),
+        ({"delay": [1, 2, 3], "hedges": 2}, ValueError, "has 3 entries: .* hedges=2 .* or more hedges"),
         ({"delay": [1, None], "hedges": 2}, TypeError, "Hedge delay=None: write seconds"),
         (
             {"delay": lambda: 1},
@@ -235,6 +235,21 @@ def test_lint_in_a_pipeline(layers: Layer, expected: list[str]) -> None:
             Hedge(max_extra_load=0.12345),
             "once more if it takes longer than most, for 12.3 % of the calls at most",
         ),
+        (Hedge(1, None, worker=Worker(limit=5)), "once more if it takes over 1 s, on 5 threads at most"),
+        (Hedge(1, None, different=fetch), "once more, by fetch, if it takes over 1 s"),
+        (Hedge(1, None, different={"a": 1, "b": 2}), "once more, with another a and b, if it takes over 1 s"),
+        (
+            Hedge(1, None, hedges=2, different=[{"a": 1}, fetch]),
+            "up to 2 times more, with another a, then by fetch, if it takes over 1 s",
+        ),
+        (
+            Hedge(shortest=0.01),
+            "once more if it takes longer than most, at least 0.01 s, for 2 % of the calls at most",
+        ),
+        (
+            Hedge(longest=1),
+            "once more if it takes longer than most, at most 1 s, for 2 % of the calls at most",
+        ),
     ],
 )
 def test_its_description(layer: Layer, description: str) -> None:
@@ -246,12 +261,14 @@ def test_its_description(layer: Layer, description: str) -> None:
     [
         (Hedge(), WorstCase(calls=2)),
         (Hedge(1, None, hedges=3), WorstCase(calls=4)),
-        (Hedge() | Timeout(2), WorstCase(calls=2, seconds=2)),
+        (Hedge() | Timeout(2), WorstCase(calls=2, seconds=4)),
+        (Hedge(longest=0.5) | Timeout(2), WorstCase(calls=2, seconds=2.5)),
+        (Hedge(longest=0.5, failover=True) | Timeout(2), WorstCase(calls=2, seconds=4)),
         (Hedge(1, None, hedges=3) | Timeout(2), WorstCase(calls=4, seconds=5)),
         (Timeout(2) | Hedge(1, None, hedges=3), WorstCase(calls=4, seconds=2)),
         (plain(backoff=[0, 0]) | Hedge(1, None) | Timeout(2), WorstCase(calls=6, seconds=9)),
         (Hedge([1, 3], None, hedges=2) | Timeout(2), WorstCase(calls=3, seconds=6)),
-        (Hedge(float, None, hedges=2) | Timeout(2), WorstCase(calls=3, seconds=2)),
+        (Hedge(float, None, hedges=2) | Timeout(2), WorstCase(calls=3, seconds=6)),
         (Hedge(failover=True, hedges=2) | Timeout(2), WorstCase(calls=3, seconds=6)),
         (Hedge(1, None, failover=True) | Timeout(2), WorstCase(calls=2, seconds=3)),
         (Hedge(1, None, worker=Worker(grace=0.5)) | Timeout(2), WorstCase(calls=2, seconds=3.5)),

@@ -41,6 +41,7 @@ def test_shares_up_to_one(shares: dict[str, float]) -> None:
         ({"a": -0.1}, ValueError, "Bulkhead shares['a']=-0.1"),
         ({"a": "x"}, TypeError, "Bulkhead shares['a']='x'"),
         ({1: 0.5}, TypeError, "Bulkhead shares: the class 1 is no text: write a name such as 'batch'"),
+        ({"": 0.5}, ValueError, "Bulkhead shares: the class '' has no name: write one such as 'batch'"),
     ],
 )
 def test_wrong_shares(shares: Any, kind: type[Exception], message: str) -> None:
@@ -57,7 +58,12 @@ def work(one: int) -> None:
     [
         (None, "batch", TypeError, "Bulkhead priority='batch' needs shares, such as shares={"),
         (None, work, TypeError, "Bulkhead priority=work needs shares, such as shares={"),
-        (TWO, "other", ValueError, "Bulkhead priority='other': write one of interactive, batch"),
+        (
+            TWO,
+            "other",
+            ValueError,
+            "Bulkhead priority='other' is not in shares: write 'interactive' or 'batch'",
+        ),
         (TWO, 1, TypeError, "Bulkhead priority=1: write the name of a class, or a function such as"),
     ],
 )
@@ -85,7 +91,7 @@ def test_the_class_of_a_function() -> None:
     assert class_of(None) is None
     with priority("interactive"):
         assert (class_of("batch"), class_of(None)) == ("batch", "interactive")
-    with pytest.raises(UsageError, match="returned a int: return the name of a class, or None"):
+    with pytest.raises(UsageError, match="returned a value of type int: return the name of a class, or None"):
         class_of(3)
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
 
 import redouble
 from redouble import Retry, llm
@@ -55,3 +59,33 @@ def test_limits_around_the_model_count() -> None:
             return model(total=60).call(lambda: (llm.current().left(), llm.current().remaining))
 
         assert outer() == (5, 5)
+
+
+@pytest.mark.parametrize("option", ["timeout", "give_up_after"])
+@pytest.mark.parametrize("shape", ["stream", "generator", "call"])
+def test_limits_of_a_stream_around_the_model_end_at_the_first_chunk(shape: str, option: str) -> None:
+    """Those of a call do not."""
+    options: dict[str, Any] = {option: 5, "attempts": 1}
+    policy, seen = Retry(**options), list[float | None]()
+
+    with virtual_time() as clock:
+
+        def source() -> Iterator[int]:
+            for number in range(3):
+                seen.append(llm.current().remaining)
+                yield number
+                clock.advance(4)
+
+        def chunks() -> Iterator[int]:
+            yield from model(total=60).stream(source)
+
+        def opened() -> Iterator[int]:
+            return policy.stream(chunks) if shape == "stream" else policy(chunks)()
+
+        if shape == "call":
+            with pytest.raises(TimeoutError):
+                policy.call(lambda: list(chunks()))
+            assert seen == [5, 1, 0]
+        else:
+            assert list(opened()) == [0, 1, 2]
+            assert seen == [5, 26, 26]  # the next chunk may take 30 seconds

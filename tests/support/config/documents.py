@@ -26,13 +26,14 @@ from redouble.config._options.backoff import (
 from redouble.config._options.catalogue import (
     BUDGETS,
     DEFAULTS,
+    DELAYS,
     GATES,
     LAYERS,
+    OTHER_ARGUMENTS,
     PIPELINE_LAYERS,
     RETRY,
     BudgetValue,
     ClassName,
-    DelayOrList,
     LayerValue,
 )
 from redouble.config._options.error_names import ErrorNames, ResultRuleName
@@ -121,8 +122,11 @@ def value_of(kind: Value) -> SearchStrategy[Any]:
             return backoffs(by_kind=kind.by_kind)
         case StageValue():
             return st.sampled_from([*JITTERS]) | st.one_of([stage_of(key) for key in STAGES])
-        case DelayOrList():
+        case _ if kind is DELAYS:
             return SPANS | st.lists(SPANS, min_size=1, max_size=1)
+        case _ if kind is OTHER_ARGUMENTS:
+            tables = st.dictionaries(st.just("region"), st.text(max_size=3), min_size=1)
+            return tables | st.lists(tables, min_size=1, max_size=1)
         case AnyValue():
             return st.text(max_size=3) | st.integers(-3, 3) | st.lists(st.booleans(), max_size=2)
         case Flag():

@@ -12,8 +12,8 @@ from typing import Any
 from redouble import CircuitBreaker, errors
 from redouble._internal import reentrancy, sliding_counter
 from redouble._layers import gate
-from redouble._layers.breaker import circuit, circuit_breaker, cooldown, windows
-from redouble._layers.breaker.circuit import Ticket
+from redouble._layers.breaker import call_window, circuit, circuit_breaker, cooldown, state_epoch
+from redouble._layers.breaker.state_epoch import Ticket
 from redouble._runtime.backend import backend
 from redouble.types import Event
 from tests.support.fakes import Boom, Draws, Panic, Virtual, in_colour
@@ -103,7 +103,7 @@ class Interruption:
         return self
 
 
-MODULES = (circuit_breaker, circuit, cooldown, windows, gate, reentrancy, sliding_counter)
+MODULES = (circuit_breaker, circuit, state_epoch, cooldown, call_window, gate, reentrancy, sliding_counter)
 FILES = {module.__file__ for module in MODULES}
 
 

@@ -34,6 +34,7 @@ from redouble._internal.sliding_counter import SLICES, SlidingCounter
 from redouble._internal.validation import Duration, choice, positive_seconds
 from redouble._runtime.clock import SYSTEM
 
+MINIMUM = 3  # retries in flight
 LONG_AGO = -(2**62)  # the index of a slice before all others
 UNLIMITED = 2**62  # grants in a window: without a ratio the window limits nothing
 MAX_PENDING = 256  # credits are counted in batches: when a retry is asked for, or when this many are pending
@@ -91,7 +92,7 @@ class RetryBudget(SharedBudget, ReentrancySafe):
         credit: Literal["success", "request"] = "success",
         *,
         max_in_flight: float | None = None,
-        minimum: int = 3,
+        minimum: int = MINIMUM,
         name: str | None = None,
     ) -> None:
         choice(credit, "RetryBudget credit", "success", "request")
@@ -101,6 +102,10 @@ class RetryBudget(SharedBudget, ReentrancySafe):
                 "unless max_in_flight is set"
             )
         in_flight = RetriesInFlight(0 if max_in_flight is None else max_in_flight, minimum)
+        if minimum != MINIMUM and max_in_flight is None:
+            raise ValueError(
+                f"RetryBudget minimum={minimum!r} is for retries in flight: write max_in_flight= too"
+            )
         self.settings = RetryBudgetSettings(
             ratio=None if ratio is None else amount(ratio, "RetryBudget ratio", 1e9, "0.2"),
             per_second=amount(per_second, "RetryBudget per_second", 1e9, "10"),
@@ -362,7 +367,7 @@ class HostBudgets(RetryBudget):
     def reconfigure(self, other: RetryBudget, /) -> None:
         """Copy the settings of another budget, here and in the budgets of all hosts."""
         super().reconfigure(other)
-        for budget in tuple(self._by_host._values.values()):
+        for budget in self._by_host.values():
             budget.reconfigure(other)
 
 

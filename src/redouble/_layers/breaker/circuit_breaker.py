@@ -10,17 +10,14 @@ from __future__ import annotations
 import random as chance
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import ceil, inf
 from typing import Any, Self, TypeVar, cast, get_args
-from weakref import WeakKeyDictionary
 
-from redouble._engine.per_call import PerCall
 from redouble._failures.verdict import FailureFilter, On, Refusal, Until
 from redouble._internal.codegen import Template
 from redouble._internal.locks import gil
 from redouble._internal.logger import log
 from redouble._internal.public import public
-from redouble._internal.reentrancy import ReentrancySafe, SerialQueue
+from redouble._internal.reentrancy import SerialQueue
 from redouble._internal.shared_context_manager import try_from_start
 from redouble._internal.validation import (
     Duration,
@@ -31,23 +28,13 @@ from redouble._internal.validation import (
     methods,
     positive_seconds,
 )
-from redouble._layers.analysis import Traits, WorstCase, combined_traits
-from redouble._layers.breaker.circuit import (
-    DEFAULT_NAME,
-    ROUNDING,
-    Circuit,
-    Rejection,
-    State,
-    StateChange,
-    StateEpoch,
-    Ticket,
-    TrackedCall,
-)
+from redouble._layers.analysis import Traits, WorstCase
+from redouble._layers.breaker.analysis import describe_breaker, lint_breaker
+from redouble._layers.breaker.circuit import ROUNDING, Circuit
 from redouble._layers.breaker.cooldown import (
     CooldownOption,
     check_cooldown,
     cooldown_repr,
-    describe_cooldown,
 )
 from redouble._layers.breaker.settings import (
     CircuitBreakerSettings,
@@ -57,7 +44,16 @@ from redouble._layers.breaker.settings import (
     shares,
     window_calls,
 )
-from redouble._layers.gate import Gate, Wrapper
+from redouble._layers.breaker.state_epoch import (
+    DEFAULT_NAME,
+    Rejection,
+    State,
+    StateChange,
+    StateEpoch,
+    Ticket,
+    TrackedCall,
+)
+from redouble._layers.gate import JudgingGate, Wrapper
 from redouble._layers.layer import Layers
 from redouble._runtime.clock import SYSTEM, Chance, Clock
 from redouble._telemetry.bound_fields import BOUND
@@ -142,7 +138,7 @@ def failure_name(error: BaseException | None) -> str:
 
 
 @public("redouble")
-class CircuitBreaker(ReentrancySafe, Gate):
+class CircuitBreaker(JudgingGate):
     """Open after too many failures: reject calls for a while, then admit a few as probes.
 
     on: what counts as a failure: an exception type, a tuple, a rule, or a list of these. An error for
@@ -207,7 +203,7 @@ class CircuitBreaker(ReentrancySafe, Gate):
             failures=integer(failures, "CircuitBreaker failures", 1, "a whole number, 1 or more, such as 5"),
             ratio=None if ratio is None else share(ratio, "ratio"),
             window=positive_seconds(window, "CircuitBreaker window", "30"),
-            calls=None if calls is None else window_calls(calls),
+            calls=None if calls is None else window_calls(calls, ratio, slow_ratio),
             minimum=integer(minimum, "CircuitBreaker minimum", 1, "a whole number, 1 or more, such as 20"),
             slow=None if slow is None else positive_seconds(slow, "CircuitBreaker slow", "30"),
             slow_ratio=None if slow_ratio is None else share_of_slow_calls(slow_ratio, slow),
@@ -227,7 +223,6 @@ class CircuitBreaker(ReentrancySafe, Gate):
         self._not_overridden = own.admit is CircuitBreaker.admit and own.ended is CircuitBreaker.ended
         self._circuit = Circuit(self.settings, clock.now())
         self._notifications = SerialQueue()
-        self._wrappers: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()  # compiled; True if async
         self._fast_epoch: StateEpoch | None = None  # the ticket of the fast path; None: call `admit`
         self._follow_circuit()
         self.register("breakers")
@@ -334,10 +329,6 @@ class CircuitBreaker(ReentrancySafe, Gate):
                 self._change(self._circuit.ended, ticket, None, now)
             raise
 
-    def refusal(self, result: Any, /) -> Exception | None:
-        """Return the failure that a result counts as, if ``until`` refuses it."""
-        return self._failures.refusal(result)
-
     def _wrapper(self, *, is_async: bool) -> Wrapper | None:  # noqa: ARG002
         if not self._not_overridden:
             return None
@@ -346,26 +337,6 @@ class CircuitBreaker(ReentrancySafe, Gate):
             return GUARDED, {"now": now}
         names = {"accepts": failures.accepts, "answered": failures.answered, "BaseException": BaseException}
         return JUDGED, {"now": now, **names}
-
-    def _compile(
-        self, fn: Callable[..., Any], per_call: PerCall | None, *, is_async: bool
-    ) -> Callable[..., Any] | None:
-        return self._run_now(self._compile_and_record, fn, per_call, is_async)
-
-    def _compile_and_record(
-        self, fn: Callable[..., Any], per_call: PerCall | None, is_async: bool
-    ) -> Callable[..., Any] | None:
-        wrapper = super()._compile(fn, per_call, is_async=is_async)
-        if wrapper is not None:
-            self._wrappers[wrapper] = is_async
-        return wrapper
-
-    def _recompile_wrappers(self) -> None:
-        """Give the functions that were decorated before the template for the current ``until``."""
-        for wrapper, is_async in list(self._wrappers.items()):
-            fresh: Any = super()._compile(wrapper.__globals__["redouble_fn"], None, is_async=is_async)
-            wrapper.__globals__.update(fresh.__globals__)  # first: it has the names of both templates
-            wrapper.__code__ = fresh.__code__
 
     def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
         """Return True: all settings can change."""
@@ -377,78 +348,19 @@ class CircuitBreaker(ReentrancySafe, Gate):
 
     def _adopt_settings(self, other: Self) -> None:
         mine = self.settings
-        self._failures = other._failures
         self.settings = replace(
             other.settings, name=mine.name, on_change=mine.on_change, clock=mine.clock, random=mine.random
         )
-        if mine.until is not self.settings.until:
-            self._recompile_wrappers()
+        self._adopt_rules(other._failures)
         self._circuit.reconfigure(self.settings, self.clock.now())
         self._fast_epoch = None  # `_follow_circuit` sets it again
 
     def describe(self) -> str:
-        settings = self.settings
-        if settings.state == "disabled":
-            return "admits all calls: it is disabled"
-        verb = "would open" if settings.state == "metrics_only" else "opens"
-        text = f"{verb} after {self._condition()}, for {describe_cooldown(settings.cooldown)}"
-        if settings.probe_ratio is not None:
-            text += f", and again if {settings.probe_ratio:.4g} of {settings.probes} probes fail"
-        text += self._failures.description
-        return text if settings.state == "closed" else f"{text} ({settings.state})"
-
-    def _condition(self) -> str:
-        """Return what opens the breaker."""
-        settings = self.settings
-        streak, shares = f"{settings.failures} failures in a row", list[str]()
-        if settings.ratio is not None:
-            shares.append(f"{settings.ratio * 100:g}% failures")
-        if settings.slow_ratio is not None and settings.slow is not None:
-            shares.append(f"{settings.slow_ratio * 100:g}% calls of {format_seconds(settings.slow)} or more")
-        if not shares:
-            return streak
-        at_least, window = f"at least {settings.minimum}", f" calls in {format_seconds(settings.window)}"
-        if settings.calls is not None:
-            window = f"the last {settings.calls} calls"
-            at_least = f"{at_least} of " if settings.minimum < settings.calls else ""
-        condition = f"{' or '.join(shares)} of {at_least}{window}"
-        return condition if settings.ratio is not None else f"{streak} or {condition}"
+        return describe_breaker(self.settings, self._failures.description)
 
     def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:
         yield from super().lint(outer, inner, worst)
-        yield from self._lint_probes()
-        if combined_traits(inner).retries:
-            return
-        attempt = outer[max((i for i, layer in enumerate(outer) if layer.traits().retries), default=0) :]
-        limit = inf if self.settings.slow is not None else combined_traits(attempt).each_call_limit
-        if limit < inf and worst.seconds == inf:
-            yield (
-                "CircuitBreaker inside the limit of an attempt: it takes a call that is cut for a cancelled "
-                "one, so a service that hangs never opens it; put a Timeout inside, or set slow= (neither is "
-                "needed in a client of Redouble, which ends the attempt itself)"
-            )
-        yield from self._lint_window(min(limit, worst.seconds))
-
-    def _lint_window(self, longest: float) -> Iterator[str]:
-        """Return the problem of a window that is short for calls that may take this long."""
-        settings = self.settings
-        by_share = settings.ratio is not None or settings.slow_ratio is not None
-        if by_share and settings.calls is None and settings.window < 2 * longest < inf:
-            yield (
-                f"CircuitBreaker window={settings.window:g} below twice the limit of an attempt, "
-                f"{format_seconds(longest)}: a call that hangs counts when it ends, so of those that a "
-                "caller makes in a row the window holds one, and may never hold enough to open; write "
-                f"window={2 * longest:g} or more, or calls="
-            )
-
-    def _lint_probes(self) -> Iterator[str]:
-        """Return the problem of a share of the probes that one failed probe reaches."""
-        ratio, probes = self.settings.probe_ratio, self.settings.probes
-        if ratio is not None and ratio * probes <= 1:
-            yield (
-                f"CircuitBreaker probe_ratio={ratio:g} of probes={probes}: one failed probe opens it again, "
-                f"as without it; admit more probes, such as probes={max(10, ceil(4 / ratio))}"
-            )
+        yield from lint_breaker(self.settings, outer, inner, worst)
 
     def traits(self) -> Traits:
         return Traits(handles=self.settings.on, shared=(self,))

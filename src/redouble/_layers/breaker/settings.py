@@ -49,11 +49,16 @@ def share(value: float, option: str) -> float:
     return number(value, f"CircuitBreaker {option}", ulp(0.0), 1, wanted)
 
 
-def window_calls(value: object) -> int:
-    """Validate the length of a window of calls."""
+def window_calls(value: object, ratio: object, slow_ratio: object) -> int:
+    """Validate the length of a window of calls, which needs a share."""
     calls = integer(value, "CircuitBreaker calls", 1, "how many calls, 1 or more, such as 100")
     if calls > MOST_CALLS:
         raise ValueError(f"CircuitBreaker calls={value!r}: write at most {MOST_CALLS}")
+    if ratio is None and slow_ratio is None:
+        raise ValueError(
+            f"CircuitBreaker calls={value!r}: write ratio= or slow_ratio= too, the share of these calls; "
+            "without one the breaker counts failures in a row"
+        )
     return calls
 
 

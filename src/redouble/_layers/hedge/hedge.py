@@ -1,6 +1,6 @@
 """Hedge: repeat a slow call beside the first one and use the first acceptable outcome.
 
-`Race` decides which attempt wins; `LatencyHistogram` and `HedgeQuota` decide when an extra call may start.
+`HedgeState` decides when an extra call may start, and `Race` which attempt wins.
 """
 
 from __future__ import annotations
@@ -15,22 +15,19 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import inf
 from sys import modules
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from redouble._drivers.opened_stream import AsyncSource, StreamOwner
 from redouble._drivers.stream_function import wrap_stream
-from redouble._engine.budgets.budget_protocol import Budget, traits_of
-from redouble._engine.worker import Worker, check_worker
-from redouble._failures.transient import transient
-from redouble._failures.verdict import FailureFilter, Kind, On, Until, Verdict
-from redouble._internal.callables import callable_kind, display_name
+from redouble._engine.budgets.budget_protocol import Budget
+from redouble._engine.worker import Worker, check_worker, describe_worker
+from redouble._failures.verdict import FailureFilter, On, Until
+from redouble._internal.callables import display_name
 from redouble._internal.codegen import compile_wrapper, gil_variants
-from redouble._internal.locks import ForkSafe, gil
-from redouble._internal.logger import call_hook
+from redouble._internal.locks import SharedByIdentity, gil
 from redouble._internal.public import public
 from redouble._internal.validation import (
     Duration,
@@ -39,30 +36,31 @@ from redouble._internal.validation import (
     integer,
     methods,
     number,
-    seconds,
-    signature_mismatch,
 )
 from redouble._layers.analysis import BlockingWorstCase, NoBlockingCode, Traits, WorstCase, combined_traits
-from redouble._layers.hedge.different import Different, Operation, as_different, check_different
-from redouble._layers.hedge.first_item import StartedAsyncStream, StartedStream, aopen_stream, open_stream
-from redouble._layers.hedge.latency import SHORTEST, LatencyHistogram
-from redouble._layers.hedge.quota import HedgeQuota
-from redouble._layers.hedge.race import FIRST, AsyncHedgedCall, Race
+from redouble._layers.hedge.extra_calls import (
+    Different,
+    Operation,
+    as_different,
+    check_different,
+    describe_different,
+)
+from redouble._layers.hedge.latency import SHORTEST
+from redouble._layers.hedge.race import AsyncHedgedCall
+from redouble._layers.hedge.settings import HedgeSettings, checked_bounds, checked_delay
+from redouble._layers.hedge.shared_state import HedgeState
+from redouble._layers.hedge.started_stream import StartedAsyncStream, StartedStream, aopen_stream, open_stream
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers
 from redouble._runtime.backend import under_trio
-from redouble._runtime.clock import SYSTEM, WRAPPER_CLOCK
-from redouble._telemetry.emit import emit_layer
-from redouble._telemetry.observers import watch
+from redouble._runtime.clock import WRAPPER_CLOCK
 
 if TYPE_CHECKING:
-    from redouble._engine.budgets.retries_in_flight import CallInFlight
     from redouble._layers.hedge.race_workers import WorkerRace
 
 P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 
-CUT = Verdict.stop(kind=Kind.timeout)  # stands for a cancellation
 COUNT = "    redouble_quota.calls += 1\n"
 FIXED = gil_variants(
     "hedge",
@@ -102,7 +100,7 @@ MEASURED = gil_variants(
 {WHILE_UNKNOWN}\
     except redouble_BaseException as redouble_error:
         if redouble_start is not None:
-            redouble_owner._record_cut(redouble_error, redouble_start)
+            redouble_owner.record_cut(redouble_error, redouble_start)
         raise
     if redouble_start is not None:
         redouble_moment = redouble_system() if redouble_ambient else redouble_now()
@@ -117,45 +115,8 @@ RACING = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class HedgeSettings:
-    """The validated options of a `Hedge`."""
-
-    delay: object
-    max_extra_load: float | None
-    hedges: int
-    failover: bool
-    on: On
-    until: Until | None
-    different: object
-    minimum: int | None
-    shortest: float
-    longest: float | None
-    worker: Worker | None
-    budget: Budget | None
-    name: str | None
-
-    @property
-    def is_planned(self) -> bool:
-        """True if each extra attempt has a delay of its own."""
-        return self.delays is not None or callable(self.delay)
-
-    @property
-    def delays(self) -> tuple[float, ...] | None:
-        """The delay of each extra attempt, if ``delay`` is a list."""
-        delay: Any = self.delay
-        return delay if isinstance(delay, tuple) else None  # pyright: ignore[reportUnknownVariableType]
-
-    @property
-    def first_delay(self) -> float | None:
-        """The delay of the first extra attempt; None if it is measured, or if a function computes it."""
-        if isinstance(self.delay, float):
-            return self.delay
-        return None if self.delays is None else self.delays[0]
-
-
 @public("redouble")
-class Hedge(ForkSafe, Layer):
+class Hedge(SharedByIdentity, Layer):
     """Repeat a slow call beside the first: the first acceptable outcome wins, the others are cancelled.
 
     For functions that may be called twice at once, such as those that only read. An async generator is hedged
@@ -177,7 +138,7 @@ class Hedge(ForkSafe, Layer):
     minimum: from how many calls on the measured delay is used; None: so many that ``max_extra_load`` of them
         is a call, and at least 20.
     shortest, longest: the bounds of the measured delay.
-    worker: where blocking functions run. An attempt that has lost is told by `redouble.cancelled`.
+    worker: where blocking functions run. In an attempt that has lost, `redouble.cancelled()` is True.
     budget: a budget that may be shared, such as that of a `Retry`: each extra call spends from it.
     name: its name in metrics.
 
@@ -203,7 +164,6 @@ class Hedge(ForkSafe, Layer):
         budget: Budget | None = None,
         name: str | None = None,
     ) -> None:
-        super().__init__()
         integer(hedges, "Hedge hedges", 1, "how many extra calls, 1 or more")
         share = max_extra_load
         if share is not None:
@@ -218,38 +178,30 @@ class Hedge(ForkSafe, Layer):
             check_worker(worker, "Hedge worker")
         if budget is not None:
             methods(budget, "budget", ("spend", "refund"))
-        self.settings = HedgeSettings(
-            checked_delay(delay, hedges),
-            share,
-            hedges,
-            failover,
-            on,
-            until,
-            different,
-            *checked_bounds(minimum, shortest, longest, is_measured=delay is None),
-            worker,
-            budget,
-            name,
+        minimum, shortest, longest = checked_bounds(minimum, shortest, longest, is_measured=delay is None)
+        settings = HedgeSettings(
+            delay=checked_delay(delay, hedges),
+            max_extra_load=share,
+            hedges=hedges,
+            failover=failover,
+            on=on,
+            until=until,
+            different=different,
+            minimum=minimum,
+            shortest=shortest,
+            longest=longest,
+            worker=worker,
+            budget=budget,
+            name=name,
         )
         self.name = name
-        self._failures = FailureFilter(on, "Hedge", until)
-        self._others = as_different(different, hedges)
-        self._quota = HedgeQuota(share)
-        self._latencies = self._new_latencies()
-        self._hedged = self._won = self._suppressed = 0
+        self._state = HedgeState(settings, FailureFilter(on, "Hedge", until), as_different(different, hedges))
         self.register("layers")
 
-    def _new_latencies(self) -> LatencyHistogram:
-        settings = self.settings
-        latencies = LatencyHistogram(
-            min(settings.max_extra_load or 0.0, 1.0),
-            SYSTEM.now(),
-            minimum=settings.minimum,
-            shortest=settings.shortest,
-            longest=inf if settings.longest is None else settings.longest,
-        )
-        latencies.threshold = settings.first_delay
-        return latencies
+    @property
+    def settings(self) -> HedgeSettings:
+        """The validated options."""
+        return self._state.settings
 
     def snapshot(self) -> Mapping[str, float | None]:
         """Return the ``delay`` (None: not known yet), and how many ``calls`` there were.
@@ -257,23 +209,17 @@ class Hedge(ForkSafe, Layer):
         Also how many extra calls were started (``hedged``), how many of them ``won``, and how many were
         ``suppressed`` by the quota or the budget.
         """
-        return {
-            "delay": self._latencies.threshold,
-            "calls": self._quota.calls,
-            "hedged": self._hedged,
-            "won": self._won,
-            "suppressed": self._suppressed,
-        }
+        return self._state.snapshot()
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` hedged, on workers."""
         self._require_worker(fn, "blocks")
-        check_different(self._others, fn, "plain")
+        check_different(self._state.others, fn, "plain")
         return self._compile(fn, run_race_on_workers)
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` hedged, for a coroutine function."""
-        check_different(self._others, fn, "coroutine")
+        check_different(self._state.others, fn, "coroutine")
         settings = self.settings
         is_special = settings.failover or settings.is_planned
         return self._compile(fn, run_special_race if is_special else run_race, is_async=True)
@@ -281,7 +227,7 @@ class Hedge(ForkSafe, Layer):
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         """Return ``fn`` hedged up to its first item, on workers, for a generator function."""
         self._require_worker(fn, "is a generator that blocks")
-        check_different(self._others, fn, "generator")
+        check_different(self._state.others, fn, "generator")
         opened = self._compile(open_stream, partial(run_race_on_workers, is_stream=True))
 
         def hedged(*args: P.args, **kwargs: P.kwargs) -> Generator[T, S, Any]:
@@ -292,7 +238,7 @@ class Hedge(ForkSafe, Layer):
 
     def around_async_stream(self, fn: AsyncGeneratorFunction[P, T, S], /) -> AsyncGeneratorFunction[P, T, S]:
         """Return ``fn`` hedged up to its first item, for an async generator function."""
-        check_different(self._others, fn, "async generator")
+        check_different(self._state.others, fn, "async generator")
         opened = self._compile(aopen_stream, partial(run_special_race, is_stream=True), is_async=True)
 
         async def aopen(make: Callable[[], AsyncGenerator[T, S]]) -> tuple[AsyncSource[T], Any]:
@@ -305,15 +251,16 @@ class Hedge(ForkSafe, Layer):
         self, fn: Callable[..., Any], run: Callable[..., Any], *, is_async: bool = False
     ) -> Callable[..., Any]:
         """Return the wrapper of a function; ``run`` runs the race of a call."""
-        measured = MEASURED if run is run_race else RACING
+        measured, state = MEASURED if run is run_race else RACING, self._state
         return compile_wrapper(
             fn,
             (measured if self.settings.delay is None else FIXED)[gil.enabled],
             is_async=is_async,
-            owner=self,
-            quota=self._quota,
-            latencies=self._latencies,
-            record=self._latencies.record if gil.enabled else self._record,
+            layer=self,  # which the wrapper keeps alive
+            owner=state,
+            quota=state.quota,
+            latencies=state.latencies,
+            record=state.latencies.record if gil.enabled else state.record,
             BaseException=BaseException,
             **WRAPPER_CLOCK,
             run_race=run,
@@ -326,76 +273,6 @@ class Hedge(ForkSafe, Layer):
                 "Hedge(worker=Worker()) to run it on threads, or an async function"
             )
 
-    # ------------------------------------------------------------- called by the races of its calls
-
-    def _allow_attempt(self) -> CallInFlight | bool:
-        """Return True if the quota and the budget allow an extra call; count it as hedged or suppressed.
-
-        If the budget limits the retries in flight, return what has to end with the extra call.
-        """
-        with self._lock:
-            allowed: CallInFlight | bool = self._quota.spend()
-            if allowed:
-                allowed = self._budget_grants()
-                if not allowed:
-                    self._quota.refund()
-            self._hedged += bool(allowed)
-            self._suppressed += not allowed
-        return allowed
-
-    def _outcome(self, race: Race, started_at: float | None, /) -> Any:
-        """Return the result of a decided race, or raise its error; count a win of an extra call."""
-        winner = race.winner
-        if winner is not None and winner != FIRST:
-            with self._lock:
-                self._won += 1
-            if watch.by_event["hedge_won"]:
-                elapsed = SYSTEM.now() - (started_at or 0.0)
-                emit_layer("hedge_won", "hedge", self.name, attempt=winner, elapsed=elapsed)
-        return race.outcome()
-
-    def _plan(self) -> Sequence[float | None] | None:
-        """Return the delay before each extra call of one call, or None if it is always the same one.
-
-        What the function of the caller raises comes out to the caller, before anything is called.
-        """
-        settings = self.settings
-        if not callable(settings.delay):
-            return settings.delays
-        found = map(settings.delay, range(1, settings.hedges + 1))
-        return [None if delay is None else seconds(delay, "Hedge delay") for delay in found]
-
-    def _record_cut(self, error: BaseException, start: float) -> None:
-        """Record a call that was cancelled or timed out as one that took at least as long as it did."""
-        verdict = transient(error) if isinstance(error, Exception) else CUT
-        if verdict is None or verdict.kind is not Kind.timeout:
-            return
-        now = SYSTEM.now()
-        with self._lock:
-            self._latencies.record_cut(now - start, now)
-
-    def _record(self, seconds: float, now: float) -> None:
-        """Record the latency of a call, under the lock."""
-        with self._lock:
-            self._latencies.record(seconds, now)
-
-    def _budget_grants(self) -> CallInFlight | bool:
-        budget, now = self.settings.budget, SYSTEM.now()
-        if budget is None:
-            return True
-        in_flight = traits_of(budget).in_flight
-        extra = None if in_flight is None else in_flight.call(counted=False)
-        if extra is not None and not extra.begin_retry():
-            return False
-        grant = call_hook(budget, "spend", Kind.unknown, now)
-        if grant is not None and not grant.wait:
-            return extra or True
-        if grant is not None:  # a hedge cannot wait
-            call_hook(budget, "refund", grant, now)
-        if extra is not None:
-            extra.end_retry()
-        return False
-
     # ----------------------------------------------------------------------------------- hooks
 
     def can_reconfigure(self, other: Self, /) -> bool:
@@ -407,19 +284,13 @@ class Hedge(ForkSafe, Layer):
                 mine.is_planned is new.is_planned,
                 mine.failover is new.failover,
                 (mine.worker is None) is (new.worker is None),
-                mine.different is new.different,
+                mine.different == new.different,
             )
         )
 
     def reconfigure(self, other: Self, /) -> None:
         """Adopt the settings of ``other``, and keep the latencies, the quota and the counts."""
-        with self._lock:
-            self._failures = other._failures
-            self._quota.reconfigure(other.settings.max_extra_load)
-            self._latencies.reconfigure(other._latencies)
-            if other.settings.delay is not None:
-                self._latencies.threshold = other.settings.first_delay
-            self.settings = replace(other.settings, name=self.name)
+        self._state.reconfigure(other._state)
 
     def describe(self) -> str:
         settings = self.settings
@@ -429,11 +300,18 @@ class Hedge(ForkSafe, Layer):
         elif settings.delays is not None:
             late = f"takes over {' + '.join(map(format_seconds, settings.delays))}"
         else:
-            late = "takes longer than most" if delay is None else "takes longer than a function says"
+            late = "takes longer than a function says"
+        if delay is None:
+            least = "" if settings.shortest == SHORTEST else f", at least {format_seconds(settings.shortest)}"
+            longest = "" if settings.longest is None else f", at most {format_seconds(settings.longest)}"
+            late = f"takes longer than most{least}{longest}"
         most = "" if load is None else f", for {100 * load:.3g} % of the calls at most"
         more = "once more" if hedges == 1 else f"up to {hedges} times more"
+        if settings.different is not None:
+            more += f", {', then '.join(map(describe_different, self._state.others))},"
         fails = "fails or " if settings.failover else ""
-        return f"{more} if it {fails}{late}{most}{self._failures.description}"
+        workers = "" if settings.worker is None else describe_worker(settings.worker)
+        return f"{more} if it {fails}{late}{most}{workers}{self._state.failures.description}"
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
         settings = self.settings
@@ -442,8 +320,9 @@ class Hedge(ForkSafe, Layer):
             later = sum(settings.delays)
         elif isinstance(delay, float):
             later = hedges * delay
-        else:  # not known; with `failover` an extra attempt may start when the one before has ended
-            later = hedges * inner.seconds if settings.failover else 0.0
+        else:  # an extra attempt starts when the one before has ended, or earlier
+            longest = inf if settings.longest is None or settings.failover else settings.longest
+            later = hedges * min(inner.seconds, longest)
         more = inner._replace(calls=inner.calls * (1 + hedges), seconds=inner.seconds + later)
         if settings.worker is not None:
             return more._replace(seconds=more.seconds + settings.worker._grace)
@@ -458,7 +337,7 @@ class Hedge(ForkSafe, Layer):
                 "Hedge outside Retry: a call that is slow because it retries is made a second time, and the "
                 "second call retries too; put it inside"
             )
-        around, delay = combined_traits(outer), self._latencies.threshold
+        around, delay = combined_traits(outer), self._state.latencies.threshold
         limit = min(around.time_limit, around.each_call_limit)
         is_fixed = self.settings.delay is not None and not self.settings.failover
         if is_fixed and delay is not None and limit <= delay:
@@ -482,56 +361,19 @@ class Hedge(ForkSafe, Layer):
         )
 
 
-def checked_delay(delay: Any, hedges: int) -> Any:
-    """Validate the option ``delay``: seconds, a tuple of them for all extra calls, a function, or None."""
-    if isinstance(delay, list | tuple):
-        delays = [seconds(each, "Hedge delay") for each in cast("Sequence[object]", delay)]
-        if not 1 <= len(delays) <= hedges:
-            raise ValueError(
-                f"Hedge delay={delay!r} has {len(delays)} entries, and hedges={hedges}: write as many or "
-                "fewer (the last one is repeated), or more hedges"
-            )
-        return (*delays, *delays[-1:] * (hedges - len(delays)))
-    if callable(delay):
-        if callable_kind(delay) != "plain":
-            raise TypeError("write @Hedge(), with brackets: it is no decorator without them")
-        if (signature := signature_mismatch(delay, 1)) is not None:
-            raise TypeError(
-                f"Hedge delay={display_name(delay)} takes {signature}: write a function of the number of the "
-                "extra call. If this was meant as a decorator, write @Hedge(), with brackets"
-            )
-        return delay
-    return None if delay is None else seconds(delay, "Hedge delay")
-
-
-def checked_bounds(
-    minimum: int | None, shortest: Duration, longest: Duration | None, *, is_measured: bool
-) -> tuple[int | None, float, float | None]:
-    """Validate the options of a measured delay, which a given one excludes."""
-    if minimum is not None:
-        integer(minimum, "Hedge minimum", 1, "from how many calls on the measured delay is used, 1 or more")
-    least = seconds(shortest, "Hedge shortest")
-    most = None if longest is None else seconds(longest, "Hedge longest")
-    if most is not None and most < least:
-        raise ValueError(f"Hedge longest={longest!r} is less than shortest={shortest!r}")
-    if not is_measured and (minimum, least, most) != (None, SHORTEST, None):
-        raise ValueError("Hedge minimum, shortest and longest are for a measured delay: leave out delay=")
-    return minimum, least, most
-
-
 def run_race(
-    hedge: Hedge, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+    state: HedgeState, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Coroutine[Any, Any, Any]:
     """Call ``fn``, start further attempts after each delay; return or raise the first acceptable outcome."""
     if "trio" in modules and under_trio():
         from redouble._layers.hedge.race_trio import RaceNurseryTask  # noqa: PLC0415  Trio is running
 
-        return RaceNurseryTask(hedge, delay, fn, args, kwargs).run()
-    return _race_task()(hedge, delay, fn, args, kwargs).run()
+        return RaceNurseryTask(state, delay, fn, args, kwargs).run()
+    return _race_task()(state, delay, fn, args, kwargs).run()
 
 
 def run_special_race(
-    hedge: Hedge,
+    state: HedgeState,
     delay: float | None,
     fn: Operation,
     args: tuple[Any, ...],
@@ -540,20 +382,20 @@ def run_special_race(
     is_stream: bool = False,
 ) -> Coroutine[Any, Any, Any]:
     """Do the same for a hedge with `failover` or a delay per attempt, and for a stream."""
-    plan = hedge._plan()
+    plan = state.delays()
     call: AsyncHedgedCall
     if "trio" in modules and under_trio():
         from redouble._layers.hedge.race_trio import RaceNurseryTask  # noqa: PLC0415  Trio is running
 
-        call = RaceNurseryTask(hedge, delay, fn, args, kwargs)
+        call = RaceNurseryTask(state, delay, fn, args, kwargs)
     else:
-        call = _race_task(is_special=True)(hedge, delay, fn, args, kwargs)
+        call = _race_task(is_special=True)(state, delay, fn, args, kwargs)
     call.plan(plan, is_stream=is_stream)
     return call.run()
 
 
 def run_race_on_workers(
-    hedge: Hedge,
+    state: HedgeState,
     delay: float | None,
     fn: Operation,
     args: tuple[Any, ...],
@@ -562,8 +404,8 @@ def run_race_on_workers(
     is_stream: bool = False,
 ) -> Any:
     """Do the same for blocking code."""
-    call = _worker_race()(hedge, delay, fn, args, kwargs)
-    call.plan(hedge._plan(), is_stream=is_stream)
+    call = _worker_race()(state, delay, fn, args, kwargs)
+    call.plan(state.delays(), is_stream=is_stream)
     return call.run()
 
 

@@ -28,7 +28,7 @@ from redouble._failures.verdict import (
 )
 from redouble._internal.callables import UsageError, display_name
 from redouble._internal.logger import log
-from redouble._layers.hedge.different import Operation, different_call
+from redouble._layers.hedge.extra_calls import Operation, different_call
 from redouble._runtime.clock import SYSTEM, context_clock
 from redouble._runtime.deadline import InheritedCalls, wait_limit
 from redouble._runtime.enclosing import InheritedCall
@@ -36,7 +36,7 @@ from redouble._telemetry.emit import emit_layer
 
 if TYPE_CHECKING:
     from redouble._engine.budgets.retries_in_flight import CallInFlight
-    from redouble._layers.hedge.hedge import Hedge
+    from redouble._layers.hedge.shared_state import HedgeState
     from redouble._runtime.enclosing import EnclosingCall
 
 FIRST = 1
@@ -154,13 +154,13 @@ class HedgedCall:
 
     def __init__(
         self,
-        hedge: Hedge,
+        state: HedgeState,
         delay: float | None,
         fn: Operation,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
-        self._hedge, self._delay, self._fn, self._args, self._kwargs = hedge, delay, fn, args, kwargs
+        self._state, self._delay, self._fn, self._args, self._kwargs = state, delay, fn, args, kwargs
         self.race: Race | None = None  # None while there is only one attempt
 
     calls_around: Callable[[], Iterable[EnclosingCall]]
@@ -182,7 +182,7 @@ class HedgedCall:
 
     def new_race(self) -> Race:
         """Return a race with the first attempt running."""
-        return Race(self._hedge._failures, None if self._is_stream else self._hedge.settings.until)
+        return Race(self._state.failures, None if self._is_stream else self._state.settings.until)
 
     def start(self, race: Race, number: int) -> None:
         """Start an extra attempt, which ends by `record_result`, `record_error` or a cancellation."""
@@ -192,8 +192,8 @@ class HedgedCall:
 
     def start_next(self) -> float | None:
         """Start another attempt, if that is allowed; return the seconds until the next one, or None."""
-        hedge, now = self._hedge, SYSTEM.now()
-        settings = hedge.settings
+        state, now = self._state, SYSTEM.now()
+        settings = state.settings
         race = self.race or self.new_race()
         race.waiting = False
         if race.winner is not None or race.started > settings.hedges:
@@ -209,7 +209,7 @@ class HedgedCall:
         if wait > 0:
             race.waiting = settings.failover
             return wait
-        allowed = hedge._allow_attempt()
+        allowed = state.allow_attempt()
         if allowed is False:
             return None
         if self.started_at is None:
@@ -218,21 +218,21 @@ class HedgedCall:
         number = race.start_attempt()
         if allowed is not True:
             self._in_flight = {**self._in_flight, number: allowed}
-        emit_layer("hedged", "hedge", hedge.name, attempt=number, elapsed=now - self.started_at)
+        emit_layer("hedged", "hedge", settings.name, attempt=number, elapsed=now - self.started_at)
         self.start(race, number)
         return self._delay_after(number)
 
     def _delay_after(self, number: int) -> float | None:
         """Return how long the attempt after this one has to wait, or None if lateness starts none."""
-        if number > self._hedge.settings.hedges:
+        if number > self._state.settings.hedges:
             return None
         if self._delays is None:
-            return self._hedge._latencies.threshold
+            return self._state.latencies.threshold
         return next(iter(self._delays[number - 1 : number]), None)  # there may be more hedges since a reload
 
     def different(self, number: int) -> tuple[Operation, tuple[Any, ...], dict[str, Any]]:
         """Return the function and the arguments of an extra attempt."""
-        others = self._hedge._others
+        others = self._state.others
         if not others:
             return self._fn, self._args, self._kwargs
         other = others[min(number - FIRST, len(others)) - 1]
@@ -255,7 +255,7 @@ class HedgedCall:
             self._in_flight[number].end_retry()
 
     def _after_attempt(self, race: Race) -> None:
-        if self._hedge.settings.failover and race.winner is None:
+        if self._state.settings.failover and race.winner is None:
             self.schedule(self.start_next())
 
 

@@ -15,23 +15,23 @@ from contextvars import Context, copy_context
 from math import inf
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from redouble._layers.hedge.different import Operation
-from redouble._layers.hedge.inherited import calls_around
+from redouble._layers.hedge.extra_calls import Operation
+from redouble._layers.hedge.outer_calls import calls_around
 from redouble._layers.hedge.race import FIRST, AsyncHedgedCall, Race, close_all, close_method
 from redouble._runtime.asyncio_timer import RepeatingTimerEntry
 from redouble._runtime.enclosing import EnclosingCall, calls_of_task
 
 if TYPE_CHECKING:
-    from redouble._layers.hedge.hedge import Hedge
+    from redouble._layers.hedge.shared_state import HedgeState
 
 
 class RaceTask(AsyncHedgedCall, RepeatingTimerEntry):
     """One hedged call, and the timer entry that starts its extra attempts."""
 
     def __init__(
-        self, hedge: Hedge, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, state: HedgeState, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        AsyncHedgedCall.__init__(self, hedge, delay, fn, args, kwargs)
+        AsyncHedgedCall.__init__(self, state, delay, fn, args, kwargs)
         RepeatingTimerEntry.__init__(self, delay)
         self._context = copy_context()
 
@@ -114,7 +114,7 @@ class RaceTask(AsyncHedgedCall, RepeatingTimerEntry):
                     if not done:
                         race.clear()
         # Without a race the call has returned above.
-        return self._hedge._outcome(cast("Race", race), self.started_at)
+        return self._state.outcome(cast("Race", race), self.started_at)
 
     async def _end_others(self, race: Race, *, delivered: bool) -> None:
         """End the other attempts and close unused results; all results if the caller is cancelled."""
@@ -140,9 +140,14 @@ class SpecialRaceTask(RaceTask):
     """A hedged call whose extra attempts may start at any time: it has a timer of the loop, to be moved."""
 
     def __init__(
-        self, hedge: Hedge, delay: float | None, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        state: HedgeState,
+        delay: float | None,
+        fn: Operation,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> None:
-        AsyncHedgedCall.__init__(self, hedge, delay, fn, args, kwargs)
+        AsyncHedgedCall.__init__(self, state, delay, fn, args, kwargs)
         RepeatingTimerEntry.__init__(self, inf)
         self.bind()
         self._context = copy_context()
@@ -150,11 +155,11 @@ class SpecialRaceTask(RaceTask):
 
     def plan(self, delays: Sequence[float | None] | None, *, is_stream: bool) -> None:
         super().plan(delays, is_stream=is_stream)
-        if self._hedge.settings.until is not None:  # the result of the first attempt may start another one
+        if self._state.settings.until is not None:  # the result of the first attempt may start another one
             self._begin_race()
 
     def _begin_race(self) -> None:
-        if self._hedge.settings.failover:
+        if self._state.settings.failover:
             self._prepare()
             self.race = self.new_race()
 

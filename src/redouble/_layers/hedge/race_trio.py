@@ -13,7 +13,7 @@ from typing import Any, cast
 from trio import Cancelled, CancelScope, Event, Nursery, current_effective_deadline, open_nursery, sleep
 from trio.lowlevel import Task, current_task
 
-from redouble._layers.hedge.inherited import calls_around
+from redouble._layers.hedge.outer_calls import calls_around
 from redouble._layers.hedge.race import FIRST, AsyncHedgedCall, Race, close_all
 from redouble._runtime.enclosing import EnclosingCall, calls_of_task
 
@@ -73,7 +73,7 @@ class RaceNurseryTask(AsyncHedgedCall):
             with CancelScope() as whole:
                 async with open_nursery() as nursery:
                     self._nursery = nursery
-                    if self._hedge.settings.failover:
+                    if self._state.settings.failover:
                         self.race = self.new_race()
                     self.schedule(self._delay)
                     try:
@@ -103,7 +103,7 @@ class RaceNurseryTask(AsyncHedgedCall):
         try:
             if error is not None:
                 raise error
-            return value if self.race is None else self._hedge._outcome(self.race, self.started_at)
+            return value if self.race is None else self._state.outcome(self.race, self.started_at)
         finally:
             del error  # a reference cycle: the traceback refers to this frame
 

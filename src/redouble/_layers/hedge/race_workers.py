@@ -1,7 +1,7 @@
 """The race runner for blocking code: attempts run on workers, and the caller waits for the first outcome.
 
 Rule 1: the thread of the caller makes all decisions. An attempt hands over how it ended and wakes the caller.
-Rule 2: an attempt that has lost is told so, and a process is killed. The caller waits for it no longer than
+Rule 2: a thread whose attempt has lost is asked to stop, a process is killed. The caller waits no longer than
         the grace period of the worker.
 Rule 3: an attempt that ends when the call is over closes its own result.
 """
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 from redouble._drivers.attempt_timeout import advance_virtual_clock, thread_job
 from redouble._internal.callables import close_unawaited, reject_awaitable
 from redouble._internal.logger import log
-from redouble._layers.hedge.different import Call, Operation
+from redouble._layers.hedge.extra_calls import Call, Operation
 from redouble._layers.hedge.race import CLOSE_FAILED, FIRST, HedgedCall, Race
 from redouble._runtime.clock import SYSTEM, context_clock
 from redouble._runtime.deadline import time_left
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from redouble._drivers.workers.threads import ThreadJob
     from redouble._drivers.workers.worker_slots import WorkerSlot
     from redouble._engine.worker import Worker
-    from redouble._layers.hedge.hedge import Hedge
+    from redouble._layers.hedge.shared_state import HedgeState
 
 
 class Ending(AbstractContextManager["Ending", bool]):
@@ -58,10 +58,15 @@ class WorkerRace(HedgedCall):
     """One hedged call of a blocking function."""
 
     def __init__(
-        self, hedge: Hedge, delay: float | None, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        state: HedgeState,
+        delay: float | None,
+        fn: Operation,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> None:
-        super().__init__(hedge, delay, fn, args, kwargs)
-        self._worker = cast("Worker", hedge.settings.worker)  # the hedge has checked that there is one
+        super().__init__(state, delay, fn, args, kwargs)
+        self._worker = cast("Worker", state.settings.worker)  # the hedge has checked that there is one
         self._due = inf  # when the next attempt starts, by the clock of `SYSTEM`
         self._jobs: list[ThreadJob] = []
         self._slots: list[WorkerSlot] = []  # of a worker with a limit, one for each attempt
@@ -95,7 +100,7 @@ class WorkerRace(HedgedCall):
             except BaseException:  # a signal handler has interrupted it, perhaps before it began
                 self._end_others(race, delivered=False)
                 raise
-        return self._hedge._outcome(race, self.started_at)
+        return self._state.outcome(race, self.started_at)
 
     def calls_around(self) -> Iterable[EnclosingCall]:
         return calls_of_task(sys._getframe(1))

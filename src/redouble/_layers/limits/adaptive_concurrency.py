@@ -1,165 +1,53 @@
-"""AdaptiveConcurrency: a limit on concurrent calls that adapts to latency.
-
-A wrapper counts the calls in flight without a lock, if there is a GIL: between reading and writing the count
-there must be no call, because another thread or a signal handler could run there.
-"""
+"""AdaptiveConcurrency: a limit on concurrent calls that adapts to latency."""
 
 from __future__ import annotations
 
 import random as chance
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from math import inf
-from textwrap import indent
 from typing import Any, NoReturn, Self, get_args
 
 from redouble._failures.transient import transient
 from redouble._failures.verdict import FailureFilter, Kind, On, Until
-from redouble._internal.codegen import Template, gil_variants
 from redouble._internal.locks import gil
 from redouble._internal.public import public
-from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.shared_context_manager import try_from_start
 from redouble._internal.validation import Duration, choice, integer, methods
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits, WorstCase
-from redouble._layers.gate import Admission, Wrapper, describe_others
+from redouble._layers.gate import Admission, JudgingGate, Wrapper, describe_others
+from redouble._layers.layer import Layers
+from redouble._layers.limits.in_flight import (
+    JUDGING_LIMIT,
+    JUDGING_RANKED,
+    LIMIT_WRAPPER,
+    RANKED_WRAPPER,
+    InFlight,
+    InFlightCall,
+    QueuedCall,
+)
+from redouble._layers.limits.level_events import LevelEvents
 from redouble._layers.limits.limit_algorithms import Aimd, Gradient, LimitAlgorithm, Vegas
 from redouble._layers.limits.limit_window import AdaptiveConcurrencySettings, By, WindowedLimit
 from redouble._layers.limits.ranked_slots import Order, RankedSlots
-from redouble._layers.limits.rate.emitted_level import EmittedLevel
 from redouble._layers.limits.shares import (
     PriorityOption,
     describe_shares,
     same_function,
     shares_option,
 )
-from redouble._layers.limits.slot_gate import (
-    RANKED_ACQUIRE,
-    RANKED_LEASE,
-    RANKED_RELEASE,
-    SlotGate,
-    ranked_names,
-    ranked_templates,
-)
+from redouble._layers.limits.slot_gate import SlotGate, ranked_names
 from redouble._runtime.clock import SYSTEM, Chance
-from redouble._runtime.slots import Lease
 from redouble._telemetry.emit import emit_rejected
 from redouble._telemetry.observers import watch
 from redouble.errors import BulkheadFull
 
-
-class InFlight:
-    """The calls in flight and their limit. A forked child has a new one, without the parent's calls.
-
-    skip: the number of calls that begin before the next timed one: ``timing_interval`` while fewer than half
-        of the limit are in flight, else 0.
-    """
-
-    __slots__ = ("count", "limit", "skip", "timing_interval")  # faster than a dict, in each call
-
-    def __init__(self, limit: int) -> None:
-        self.limit, self.count, self.skip, self.timing_interval = limit, 0, 0, 1
-
-
-class QueuedCall:
-    """The ticket of a call that has a lease; ``started``: None until it is admitted."""
-
-    __slots__ = ("concurrent", "lease", "started")
-
-    def __init__(self, lease: Lease) -> None:
-        self.lease, self.concurrent = lease, 0
-        self.started: float | None = None
-
-
-class InFlightCall:
-    """The ticket of a call; ``counted``: True while it is among the calls in flight."""
-
-    __slots__ = ("concurrent", "counted", "in_flight", "started")
-
-    def __init__(self, in_flight: InFlight, started: float) -> None:
-        self.in_flight, self.started = in_flight, started
-        self.concurrent, self.counted = 0, False
-
-
+WAIT = 1.0  # second: the default of ``wait``
 TIMED_PER_WINDOW = 16  # calls that are timed in a window while few are in flight: they cannot raise the limit
 MAX_TIMING_INTERVAL = 64  # the most calls from a timed one to the next
 OVERLOAD_KINDS = (Kind.throttled, Kind.timeout)
-
-# Between reading and writing `count` there is no call, so that no other thread and no signal handler can run.
-COUNT_IN = """\
-    redouble_concurrent = redouble_in_flight.count
-    if redouble_concurrent >= redouble_in_flight.limit:
-        redouble_reject()
-    redouble_in_flight.count = redouble_concurrent + 1
-"""
-COUNT_OUT = """\
-        redouble_in_flight.count -= 1
-"""
-TIMED_CALL = """\
-{margin}redouble_start = None
-{margin}try:
-{margin}    redouble_in_flight.skip -= 1
-{margin}    if redouble_in_flight.skip <= 0:
-{margin}        redouble_start = redouble_system() if redouble_ambient else redouble_now()
-{margin}    redouble_result = {{await_}}redouble_fn({{arguments}})
-{margin}    {{check}}
-{margin}except redouble_BaseException:
-{margin}    redouble_record_failure(redouble_exception(), redouble_concurrent + 1, redouble_system())
-{margin}    raise
-"""
-RECORD_SUCCESS = """\
-    if redouble_start is not None:
-        redouble_moment = redouble_system() if redouble_ambient else redouble_now()
-        redouble_record_success(redouble_start, redouble_concurrent + 1, redouble_moment)
-    return redouble_result
-"""
-LIMIT_WRAPPER = gil_variants(
-    "adaptive concurrency",
-    f"""\
-{{async_}}def limited({{parameters}}):
-    redouble_in_flight = redouble_owner._in_flight
-{COUNT_IN}\
-{TIMED_CALL.format(margin="    ")}\
-    finally:
-{COUNT_OUT}\
-{RECORD_SUCCESS}""",
-    COUNT_IN,
-    COUNT_OUT,
-)
-RANKED_WRAPPER = ranked_templates(
-    "adaptive concurrency",
-    f"""\
-{{async_}}def limited({{parameters}}):
-    redouble_in_flight = redouble_owner._in_flight
-{RANKED_LEASE}\
-    try:
-{RANKED_ACQUIRE}\
-        redouble_concurrent = redouble_len(redouble_leases) - 1
-{TIMED_CALL.format(margin="        ")}\
-    finally:
-{RANKED_RELEASE}\
-{RECORD_SUCCESS}""",
-)
-
-
-def judging(template: Template) -> Template:
-    """Return a template for ``until``: a result that it refuses is recorded as a failure."""
-    check = next(line for line in template.source.splitlines(keepends=True) if line.strip() == "{check}")
-    margin = check.removesuffix("{check}\n")
-    lines = """\
-{check}
-redouble_refused = redouble_refusal(redouble_result)
-if redouble_refused is not None:
-    redouble_start = None
-    redouble_record_failure(redouble_refused, redouble_concurrent + 1, redouble_system())
-"""
-    return template.derive(template.title, (check, indent(lines, margin)))
-
-
-JUDGING_LIMIT = {key: judging(template) for key, template in LIMIT_WRAPPER.items()}
-JUDGING_RANKED = {key: judging(template) for key, template in RANKED_WRAPPER.items()}
 
 
 def overloaded(error: Exception, /) -> bool | None:
@@ -169,7 +57,7 @@ def overloaded(error: Exception, /) -> bool | None:
 
 
 @public("redouble")
-class AdaptiveConcurrency(ReentrancySafe, SlotGate):
+class AdaptiveConcurrency(JudgingGate, SlotGate):
     """A limit on concurrent calls: as many as the service answers without queueing them.
 
     Calls beyond the limit wait in a queue, if there is one, and else raise `BulkheadFull` at once. The limit
@@ -206,7 +94,7 @@ class AdaptiveConcurrency(ReentrancySafe, SlotGate):
         *,
         until: Until | None = None,
         queue: int = 0,
-        wait: Duration | None = 1.0,
+        wait: Duration | None = WAIT,
         order: Order = "fifo",
         shares: Mapping[str, float] | None = None,
         priority: PriorityOption = None,
@@ -230,7 +118,7 @@ class AdaptiveConcurrency(ReentrancySafe, SlotGate):
         }
         if not all(spans.values()):
             raise ValueError(f"AdaptiveConcurrency {spans}: write more than 0 seconds")
-        self._overload_errors = FailureFilter(on, "AdaptiveConcurrency", until)
+        self._failures = FailureFilter(on, "AdaptiveConcurrency", until)
         methods(random, "random", ("random",))
         choice(order, "AdaptiveConcurrency order", *get_args(Order))
         self._shares = shares_option(shares, priority, "AdaptiveConcurrency")
@@ -251,12 +139,16 @@ class AdaptiveConcurrency(ReentrancySafe, SlotGate):
             random=random,
             **spans,
         )
+        for option, usual in (("wait", 1), ("order", "fifo")):
+            value = getattr(self.settings, option)
+            if value != usual and not queue:
+                raise ValueError(f"AdaptiveConcurrency {option}={value!r} is for a queue: write queue= too")
         self.name = name
         algorithms: dict[By, Callable[[], LimitAlgorithm]]
         algorithms = {"gradient": Gradient, "vegas": Vegas, "aimd": partial(Aimd, self.settings.slow)}
         self._window = WindowedLimit(self.settings, algorithms[by](), SYSTEM.now())
         self._in_flight = InFlight(initial)
-        self._level = EmittedLevel("adaptive_concurrency", initial)
+        self._level = LevelEvents("adaptive_concurrency", initial)
         self._ranked: RankedSlots | None = None
         if self.settings.ranked:
             self._slots = self._ranked = self._configured_slots(initial, self._shares, order)
@@ -276,10 +168,6 @@ class AdaptiveConcurrency(ReentrancySafe, SlotGate):
     def queue(self) -> int:
         """How many calls may wait at once."""
         return self.settings.queue
-
-    def refusal(self, result: object, /) -> Exception | None:
-        """Return the error that a result counts as; None if ``until`` accepts it or there is none."""
-        return self._overload_errors.refusal(result)
 
     def admit(self, now: float, /) -> InFlightCall | QueuedCall:
         """Admit a call without waiting, or raise `BulkheadFull`."""
@@ -378,7 +266,7 @@ class AdaptiveConcurrency(ReentrancySafe, SlotGate):
         return {"limit": in_flight.limit, "in_use": in_use, "queued": queued, **ranked.counts_by_class()}
 
     def _wrapper(self, *, is_async: bool) -> Wrapper:
-        judges, ranked = self.settings.until is not None, self._ranked
+        judges, ranked = self._failures.until is not None, self._ranked
         names: dict[str, Any] = {
             "BaseException": BaseException,
             "record_success": self._record_success,
@@ -402,7 +290,7 @@ class AdaptiveConcurrency(ReentrancySafe, SlotGate):
             self._apply_limit()
 
     def _record_failure(self, error: BaseException | None, concurrent: int, now: float) -> None:
-        if self._overload_errors.is_failure(error):
+        if self._failures.is_failure(error):
             self._run_exclusively(self._record, None, concurrent, now, True)
             self._apply_limit()
 
@@ -438,26 +326,26 @@ class AdaptiveConcurrency(ReentrancySafe, SlotGate):
     def can_reconfigure(self, other: Self, /) -> bool:
         """Return True if the algorithm is the same, and decorated functions need not change.
 
-        They would, if only one had ``until``, or a queue or shares, or another function as ``priority``.
+        They would, if only one had a queue or shares, or another function as ``priority``.
         """
         own, new = self.settings, other.settings
-        same_template = own.ranked == new.ranked and (own.until is None) == (new.until is None)
         return (
-            same_template
+            own.ranked == new.ranked
             and (own.by, own.slow) == (new.by, new.slow)
             and same_function(self._shares, other._shares)
         )
 
     def reconfigure(self, other: Self, /) -> None:
         """Apply the settings of another limit; the learned limit stays, as far as the bounds allow it."""
-        self._shares, self._overload_errors = other._shares, other._overload_errors
+        self._shares = other._shares
         self.settings = settings = replace(other.settings, name=self.name)
-        self._run_exclusively(self._reconfigure, settings)
+        self._run_exclusively(self._reconfigure, settings, other._failures)
         if self._ranked is not None:
             self._configure_slots(self._in_flight.limit, self._shares, settings.order)
         self._apply_limit()
 
-    def _reconfigure(self, settings: AdaptiveConcurrencySettings) -> None:
+    def _reconfigure(self, settings: AdaptiveConcurrencySettings, failures: FailureFilter) -> None:
+        self._adopt_rules(failures)
         self._window.reconfigure(settings)
         self._in_flight.limit = self._window.limit
 
@@ -465,10 +353,17 @@ class AdaptiveConcurrency(ReentrancySafe, SlotGate):
         limit = f"as many at once as the service can handle, currently {self._in_flight.limit}"
         guaranteed = "" if self._shares is None else f", {describe_shares(self._shares)}"
         others = f", {describe_others(self.wait)}" if self.queue else ""
-        return f"{limit}{guaranteed}{others}{self._overload_errors.description}"
+        return f"{limit}{guaranteed}{others}{self._failures.description}"
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
         return inner.after(inf if self.wait is None else self.wait) if self.queue else inner
+
+    def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:
+        yield from super().lint(outer, inner, worst)
+        settings = self.settings
+        if not settings.queue and (settings.wait not in (0, WAIT) or settings.order != "fifo"):
+            problem = "AdaptiveConcurrency with a wait or an order, and without a queue: no call waits"
+            yield f"{problem}; write queue=20"
 
     def traits(self) -> Traits:
         # The other algorithms depend on latency, not on errors.

@@ -38,7 +38,8 @@ class Shares:
         self.default = priority if isinstance(priority, str) else None
         self.per_call: PerCall | None = None
         if self.default is not None and self.default not in self.shares:
-            raise ValueError(f"{layer} priority={self.default!r}: write one of {', '.join(self.shares)}")
+            names = " or ".join(map(repr, self.shares))
+            raise ValueError(f"{layer} priority={self.default!r} is not in shares: write {names}")
         if priority is not None and self.default is None:
             option = f"{layer} priority"
             example = 'the name of a class, or a function such as lambda request: "batch"'
@@ -62,7 +63,7 @@ class Shares:
         """Return the name that the function has returned; raise if it is none."""
         if isinstance(name, str):
             return name
-        given = f"{self._option}={display_name(self.priority)} returned a {type(name).__name__}"
+        given = f"{self._option}={display_name(self.priority)} returned a value of type {type(name).__name__}"
         raise UsageError(f"{given}: return the name of a class, or None for that of the context")
 
     def class_by(self, returned: object) -> str | None:
@@ -131,6 +132,8 @@ def _checked(shares: object, option: str) -> dict[str, float]:
     for name, share in cast("Mapping[object, object]", shares).items():
         if not isinstance(name, str):
             raise TypeError(f"{option}: the class {name!r} is no text: write a name such as 'batch'")
+        if not name:
+            raise ValueError(f"{option}: the class '' has no name: write one such as 'batch'")
         checked[name] = number(share, f"{option}[{name!r}]", 0, 1, "a share from 0 to 1, such as 0.1")
     total = fsum(checked.values())
     if total > 1 + TOLERANCE:

@@ -11,7 +11,6 @@ from typing import Self
 from redouble._failures.verdict import FailureFilter, On, Until
 from redouble._internal.locks import gil
 from redouble._internal.public import public
-from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.sliding_counter import SLICES, SlidingCounter
 from redouble._internal.validation import (
     Duration,
@@ -22,7 +21,7 @@ from redouble._internal.validation import (
     positive_seconds,
 )
 from redouble._layers.analysis import Traits
-from redouble._layers.gate import Admission, Gate, Wrapper
+from redouble._layers.gate import Admission, JudgingGate, Wrapper
 from redouble._layers.limits.sampled_counter import COUNTING_WRAPPER, JUDGING_WRAPPER, SampledCounter
 from redouble._layers.limits.shares import (
     PriorityOption,
@@ -139,7 +138,7 @@ class ThrottleSettings:
 
 
 @public("redouble")
-class Throttle(ReentrancySafe, Gate):
+class Throttle(JudgingGate):
     """A client-side throttle: rejects as many calls as the service would, before they cost anything.
 
     Of the calls in the last ``window`` seconds, a share of ``(requests - k * accepts) / (requests + 1)`` is
@@ -200,10 +199,6 @@ class Throttle(ReentrancySafe, Gate):
         self._requests = RequestWindow(self.settings.window)
         self._demand = ClassDemand(self.settings.window)
         self.register("limits")
-
-    def refusal(self, result: object, /) -> Exception | None:
-        """Return the error that a result counts as; None if ``until`` accepts it or there is none."""
-        return self._failures.refusal(result)
 
     def admit(self, now: float, /) -> None:
         """Admit a call, or raise `Rejected`."""
@@ -266,9 +261,10 @@ class Throttle(ReentrancySafe, Gate):
         return state
 
     def _wrapper(self, *, is_async: bool) -> Wrapper:
-        templates = COUNTING_WRAPPER if self.settings.until is None else JUDGING_WRAPPER
+        judges = self._failures.until is not None
+        templates = JUDGING_WRAPPER if judges else COUNTING_WRAPPER
         if self._per_call is not None:
-            templates = COUNTING_BY_CLASS if self.settings.until is None else JUDGING_BY_CLASS
+            templates = JUDGING_BY_CLASS if judges else COUNTING_BY_CLASS
         return templates[gil.enabled], {
             "refusal": self.refusal,
             "counter": self._requests,
@@ -299,16 +295,17 @@ class Throttle(ReentrancySafe, Gate):
     def can_reconfigure(self, other: Self, /) -> bool:
         """Return True unless the window differs, or decorated functions would have to change.
 
-        They would, if only one had ``until`` or shares, or another function as ``priority``.
+        They would, if only one had shares, or another function as ``priority``.
         """
         own, new = self.settings, other.settings
-        same_options = (own.until is None, own.shares is None) == (new.until is None, new.shares is None)
+        same_options = (own.shares is None) == (new.shares is None)
         return same_options and own.window == new.window and same_function(self._shares, other._shares)
 
     def reconfigure(self, other: Self, /) -> None:
         """Apply the settings of another throttle; the calls in the window stay."""
-        self._shares, self._failures = other._shares, other._failures
+        self._shares = other._shares
         self.settings = replace(other.settings, name=self.name)
+        self._run_exclusively(self._adopt_rules, other._failures)
 
     def describe(self) -> str:
         settings = self.settings

@@ -1,7 +1,7 @@
 """Coalesce: concurrent identical calls share one.
 
 The first call of a key runs the function, in its own task or thread and in its own context. The others wait
-for it. If the first call is cancelled or interrupted, nobody else can continue it, so all that wait start
+for it. If the first call is cancelled or interrupted, no other can continue it, so all waiting calls start
 again: the first of them calls the function, and the others wait for that one. So no hand-over can be lost.
 
 Rule 1: a flight is marked as ended before anything else happens at its end, and no call waits for an ended
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 from redouble._engine.per_call import check_arguments
-from redouble._internal.callables import UsageError, display_name
+from redouble._internal.callables import UsageError, display_name, lazy_kind
 from redouble._internal.codegen import compile_wrapper
 from redouble._internal.locks import ForkSafe, gil
 from redouble._internal.public import public
@@ -124,6 +124,9 @@ class Coalesce(ForkSafe, Layer):
 
     def __init__(self, key: Callable[..., Hashable] | None = None, *, name: str | None = None) -> None:
         super().__init__()
+        if key is not None and (kind := lazy_kind(key)) is not None:
+            text = f"Coalesce key={display_name(key)} is {kind}: write a plain function"
+            raise TypeError(f"{text}. If this was meant as a decorator, write @Coalesce(), with brackets")
         check_key(key, "Coalesce key")
         self.settings = CoalesceSettings(key, name)
         self._tables: WeakValueDictionary[Hashable, FlightTable] = WeakValueDictionary()  # by function
@@ -297,7 +300,7 @@ class Coalesce(ForkSafe, Layer):
     ) -> bool:
         """Return True if a flight has a value, raise a copy of its error, or return False if it has neither.
 
-        started: when the call began to wait, if somebody observes that; None if not.
+        started: when the call began to wait, if there is an observer; else None.
         seconds: how long it could wait.
         """
         if not flight.ended:

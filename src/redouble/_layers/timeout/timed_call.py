@@ -11,6 +11,7 @@ from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import backend
 from redouble._runtime.clock import SYSTEM, Clock, context_clock
 from redouble._runtime.deadline import deadline_left
+from redouble._runtime.enclosing import variables_of
 from redouble._telemetry.emit import emit_timeout
 from redouble.errors import AttemptTimeout, Limit
 
@@ -78,6 +79,7 @@ class CallInScope:
     attempts = None
     name = ""
     labels: Mapping[str, str] = {}
+    ends_with_first_item = False  # it interrupts
 
     def __init__(self, limit: CancelScope) -> None:
         self._limit = limit
@@ -89,5 +91,5 @@ class CallInScope:
 
 def read_call(frame: FrameType) -> EnclosingCall | None:
     """Return the call of a frame of an async function under a `Timeout`; a worker has a deadline."""
-    limit = frame.f_locals.get("limit")
+    limit = variables_of(frame).get("limit")
     return None if limit is None else CallInScope(limit)

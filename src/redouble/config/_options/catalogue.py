@@ -6,7 +6,9 @@ that the table builds explains its options in full.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
 from redouble._engine.budgets.budget_protocol import Budget, SharedBudget, SpendOnly
 from redouble._engine.budgets.retry_budget import RetryBudget
@@ -22,7 +24,8 @@ from redouble._layers.limits.rate.adaptive_rate import AdaptiveRate
 from redouble._layers.limits.rate.rate_limit import RateLimit
 from redouble._layers.limits.throttle import Throttle
 from redouble._layers.results.coalesce import Coalesce
-from redouble._layers.results.fallback import Fallback, StaleFallback
+from redouble._layers.results.fallback import Fallback
+from redouble._layers.results.stale_fallback import StaleFallback
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout.timeout import Timeout
 from redouble.config._document_path import DocPath, short_repr
@@ -287,27 +290,36 @@ GATES = Tagged(
 # ---------------------------------------------------------------- layers and pipelines
 
 
-class DelayOrList(Value):
-    """A duration, or a list of durations."""
+@dataclass(frozen=True)
+class OneOrList(Value):
+    """A value, or a list of such values, one for each extra call; in code also a function."""
 
-    _one, _several = WAIT, Listed(SPAN, least=1)
+    one: Value
+    several: Value
 
     def parse(self, value: object, place: DocPath) -> object:
         return self._kind(value).parse(value, place)
 
     def text(self, text: str) -> object:
-        return self._several.text(text) if "," in text else self._one.text(text)
+        return self.several.text(text) if "," in text else self.one.text(text)
 
-    def write(self, value: object, place: DocPath) -> object:
-        if callable(value):
-            raise place.error(f"{short_repr(value)} cannot be written to a document: set delay in code")
-        return self._kind(value).write(value, place)
+    def write(self, value: Any, place: DocPath) -> object:
+        is_list = isinstance(value, list | tuple)
+        items = tuple(cast("Sequence[object]", value if is_list else (value,)))
+        for item in filter(callable, items):
+            raise place.error(f"{short_repr(item)} cannot be written to a document: set it in code")
+        return self.several.write(items, place) if is_list else self.one.write(value, place)
 
     def _kind(self, value: object) -> Value:
-        return self._several if isinstance(value, list | tuple) else self._one
+        return self.several if isinstance(value, list | tuple) else self.one
 
     def schema(self) -> dict[str, object]:
-        return {"anyOf": [self._one.schema(), self._several.schema()]}
+        return {"anyOf": [self.one.schema(), self.several.schema()]}
+
+
+DELAYS = OneOrList(WAIT, Listed(SPAN, least=1))
+ARGUMENTS = TableOf(AnyValue(), "a table of arguments, such as { region = 'eu' }")
+OTHER_ARGUMENTS = OneOrList(ARGUMENTS, Listed(ARGUMENTS, least=1))
 
 
 LAYERS = Tagged(
@@ -327,13 +339,17 @@ LAYERS = Tagged(
         Hedge,
         "Repeat a slow call beside the first; the first acceptable outcome wins.",
         delay=Option(
-            DelayOrList(),
+            DELAYS,
             "How long a call may take before an extra call starts, or a list with a delay for each one; "
             "measured unless given.",
         ),
         max_extra_load=Option(LOAD, "How many extra calls there may be, as a share of all."),
         hedges=Option(Whole(1), "How many extra calls one call may lead to."),
         failover=Option(Flag(), "True to start the next extra call at once when a call fails."),
+        different=Option(
+            OTHER_ARGUMENTS,
+            "The arguments of an extra call that differ, by name, or a list with a table for each one.",
+        ),
         minimum=Option(Unlimited(Whole(1)), "From how many calls on the measured delay is used."),
         shortest=Option(SPAN, "The lower bound of the measured delay."),
         longest=Option(WAIT, "The upper bound of the measured delay."),

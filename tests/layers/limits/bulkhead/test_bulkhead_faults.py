@@ -19,7 +19,10 @@ from redouble import Bulkhead, Clock
 from redouble.testing import virtual_time
 from tests.support.bulkhead_callers import callers, until
 from tests.support.fakes import ASYNC, COLOURS, Boom, Panic, in_colour
+from tests.support.garbage_collection import untraced
 from tests.support.runtime.tasks import Task, loop_of, settled
+
+pytestmark = pytest.mark.usefixtures(untraced.__name__)
 
 FREE = {"limit": 1, "in_use": 0, "queued": 0}
 LOOPS = pytest.mark.parametrize("colour", ASYNC)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from redouble import Bulkhead, errors
+from redouble._drivers import slot_wait
 from redouble._internal import reentrancy, shared_context_manager
 from redouble._layers import gate as _gate
 from redouble._layers.limits import bulkhead as _bulkhead
@@ -22,7 +23,7 @@ from tests.support.interruption import SignalHandler, ctrl_c
 
 A_LITTLE = 0.001
 
-MODULES = (_bulkhead, _gate, slot_gate, slots, ranked_slots, reentrancy, shared_context_manager)
+MODULES = (_bulkhead, _gate, slot_gate, slot_wait, slots, ranked_slots, reentrancy, shared_context_manager)
 FILES = {module.__file__ for module in MODULES} | {"<redouble> bulkhead"}
 SHARES: dict[str, Any] = {"shares": {"interactive": 0.6, "batch": 0.2}, "priority": "batch"}
 KINDS = pytest.mark.parametrize("options", [{}, SHARES], ids=["plain", "shares"])

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from redouble import SYSTEM, AdaptiveConcurrency, Retry, errors, observe, priority
+from redouble._drivers import slot_wait
 from redouble._internal import reentrancy, shared_context_manager
 from redouble._layers import gate as _gate
 from redouble._layers.limits import adaptive_concurrency as _adaptive
-from redouble._layers.limits import ranked_slots, slot_gate
+from redouble._layers.limits import in_flight, ranked_slots, slot_gate
 from redouble._runtime import slots
 from redouble.config import from_mapping, to_mapping
 from redouble.testing import VirtualClock, virtual_time
@@ -246,7 +247,17 @@ def test_an_accepted_result_and_an_until_that_raises(colour: str, options: dict[
 
 # --------------------------------------------------------------------------- interruptions
 
-MODULES = (_adaptive, _gate, slot_gate, slots, ranked_slots, reentrancy, shared_context_manager)
+MODULES = (
+    _adaptive,
+    _gate,
+    in_flight,
+    slot_gate,
+    slot_wait,
+    slots,
+    ranked_slots,
+    reentrancy,
+    shared_context_manager,
+)
 FILES = {module.__file__ for module in MODULES} | {"<redouble> adaptive concurrency"}
 
 
@@ -320,6 +331,9 @@ def test_an_admission_that_fails_by_hand_leaves_nothing() -> None:
         ({"queue": -1}, ValueError, "AdaptiveConcurrency queue=-1: write how many calls may wait, 0 or more"),
         ({"queue": None}, TypeError, "AdaptiveConcurrency queue=None"),
         ({"wait": -1}, ValueError, "AdaptiveConcurrency wait=-1"),
+        ({"wait": 5}, ValueError, "AdaptiveConcurrency wait=5.0 is for a queue: write queue= too"),
+        ({"wait": None}, ValueError, "AdaptiveConcurrency wait=None is for a queue"),
+        ({"order": "lifo"}, ValueError, "AdaptiveConcurrency order='lifo' is for a queue"),
         ({"order": "x"}, ValueError, "AdaptiveConcurrency order='x': write 'fifo', 'lifo' or 'adaptive'"),
         ({"shares": {}}, ValueError, "AdaptiveConcurrency shares={} is empty"),
         ({"until": 3}, TypeError, "until=3"),
@@ -361,7 +375,6 @@ def test_changes_in_place() -> None:
     assert plain.limit == 5
     for changed in (
         AdaptiveConcurrency(),
-        AdaptiveConcurrency(queue=5),
         AdaptiveConcurrency(queue=5, until=bool, by="aimd"),
         AdaptiveConcurrency(queue=5, until=bool, slow=9),
         AdaptiveConcurrency(queue=5, until=bool, shares=TWO, priority=first),

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble._layers.limits.rate.cubic import SLICE, AdaptiveTokenBucket, CubicCurve, RateMeter
+from redouble._layers.limits.rate.pacing import Ahead
 
 NEAR = 1e-6
 RATES = st.floats(0.5, 1000)
@@ -157,11 +158,11 @@ def test_the_rate_never_falls_below_the_least(
 def test_a_new_rate_keeps_the_tokens_up_to_the_new_capacity() -> None:
     bucket = limited(10.0)
     bucket.set_rate(2.0, 1.0)
-    assert bucket.due(1.0, 1, [1] * 1) == 0.0
-    assert bucket.due(1.0, 1, [1] * 2) == 0.5
+    assert bucket.due(1.0, 1, Ahead.of([1] * 1)) == 0.0
+    assert bucket.due(1.0, 1, Ahead.of([1] * 2)) == 0.5
     bucket.set_rate(10.0, 1.0)
-    assert bucket.due(1.0, 1, [1] * 1) == 0.0
-    assert bucket.due(1.0, 1, [1] * 2) == pytest.approx(0.1)
+    assert bucket.due(1.0, 1, Ahead.of([1] * 1)) == 0.0
+    assert bucket.due(1.0, 1, Ahead.of([1] * 2)) == pytest.approx(0.1)
 
 
 def test_a_call_admitted_within_the_clock_tolerance_owes_no_more_than_that() -> None:
@@ -200,7 +201,7 @@ def test_due_is_the_time_until_the_call_is_admitted(
     rate: float, start: float, gap: float, ahead: int
 ) -> None:
     bucket, arrived = limited(rate, start), start + gap
-    promised, now = bucket.due(arrived, 1, [1] * ahead), arrived
+    promised, now = bucket.due(arrived, 1, Ahead.of([1] * ahead)), arrived
     for _ in range(ahead):
         now += bucket.due(now)
         bucket.take(now)

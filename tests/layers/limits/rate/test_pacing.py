@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redouble._layers.limits.rate.pacing import CLOCK_TOLERANCE, GcraPacer
+from redouble._layers.limits.rate.pacing import CLOCK_TOLERANCE, LOOKAHEAD, Ahead, GcraPacer
 
 
 def closed(interval: float, burst: int) -> GcraPacer:
@@ -68,7 +68,7 @@ def test_pauses_and_spread_quotas_delay_calls(steps: list[tuple[Any, ...]], mome
     for method, *arguments in steps:
         getattr(pacer, method)(*arguments, 0.0)
     seen, now = list[float](), 0.0
-    promised = [pacer.due(0.0, 1, [1] * ahead) for ahead in range(len(moments))]
+    promised = [pacer.due(0.0, 1, Ahead.of([1] * ahead)) for ahead in range(len(moments))]
     for _ in moments:
         now += pacer.due(now)
         pacer.take(now)
@@ -115,7 +115,7 @@ def test_the_fast_path_stays_closed_while_a_quota_is_spread() -> None:
 def test_the_open_fast_path_can_be_queried() -> None:
     pacer = GcraPacer(1.0, 3)
     pacer.fast_arrival_time = 12.0  # two calls have passed at 10
-    assert (pacer.available(10.0), pacer.due(10.0), pacer.due(10.0, ahead=[1])) == (1, 0.0, 1.0)
+    assert (pacer.available(10.0), pacer.due(10.0), pacer.due(10.0, ahead=Ahead.of([1]))) == (1, 0.0, 1.0)
     assert (pacer.available(5.0), pacer.due(5.0)) == (3, 0.0)  # another clock
     assert pacer.fast_arrival_time == 12.0
 
@@ -146,3 +146,17 @@ def test_a_clock_that_goes_back(steps: list[tuple[Any, ...]], then: float, wait:
         assert pacer.available(then) == 1
         pacer.take(then)
         assert pacer.due(then) == 1.0
+
+
+@pytest.mark.parametrize("ahead", [LOOKAHEAD + 1, 50, 60, 61, 100])
+@pytest.mark.parametrize("cost", [0.5, 1])
+def test_the_wait_behind_many_calls_that_share_a_quota(ahead: int, cost: float) -> None:
+    """It is computed at once: the queue is long when the service allows little."""
+    pacer = GcraPacer(0.5, 3, fast=False)
+    pacer.spread(30, 60, 0.0)
+    promised = pacer.due(0.0, cost, Ahead.of([cost] * ahead))
+    now = 0.0
+    for _ in range(ahead + 1):
+        now += pacer.due(now, cost)
+        pacer.take(now, cost)
+    assert now == pytest.approx(promised, abs=3)

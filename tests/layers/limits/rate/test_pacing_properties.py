@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from redouble._layers.limits.rate.pacing import GcraPacer
+from redouble._layers.limits.rate.pacing import Ahead, GcraPacer
 
 pytestmark = pytest.mark.one_python
 
@@ -116,7 +116,7 @@ def test_due_is_the_time_until_the_call_passes(
         GcraPacer(interval, burst), start, [*steps, ("spread", interval, calls), ("try", interval, 1)]
     )
     arrived = simulation.now
-    promised = simulation.pacer.due(arrived, 1, [1] * ahead)
+    promised = simulation.pacer.due(arrived, 1, Ahead.of([1] * ahead))
     for _ in range(ahead):
         simulation.step_on("wait", 0.0, 1)
     assert simulation.now + simulation.pacer.due(simulation.now) == pytest.approx(

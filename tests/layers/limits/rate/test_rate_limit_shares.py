@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from math import inf
+from math import ceil, inf
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import redouble
 from redouble import SYSTEM, Pipeline, RateLimit, errors
+from redouble._layers.limits.rate.pacing import LOOKAHEAD
 from redouble._layers.limits.rate.ranked_queue import RankedWaiter, RateClass
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.fakes import Boom, nothing
@@ -35,6 +36,10 @@ def class_of(name: str | None, cost: float = 1) -> str | None:
 def cost_of(name: str | None, cost: float = 1) -> float:
     """Return the cost of a call."""
     return cost
+
+
+async def nothing_of(name: str | None) -> None:
+    """Do nothing, for a call of a class."""
 
 
 def passed_in(
@@ -119,6 +124,113 @@ def test_under_pressure_each_class_gets_its_share(
     assert counts["batch"] == pytest.approx(3 * first["batch"], abs=2)
     assert counts[None] == 0
     assert [name for name, _ in found[-30:]] == [None] * 30
+
+
+HALVES = {"a": 0.5, "b": 0.5}
+EVERY_KIND = pytest.mark.parametrize(
+    "options", [{}, {"burst": 5}, {"window": "sliding"}, {"window": "fixed"}, {"rate": 7, "per": 3}]
+)
+
+
+@EVERY_KIND
+@pytest.mark.parametrize(
+    "shares",
+    [
+        HALVES,
+        {"a": 0.34, "b": 0.33, "c": 0.33},
+        {"a": 0.1, "b": 0.9},
+        {"a": 0.1, "b": 0.2, "c": 0.7},
+        {f"class {number}": 0.1 for number in range(10)},
+    ],
+)
+def test_a_class_that_always_waits_gets_all_of_its_share(
+    options: dict[str, Any], shares: dict[str, float]
+) -> None:
+    """Also if its permits come due between those of the limit, or those of the limit all at once."""
+    limit = RateLimit(**{"rate": 5} | options, shares=shares, priority=class_of)
+    calls: list[tuple[str | None, float]] = [(None, 1)] * 10
+    for name, share in shares.items():
+        calls += [(name, 1)] * ceil(60 * share + 6)
+    counts = Counter(name for name, _ in passed_in("asyncio", limit, calls)[5:65])
+    for name, share in shares.items():
+        assert counts[name] == pytest.approx(60 * share, abs=2)
+
+
+def test_shares_apply_to_the_rate_that_the_service_allows() -> None:
+    """One a second, of ten: the lowest class still gets no more than its share."""
+    limit = RateLimit(10, shares=SHARES, priority=class_of)
+    with virtual_time():
+        limit.follow({"RateLimit-Remaining": "60", "RateLimit-Reset": "60"})
+        calls: list[tuple[str | None, float]] = [("batch", 1), ("interactive", 1)] * 60
+        counts = Counter(name for name, _ in passed_in("asyncio", limit, calls)[:50])
+    assert counts["batch"] == pytest.approx(5, abs=1)
+
+
+def test_a_class_that_was_idle_has_saved_up_no_more_than_a_burst() -> None:
+    limit = RateLimit(10, burst=4, shares=HALVES, priority=class_of)
+    moments = list[float]()
+
+    async def main() -> None:
+        async def call(name: str) -> None:
+            await limit.call(nothing_of, name)
+            if name == "b":
+                moments.append(SYSTEM.now())
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(60):
+                tasks.create_task(call("a"))
+            await asyncio.sleep(3)
+            began = SYSTEM.now()
+            for _ in range(10):
+                tasks.create_task(call("b"))
+        first = [moment - began for moment in moments[:6]]
+        assert first == pytest.approx([0, 0.1, 0.3, 0.5, 0.7, 0.9], abs=0.15)
+
+    in_virtual_time("asyncio", lambda _: main())
+
+
+@pytest.mark.parametrize("options", [{}, {"burst": 10}, {"window": "sliding"}])
+@pytest.mark.parametrize("name", ["interactive", "batch", None])
+@pytest.mark.parametrize("waiting", [10, 40, 200])
+def test_the_wait_behind_many_is_estimated(options: dict[str, Any], name: str | None, waiting: int) -> None:
+    limit = RateLimit(10, **options, shares=SHARES, priority=class_of)
+    passed: list[float] = []
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(waiting):
+                tasks.create_task(limit.call(nothing_of, ["interactive", "batch", None, None][number % 4]))
+            await settled("asyncio")
+            with redouble.priority(name):
+                promised = limit.snapshot()["retry_after"]
+            await limit.call(nothing_of, name)
+            passed.append(SYSTEM.now())
+        assert passed == [pytest.approx(promised, rel=0.1, abs=0.5)]
+
+    in_virtual_time("asyncio", lambda _: main())
+
+
+def test_the_order_of_many_waiters_is_not_computed() -> None:
+    """It takes long, and under the lock."""
+    limit = RateLimit(10, shares=SHARES)
+    queue: Any = limit._wait_queue
+    with virtual_time():
+        limit.acquire()
+        for number in range(300):
+            waiter = queue.new_waiter(1.0, ["interactive", "batch", None][number % 3])
+            queue._try_acquire_in_turn(waiter, object, inf)
+        looked = Counter[str]()
+        pacer_take = queue._pacer.take
+
+        def counted(*args: float) -> None:
+            looked["take"] += 1
+            pacer_take(*args)
+
+        queue._pacer.take = counted
+        for name in ("interactive", "batch", None):
+            ahead = queue.ahead_of(queue.new_waiter(1.0, name), 0.0)
+            assert ahead.number > LOOKAHEAD
+    assert looked["take"] <= 3 * LOOKAHEAD
 
 
 @LOOPS
@@ -336,7 +448,8 @@ def test_a_refused_call_that_can_never_begin_counts_for_nothing() -> None:
         limit.acquire()
         with pytest.raises(ValueError, match="can never begin"):
             limit.acquire(2)
-        assert limit._wait_queue.costs_ahead(RankedWaiter(1, RateClass("other")), 0.0) == []
+        ahead = limit._wait_queue.ahead_of(RankedWaiter(1, RateClass("other")), 0.0)
+        assert not ahead.number
 
 
 def test_a_refused_call_of_another_clock_stands_for_nothing() -> None:
@@ -441,3 +554,46 @@ def test_no_class_gets_less_than_its_share_while_it_waits(
             if found == name:
                 assert used >= own * (rate * moment - slack) - 1
                 used += cost
+
+
+def test_a_waiter_that_can_never_pass_takes_nothing_from_others() -> None:
+    """The burst was reduced meanwhile: it is rejected once it is the first."""
+    limit = RateLimit(10, burst=5, shares=HALVES)
+    queue: Any = limit._wait_queue
+    with virtual_time():
+        limit.acquire(5)
+        for cost in (5.0, 1.0):
+            queue._try_acquire_in_turn(queue.new_waiter(cost, "a"), object, inf)
+        limit.reconfigure(RateLimit(10, shares=HALVES))
+        ahead = queue.ahead_of(queue.new_waiter(1.0, "a"), 0.0)
+        assert ahead.costs == [5, 1]
+        assert queue._pacer.due(0.0, 1, ahead) == pytest.approx(0.2)
+
+
+def test_a_skipped_waiter_that_reacts_late_is_the_first_of_its_class_again() -> None:
+    limit = RateLimit(10, shares=HALVES)
+    queue: Any = limit._wait_queue
+    with virtual_time():
+        limit.acquire()
+        first, second, third = (queue.new_waiter(1.0, "a") for _ in range(3))
+        for waiter in (first, second, third):
+            queue._try_acquire_in_turn(waiter, object, inf)
+        queue._queue.pop(first)  # as if it had been skipped
+        assert [*queue._in_order(0.0)] == [second, third]
+        queue._try_acquire_in_turn(first, object, inf)
+        assert [*queue._in_order(0.0)] == [first, second, third]
+
+
+def test_waiters_that_have_left_are_forgotten() -> None:
+    limit = RateLimit(10, shares=HALVES)
+    queue: Any = limit._wait_queue
+    with virtual_time() as clock:
+        limit.acquire()
+        first, second, third = (queue.new_waiter(1.0, "a") for _ in range(3))
+        for waiter in (first, second, third):
+            queue._try_acquire_in_turn(waiter, object, inf)
+        queue._dequeue(second)
+        clock.advance(0.1)
+        assert queue._try_acquire_in_turn(first, object, inf) is None
+        queue._dequeue(first)
+        assert [*queue._classes["a"].waiting] == [third]

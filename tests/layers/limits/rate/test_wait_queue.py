@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
 from math import inf
 
 import pytest
 
-from redouble._layers.limits.rate.pacing import GcraPacer
+from redouble._layers.limits.rate.pacing import NONE_AHEAD, Ahead, GcraPacer
 from redouble._layers.limits.rate.wait_queue import Waiter
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.bulkhead_callers import A_MINUTE, until
@@ -99,7 +99,7 @@ def test_a_waiter_whose_wait_fails_leaves_the_queue(colour: str) -> None:
     class Breaking(Permits):
         asked = 0
 
-        def due(self, now: float, cost: float = 1.0, ahead: Sequence[float] = (), /) -> float:
+        def due(self, now: float, cost: float = 1.0, ahead: Ahead = NONE_AHEAD, /) -> float:
             self.asked += 1
             if self.asked > 2:
                 raise Boom

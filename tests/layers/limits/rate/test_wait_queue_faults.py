@@ -13,7 +13,7 @@ from math import inf
 import pytest
 
 from redouble import SYSTEM
-from redouble._layers.limits.rate.wait_queue import HEAD_GRACE, Waiter
+from redouble._layers.limits.rate.wait_queue import HEAD_GRACE, WAKE_LATENCY, Waiter
 from redouble.errors import RateLimited
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.bulkhead_callers import A_MINUTE
@@ -57,6 +57,20 @@ def test_an_unresponsive_head_is_skipped(colour: str) -> None:
     assert moments[0] == pytest.approx(2 + 2 * HEAD_GRACE)
     assert all(later - sooner >= 1 - 1e-6 for sooner, later in pairwise(moments))
     assert moments[-1] <= 4 + 4 * HEAD_GRACE + 1e-6
+
+
+def test_waiters_far_behind_a_late_head_check_rarely() -> None:
+    """A thousand that check ten times a second each would keep the event loop from running the head."""
+    _, queue = queue_after_one_call(0.001)
+    waiters = [Waiter() for _ in range(1000)]
+    with virtual_time() as clock:
+        for waiter in waiters:
+            queue._try_acquire_in_turn(waiter, object, inf)
+        clock.advance(2)
+        checks = [queue._try_acquire_in_turn(waiter, object, inf) for waiter in (waiters[1], waiters[-1])]
+        assert checks == [HEAD_GRACE, 999 * WAKE_LATENCY]
+        clock.advance(HEAD_GRACE)
+        assert queue._try_acquire_in_turn(waiters[-1], object, inf) is None  # skips the head all the same
 
 
 def test_a_skipped_head_that_reacts_late_is_the_head_again() -> None:

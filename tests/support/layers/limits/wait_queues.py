@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 import pytest
 import trio
 
-from redouble._layers.limits.rate.pacing import GcraPacer
+from redouble._layers.limits.rate.pacing import NONE_AHEAD, Ahead, GcraPacer
 from redouble._layers.limits.rate.wait_queue import WaitQueue
 from redouble.errors import RateLimited
 from redouble.testing import VirtualClock
@@ -38,8 +38,8 @@ class Permits:
     def open_fast_path(self) -> None:
         self.fast_path_closed = False
 
-    def due(self, now: float, cost: float = 1.0, ahead: Sequence[float] = (), /) -> float:
-        return 0.0 if self.available >= sum(ahead) + cost else FAR
+    def due(self, now: float, cost: float = 1.0, ahead: Ahead = NONE_AHEAD, /) -> float:
+        return 0.0 if self.available >= ahead.total() + cost else FAR
 
     def take(self, now: float, cost: float = 1.0, /) -> None:
         self.available -= int(cost)

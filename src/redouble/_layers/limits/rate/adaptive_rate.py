@@ -13,9 +13,9 @@ from redouble._internal.public import public
 from redouble._internal.validation import Duration, format_seconds, number
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits
-from redouble._layers.gate import Wrapper
+from redouble._layers.gate import JudgingGate, Wrapper
+from redouble._layers.limits.level_events import LevelEvents
 from redouble._layers.limits.rate.cubic import AdaptiveTokenBucket
-from redouble._layers.limits.rate.emitted_level import EmittedLevel
 from redouble._layers.limits.rate.wait_queue import WaitingGate, WaitQueue
 from redouble._layers.limits.sampled_counter import COUNTING_WRAPPER, JUDGING_WRAPPER
 from redouble._runtime.clock import SYSTEM
@@ -42,7 +42,7 @@ class AdaptiveRateSettings:
 
 
 @public("redouble")
-class AdaptiveRate(WaitingGate):
+class AdaptiveRate(JudgingGate, WaitingGate):
     """A rate limit that slows calls down when the server throttles, and then probes for the rate it accepts.
 
     It limits nothing until a call is throttled. From then on calls pass at a rate, which every throttling
@@ -67,7 +67,8 @@ class AdaptiveRate(WaitingGate):
         until: Until | None = None,
         name: str | None = None,
     ) -> None:
-        self._throttles = FailureFilter(on, "AdaptiveRate", until)
+        super().__init__()
+        self._failures = FailureFilter(on, "AdaptiveRate", until)
         self.settings = AdaptiveRateSettings(
             on=on,
             wait=None if wait is None else checked(wait, "AdaptiveRate wait"),
@@ -78,18 +79,14 @@ class AdaptiveRate(WaitingGate):
         self.name = name
         self._bucket = AdaptiveTokenBucket(SYSTEM.now(), self.settings.least)
         self._wait_queue = WaitQueue(self._bucket, self.settings.wait, self._rejection, self._admitted_late)
-        self._level = EmittedLevel("adaptive_rate")
+        self._level = LevelEvents("adaptive_rate")
         self.register("limits")
-
-    def refusal(self, result: object, /) -> Exception | None:
-        """Return the error that a result counts as; None if ``until`` accepts it or there is none."""
-        return self._throttles.refusal(result)
 
     def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
         """Record how a call ended; a cancellation, or a rejection by an inner gate, does not count."""
         if error is not None and never_counts(error):
             return
-        throttled = error is not None and bool(self._throttles.is_failure(error))
+        throttled = error is not None and bool(self._failures.is_failure(error))
         self._wait_queue.update_pacer(self._bucket.record, throttled, now)
         if watch.by_event["limit_changed"] and self._bucket.meter.limiting:
             self._level.emit(self._bucket.rate, self.name)
@@ -103,7 +100,7 @@ class AdaptiveRate(WaitingGate):
 
     def _wrapper(self, *, is_async: bool) -> Wrapper:
         queue = self._wait_queue
-        templates = COUNTING_WRAPPER if self.settings.until is None else JUDGING_WRAPPER
+        templates = COUNTING_WRAPPER if self._failures.until is None else JUDGING_WRAPPER
         return templates[gil.enabled], {
             "owner": queue,
             "counter": self._bucket.meter,
@@ -112,13 +109,14 @@ class AdaptiveRate(WaitingGate):
             "refusal": self.refusal,
         }
 
-    def can_reconfigure(self, other: Self, /) -> bool:
-        """Return True unless only one has ``until``: decorated functions cannot change that."""
-        return (self.settings.until is None) == (other.settings.until is None)
+    def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
+        """Return True: all settings can change."""
+        return True
 
     def reconfigure(self, other: Self, /) -> None:
         """Apply the settings of another gate; the measured and the learned rate stay."""
-        self.settings, self._throttles = replace(other.settings, name=self.name), other._throttles
+        self.settings = replace(other.settings, name=self.name)
+        self._run_exclusively(self._adopt_rules, other._failures)
         self._wait_queue.wait, least = self.settings.wait, self.settings.least
         # The time is read under the lock of the queue; read earlier, it could be outdated.
         self._wait_queue.update_pacer(lambda: self._bucket.reconfigure(least, SYSTEM.now()))
@@ -133,7 +131,7 @@ class AdaptiveRate(WaitingGate):
 
     def describe(self) -> str:
         waits = "" if self.wait is None else f", waiting up to {format_seconds(self.wait)}"
-        return f"as fast as the server allows{waits}{self._throttles.description}"
+        return f"as fast as the server allows{waits}{self._failures.description}"
 
     def traits(self) -> Traits:
         return Traits(handles=self.settings.on, shared=(self,))

@@ -10,10 +10,9 @@ Rule 4: the rate fills a token bucket, and each call takes one token.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import cbrt, floor
 
-from redouble._layers.limits.rate.pacing import CLOCK_JUMP, CLOCK_TOLERANCE
+from redouble._layers.limits.rate.pacing import CLOCK_JUMP, CLOCK_TOLERANCE, NONE_AHEAD, Ahead
 from redouble._layers.limits.sampled_counter import SampledCounter
 
 BETA = 0.7  # the share of the rate that is left after throttling
@@ -101,11 +100,11 @@ class AdaptiveTokenBucket:
         self._least = least
         self.set_rate(self.rate, now)
 
-    def due(self, now: float, cost: float = 1.0, ahead: Sequence[float] = ()) -> float:
-        """Return the seconds until there are tokens for a call, after others with the costs ``ahead``."""
+    def due(self, now: float, cost: float = 1.0, ahead: Ahead = NONE_AHEAD) -> float:
+        """Return the seconds until there are tokens for a call, after those ahead of it."""
         if not self.meter.limiting:
             return 0.0
-        wait = (cost + sum(ahead) - self._tokens_at(now)) / self.rate
+        wait = (cost + ahead.total() - self._tokens_at(now)) / self.rate
         return 0.0 if wait <= CLOCK_TOLERANCE else wait
 
     def take(self, now: float, cost: float = 1.0) -> None:

@@ -1,7 +1,7 @@
 """The arithmetic of a rate limit: GCRA, and the quotas and pauses that a server asks for.
 
 A pacer is passed the time and never waits; `WaitQueue` decides which call waits, and in what order. The
-windows of a rate limit are pacers too: see `windows`.
+windows of a rate limit are pacers too: see `window_pacers`.
 
 Rule 1: ``arrival_time`` is the theoretical arrival time: when the next call would arrive if all calls were
         evenly spaced. A call may pass up to ``slack`` seconds earlier, which makes the burst. Each call moves
@@ -19,15 +19,48 @@ Rule 3: the server's hints about its own limits are kept apart, as ``not_before`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from math import floor, inf
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from redouble._internal.locks import gil
 
 CLOCK_TOLERANCE = 2e-9  # seconds by which a virtual clock may stop short of the moment it was moved to
 CLOCK_JUMP = 1.0  # second: a time that goes back by more was read from another clock
 ROUNDING = 1e-9  # the share of a limit, or of an interval, that is a rounding error
+LOOKAHEAD = 32  # calls ahead whose times are computed one by one; behind more of them it is estimated
+
+
+class Ahead(NamedTuple):
+    """The calls that pass before another one.
+
+    numbers: how many there are of each cost. costs: the cost of each, in order; it may be iterated once.
+    """
+
+    numbers: Mapping[float, int]
+    costs: Iterable[float]
+
+    @staticmethod
+    def of(costs: Sequence[float]) -> Ahead:
+        """Return calls with these costs."""
+        return Ahead(Counter(costs), costs)
+
+    @property
+    def number(self) -> int:
+        """How many calls there are."""
+        return sum(self.numbers.values())
+
+    def all_cost(self, cost: float) -> bool:
+        """Return True if all calls have this cost."""
+        return len(self.numbers) == 1 and cost in self.numbers
+
+    def total(self, most: float = inf) -> float:
+        """Return the sum of the costs, without those above ``most``: these calls will be rejected."""
+        return sum(cost * number for cost, number in self.numbers.items() if cost <= most)
+
+
+NONE_AHEAD = Ahead({}, ())
 
 
 class Pacer(Protocol):
@@ -39,8 +72,8 @@ class Pacer(Protocol):
     def open_fast_path(self) -> None:
         """Let calls whose permit is available pass without asking the pacer."""
 
-    def due(self, now: float, cost: float = 1.0, ahead: Sequence[float] = (), /) -> float:
-        """Return the seconds until a call may pass, after others with the costs ``ahead``.
+    def due(self, now: float, cost: float = 1.0, ahead: Ahead = NONE_AHEAD, /) -> float:
+        """Return the seconds until a call may pass, after those ahead of it.
 
         0.0 if it may pass now; infinity if its cost is more than there can ever be.
         """
@@ -53,7 +86,7 @@ class Pacer(Protocol):
 class FollowingPacer:
     """What is common to the pacers of a rate limit: the server's hints, and calls that wait for others.
 
-    A subclass computes `_earliest` and records in `_use`, and knows nothing of hints.
+    A subclass computes `_earliest` and `_earliest_behind`, records in `_use`, and knows nothing of hints.
     """
 
     # Those of a wrapper's fast path, for a pacer without one.
@@ -72,21 +105,43 @@ class FollowingPacer:
     def open_fast_path(self) -> None:
         """Let calls whose permit is available pass without asking the pacer."""
 
-    def due(self, now: float, cost: float = 1.0, ahead: Sequence[float] = ()) -> float:
-        """Return the seconds until a call may pass, after others with the costs ``ahead``; or infinity."""
+    def due(self, now: float, cost: float = 1.0, ahead: Ahead = NONE_AHEAD) -> float:
+        """Return the seconds until a call may pass, after those ahead of it; or infinity."""
         if cost > self.most:
             return inf
         self._adjust(now)
-        pacer, begins = self, now
-        if ahead:
-            pacer = self._copy()
-            for other in ahead:
-                if other <= self.most:  # else it will be rejected
-                    begins = pacer._earliest_allowed(begins, other)
-                    pacer.take(begins, other)
-            pacer._adjust(begins)
-        wait = pacer._earliest_allowed(begins, cost) - now
+        begins: float | None
+        if not ahead.numbers:
+            begins = self._earliest_allowed(now, cost)
+        elif self._spread_interval:
+            begins = self._behind_spread(now, cost, ahead) if ahead.number > LOOKAHEAD else None
+        else:
+            begins = self._earliest_behind(max(now, self.not_before), cost, ahead)
+        wait = (self._simulated(now, cost, ahead) if begins is None else begins) - now
         return 0.0 if wait <= CLOCK_TOLERANCE else wait
+
+    @property
+    def current_interval(self) -> float:
+        """The seconds between two permits: those of a hint while one is in force."""
+        return self._spread_interval or self.interval
+
+    def _behind_spread(self, now: float, cost: float, ahead: Ahead) -> float:
+        """Return about when a call may pass after many others, of which some use up a spread quota."""
+        begins, number = self._earliest_allowed(now, cost), ahead.total(self.most)
+        fit = (self._spread_until - begins) / self._spread_interval
+        if number < fit:
+            return begins + number * self._spread_interval
+        return self._spread_until + (number - fit) * self.interval
+
+    def _simulated(self, now: float, cost: float, ahead: Ahead) -> float:
+        """Return when a call may pass after those ahead of it, by letting each of them pass a copy."""
+        pacer, begins = self._copy(), now
+        for other in ahead.costs:
+            if other <= self.most:  # else it will be rejected
+                begins = pacer._earliest_allowed(begins, other)
+                pacer.take(begins, other)
+        pacer._adjust(begins)
+        return pacer._earliest_allowed(begins, cost)
 
     def available(self, now: float) -> int:
         """Return how many calls with a cost of 1 could pass now."""
@@ -152,6 +207,10 @@ class FollowingPacer:
         """Return the first moment from this one on at which a call may pass, by the rate alone."""
         raise NotImplementedError
 
+    def _earliest_behind(self, moment: float, cost: float, ahead: Ahead) -> float | None:
+        """Return the same for a call behind others; None if each of them has to be looked at."""
+        raise NotImplementedError
+
     def _use(self, now: float, cost: float) -> None:
         """Record a call that passes now."""
         raise NotImplementedError
@@ -197,6 +256,10 @@ class GcraPacer(FollowingPacer):
 
     def _earliest(self, moment: float, cost: float) -> float:
         return max(moment, self.arrival_time - self.slack + (cost - 1) * self.interval)
+
+    def _earliest_behind(self, moment: float, cost: float, ahead: Ahead) -> float | None:
+        arrival_time = max(self.arrival_time, moment) + ahead.total(self.most) * self.interval
+        return max(moment, arrival_time - self.slack + (cost - 1) * self.interval)
 
     def _use(self, now: float, cost: float) -> None:
         if self._spread_interval:  # no burst

@@ -9,17 +9,28 @@ Rule 3: within a class calls pass in order of arrival, whatever they cost.
 Rule 4: a limit whose calls do not wait has no queue. There a refused call counts as waiting until a second
         after its permits come due: they are not given to a call that comes after it in that order. The
         refused calls of a class count for at most what the shares of the other classes leave.
+Rule 5: the order is computed for a few waiters, and estimated for those behind them: it takes too long.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from math import ceil, inf
+from functools import partial
+from itertools import islice, repeat, takewhile
+from math import ceil, fsum, inf
+from operator import is_not
 from typing import cast
 
 from redouble._internal.validation import UNSET, Unset
-from redouble._layers.limits.rate.pacing import CLOCK_JUMP, CLOCK_TOLERANCE, ROUNDING, FollowingPacer
+from redouble._layers.limits.rate.pacing import (
+    CLOCK_JUMP,
+    CLOCK_TOLERANCE,
+    LOOKAHEAD,
+    ROUNDING,
+    Ahead,
+    FollowingPacer,
+)
 from redouble._layers.limits.rate.wait_queue import Waiter, WaitQueue
 from redouble._layers.limits.shares import Shares
 from redouble._runtime.clock import SYSTEM
@@ -31,23 +42,27 @@ STANDING = 1.0  # second for which a refused call counts as waiting after its pe
 class RateClass:
     """A class of calls: its share, its arrival time, and its refused calls, which count until a time.
 
-    refused: the sum of their costs; ``refused_cost`` is that of the last one.
+    waiting: its waiters in order of arrival; one that is not in the queue has left.
+    refused: the sum of the costs of the refused calls; ``refused_cost`` is that of the last one, and
+        ``refused_since`` the time of the first.
     """
 
     def __init__(self, name: str | None) -> None:
         self.name, self.share = name, 0.0
         self.arrival_time = -inf
-        self.refused, self.refused_cost, self.refused_until = 0.0, 1.0, -inf
+        self.waiting: OrderedDict[Waiter, None] = OrderedDict()
+        self.refused, self.refused_cost = 0.0, 1.0
+        self.refused_since, self.refused_until = inf, -inf
 
 
 class RankedWaiter(Waiter):
-    """A waiting call of a class."""
+    """A waiting call of a class; ``came``: when it asked first."""
 
-    __slots__ = ("rate_class",)
+    __slots__ = ("came", "rate_class")
 
     def __init__(self, cost: float, rate_class: RateClass) -> None:
         super().__init__(cost)
-        self.rate_class = rate_class
+        self.rate_class, self.came = rate_class, inf
 
 
 class RankedWaitQueue(WaitQueue):
@@ -66,7 +81,8 @@ class RankedWaitQueue(WaitQueue):
         super().__init__(pacer, wait, rejection, admitted_late)
         self.shares = shares
         self._refused_until = -inf  # the time until which any refused call counts
-        self._classes: dict[str | None, RateClass] = {}  # highest first; None: of calls without a class
+        self._classes: dict[str | None, RateClass] = {}  # None: of calls without a class
+        self._ranking: tuple[RateClass, ...] = ()  # highest first, and then those that have no share any more
         self.configure(shares)
 
     def configure(self, shares: Shares) -> None:
@@ -75,7 +91,9 @@ class RankedWaitQueue(WaitQueue):
         classes: dict[str | None, RateClass] = {}
         for name in (*shares.shares, None):
             classes[name] = old.get(name) or RateClass(name)
-        for rate_class in (*old.values(), *classes.values()):  # calls of an old class may wait
+        retired = [each for each in self._ranking if each not in classes.values() and each.waiting]
+        self._ranking = (*classes.values(), *retired)
+        for rate_class in (*old.values(), *self._ranking):
             rate_class.share = shares.of(rate_class.name)
         self._classes = classes
 
@@ -96,15 +114,21 @@ class RankedWaitQueue(WaitQueue):
 
     def _take_or_due(self, waiter: Waiter, now: float | None) -> float:
         now = SYSTEM.now() if now is None else now
+        rate_class = self._class_of(waiter)
+        cast("RankedWaiter", waiter).came = rate_class.refused_since if self._claims(rate_class, now) else now
         wait = super()._take_or_due(waiter, now)
         if 0 < wait < inf and self.wait == 0:
-            self._refuse(self._class_of(waiter), waiter.cost, now, wait)
+            self._refuse(rate_class, waiter.cost, now, wait)
         return wait
 
     def _refuse(self, rate_class: RateClass, cost: float, now: float, wait: float) -> None:
         most, shares = self._pacer.most, [other.share for other in self._classes.values()]
         longest = most * self._pacer.interval
-        before = rate_class.refused if self._claims(rate_class, now) else 0.0
+        before = 0.0
+        if self._claims(rate_class, now):
+            before = rate_class.refused
+        else:
+            rate_class.refused_since = now
         left = most * (1 - sum(shares) + rate_class.share)
         rate_class.refused, rate_class.refused_cost = max(cost, min(before + cost, left)), cost
         rate_class.refused_until = now + min(wait, longest) + STANDING
@@ -113,48 +137,96 @@ class RankedWaitQueue(WaitQueue):
     def _contended(self, now: float) -> bool:
         return bool(self._queue) or now < self._refused_until
 
+    def _enqueue(self, waiter: Waiter, wake: Callable[[], object]) -> None:
+        waiting, skipped = self._class_of(waiter).waiting, waiter.queued_before and waiter not in self._queue
+        waiting[waiter] = None  # first: each waiter in the queue is in its class too
+        if skipped:
+            waiting.move_to_end(waiter, last=False)
+        super()._enqueue(waiter, wake)
+
     def _admit(self, waiter: Waiter, now: float) -> None:
         super()._admit(waiter, now)
         rate_class = self._class_of(waiter)
-        rate_class.arrival_time = self._charged(rate_class, rate_class.arrival_time, waiter.cost, now)
+        rate_class.arrival_time = self._charged(waiter, rate_class.arrival_time, now)
         rate_class.refused = max(0.0, rate_class.refused - waiter.cost)
+        waiting = rate_class.waiting
+        waiting.pop(waiter, None)
+        while waiting and next(iter(waiting)) not in self._queue:
+            waiting.popitem(last=False)
+
+    def ahead_of(self, waiter: Waiter, now: float) -> Ahead:
+        costs = list[float]()
+        if waiter in self._queue or len(self._class_of(waiter).waiting) <= LOOKAHEAD:
+            for other in islice(self._in_order(now, waiter), LOOKAHEAD + 1):
+                if other is waiter:
+                    return Ahead.of(costs)
+                costs.append(other.cost)
+        return self._estimated_ahead(waiter)
+
+    def _estimated_ahead(self, waiter: Waiter) -> Ahead:
+        """Return about how many calls pass before a call: as if all classes were served evenly."""
+        queue, own = self._queue, self._class_of(waiter)
+        left = {each: fsum(other.cost for other in each.waiting if other in queue) for each in self._ranking}
+        before = takewhile(partial(is_not, waiter), own.waiting)
+        left[own] = fsum(other.cost for other in before if other in queue) + waiter.cost
+        total, passed = fsum(left.values()), 0.0
+        while left[own] > ROUNDING * total:
+            left = {each: cost for each, cost in left.items() if cost > ROUNDING * total}
+            speeds = {each: each.share for each in left}
+            speeds[next(iter(left))] += max(0.0, 1 - fsum(speeds.values()))
+            span = min(cost / speeds[each] for each, cost in left.items() if speeds[each])
+            left = {each: cost - span * speeds[each] for each, cost in left.items()}
+            passed += span
+        usual = waiter.cost if self._numbers.keys() == {waiter.cost} else total / (len(queue) + 1)
+        number = round((passed - waiter.cost) / usual)
+        return Ahead({usual: number}, repeat(usual, number))
+
+    def _first(self, now: float | None = None) -> Waiter | None:
+        if not self._queue:
+            return None
+        return next(self._in_order(SYSTEM.now() if now is None else now), None)
 
     def _in_order(self, now: float, arriving: Waiter | None = None) -> Iterator[Waiter]:
         """Yield the waiters in the order in which they will pass, if no other call arrives."""
-        waiting = self._by_class(now, arriving)
-        pacer, moment = self._pacer._copy(), now
-        arrivals = {rate_class: self._arrival_time(rate_class, now) for rate_class in waiting}
-        while waiting:
+        behind = {each: self._of_class(each, now, arriving) for each in self._ranking}
+        heads = {each: head for each, waiters in behind.items() if (head := next(waiters, None)) is not None}
+        arrivals = {rate_class: self._arrival_time(rate_class, now) for rate_class in heads}
+        pacer, moment = self._pacer, now
+        while heads:
             while True:
-                following = self._next_class(waiting, arrivals, moment)
-                wait = pacer.due(moment, waiting[following][0].cost)
+                following = self._next_class(heads, arrivals, moment)
+                wait = pacer.due(moment, heads[following].cost)
                 if wait in (0.0, inf):
                     break
                 moment += wait
-            waiter = waiting[following].popleft()
-            if not wait:
-                pacer.take(moment, waiter.cost)
-                arrivals[following] = self._charged(following, arrivals[following], waiter.cost, moment)
-            if not waiting[following]:
-                del waiting[following]
+            waiter = heads[following]
             yield waiter
+            if not wait:
+                pacer = self._pacer._copy() if pacer is self._pacer else pacer
+                pacer.take(moment, waiter.cost)
+                arrivals[following] = self._charged(waiter, arrivals[following], moment)
+            head = next(behind[following], None)
+            if head is None:
+                del heads[following]
+            else:
+                heads[following] = head
 
-    def _by_class(self, now: float, arriving: Waiter | None) -> dict[RateClass, deque[Waiter]]:
-        """Return the waiters of each class, highest first."""
-        waiting: dict[RateClass, deque[Waiter]] = {
-            rate_class: deque() for rate_class in self._classes.values()
-        }
-        for waiter in self._queue:
-            waiting.setdefault(self._class_of(waiter), deque()).append(waiter)
-        if arriving is not None and arriving not in self._queue:
-            own = waiting.setdefault(self._class_of(arriving), deque())
-            own.append(arriving)
-            for rate_class, waiters in waiting.items():
-                if not waiters and self._claims(rate_class, now):
-                    cost = max(rate_class.refused_cost, rate_class.refused / MOST_REFUSED)
-                    refused = RankedWaiter(cost, rate_class)
-                    waiters.extend([refused] * ceil(rate_class.refused / cost - ROUNDING))
-        return {rate_class: waiters for rate_class, waiters in waiting.items() if waiters}
+    def _of_class(self, rate_class: RateClass, now: float, arriving: Waiter | None) -> Iterator[Waiter]:
+        """Yield the waiters of a class in order, and a call that arrives.
+
+        For another call that arrives, refused calls of the class stand for waiters.
+        """
+        queue, waiting = self._queue, rate_class.waiting
+        yield from (waiter for waiter in waiting if waiter in queue)
+        if arriving is None or arriving in queue:
+            return
+        if self._class_of(arriving) is rate_class:
+            yield arriving
+        elif not any(waiter in queue for waiter in waiting) and self._claims(rate_class, now):
+            cost = max(rate_class.refused_cost, rate_class.refused / MOST_REFUSED)
+            refused = RankedWaiter(cost, rate_class)
+            refused.came = rate_class.refused_since
+            yield from [refused] * ceil(rate_class.refused / cost - ROUNDING)
 
     def _claims(self, rate_class: RateClass, now: float) -> bool:
         """Return True if refused calls of the class count as waiting."""
@@ -163,33 +235,42 @@ class RankedWaitQueue(WaitQueue):
         return rate_class.refused > ROUNDING and now < rate_class.refused_until <= now + longest
 
     def _next_class(
-        self, waiting: dict[RateClass, deque[Waiter]], arrivals: dict[RateClass, float], moment: float
+        self, heads: dict[RateClass, Waiter], arrivals: dict[RateClass, float], moment: float
     ) -> RateClass:
         """Return the class that gets the next permits, by rules 1 and 2."""
-        due = {
-            rate_class: self._due(rate_class, arrivals[rate_class], waiters[0].cost)
-            for rate_class, waiters in waiting.items()
-        }
-        entitled = [rate_class for rate_class, since in due.items() if since <= moment + CLOCK_TOLERANCE]
-        return min(entitled, key=due.__getitem__) if entitled else next(iter(waiting))
+        following, earliest = None, moment + CLOCK_TOLERANCE
+        for rate_class, head in heads.items():
+            due = self._due(rate_class, arrivals[rate_class], head.cost)
+            if due < earliest or (following is None and due == earliest):
+                following, earliest = rate_class, due
+        return following or next(iter(heads))
 
     def _due(self, rate_class: RateClass, arrival: float, cost: float) -> float:
         """Return the moment from which on the class has used less than its share."""
         if not rate_class.share:
             return inf
         burst = rate_class.share * self._pacer.most
-        return arrival - (burst - min(cost, burst)) * self._pacer.interval / rate_class.share
+        return arrival - (burst - min(cost, burst)) * self._pacer.current_interval / rate_class.share
 
-    def _charged(self, rate_class: RateClass, arrival: float, cost: float, moment: float) -> float:
-        """Return the arrival time of a class after a call; if the call borrows, it is the same."""
-        if self._due(rate_class, arrival, cost) > moment + CLOCK_TOLERANCE:
+    def _charged(self, waiter: Waiter, arrival: float, moment: float) -> float:
+        """Return the arrival time of a class after a call; if the call borrows, it is the same.
+
+        A class that waits keeps its claim to permits that came due, for as long as the limit takes to admit
+        all that may begin at once, and one call of each class: else it would lose a part of its share
+        whenever its turn falls between two permits.
+        """
+        rate_class, interval = self._class_of(waiter), self._pacer.current_interval
+        if self._due(rate_class, arrival, waiter.cost) > moment + CLOCK_TOLERANCE:
             return arrival
-        return max(arrival, moment) + cost * self._pacer.interval / rate_class.share
+        since = min(cast("RankedWaiter", waiter).came, moment)
+        kept = moment - (self._pacer.most + len(self._ranking)) * interval
+        return max(arrival, since, kept) + waiter.cost * interval / rate_class.share
 
     def _arrival_time(self, rate_class: RateClass, now: float) -> float:
         if not rate_class.share:
             return -inf
-        latest = now + self._pacer.most * self._pacer.interval / rate_class.share + CLOCK_JUMP
+        pacer = self._pacer
+        latest = now + pacer.most * pacer.current_interval / rate_class.share + CLOCK_JUMP
         if rate_class.arrival_time > latest:  # it was read from another clock, or the share was lower
             rate_class.arrival_time = -inf
         return rate_class.arrival_time

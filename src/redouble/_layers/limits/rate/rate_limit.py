@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from math import ceil, inf
-from typing import Any, Literal, Self, TypeAlias
+from dataclasses import replace
+from math import inf
+from typing import Any, Self
 
 from redouble._engine.per_call import PerCall
 from redouble._failures.retry_after import quota, response_hint
 from redouble._internal.callables import display_name
 from redouble._internal.codegen import Template
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, choice, format_seconds, instance, integer, number
+from redouble._internal.validation import Duration, choice, instance, integer, number
 from redouble._internal.validation import seconds as checked
 from redouble._layers.gate import Wrapper, describe_others
+from redouble._layers.limits.level_events import LevelEvents
 from redouble._layers.limits.rate.cost import Cost, CostError, checked_cost, cost_function, cost_option
-from redouble._layers.limits.rate.emitted_level import EmittedLevel
-from redouble._layers.limits.rate.pacing import GcraPacer
 from redouble._layers.limits.rate.ranked_queue import RankedWaitQueue
+from redouble._layers.limits.rate.settings import WINDOWS, RateLimitSettings, Window
 from redouble._layers.limits.rate.wait_queue import Demand, WaitingGate, WaitQueue
-from redouble._layers.limits.rate.windows import FixedWindowPacer, SlidingWindowPacer
 from redouble._layers.limits.shares import (
     PriorityOption,
     Shares,
@@ -34,13 +33,6 @@ from redouble._telemetry.emit import emit_rejected
 from redouble._telemetry.observers import watch
 from redouble.errors import RateLimited
 
-Window: TypeAlias = Literal["sliding", "fixed"]
-RatePacer: TypeAlias = GcraPacer | SlidingWindowPacer | FixedWindowPacer
-
-WINDOWS: Mapping[Window, type[SlidingWindowPacer | FixedWindowPacer]] = {
-    "sliding": SlidingWindowPacer,
-    "fixed": FixedWindowPacer,
-}
 MAX_PAUSE = 3600.0  # seconds: a server that asks for more is mistaken, or hostile
 MAX_CALLS = 10**9  # the largest rate, and the largest burst
 TOO_MANY_REQUESTS = 429
@@ -89,63 +81,6 @@ TEMPLATES = {  # by `following`, and whether the cost is a function
     (False, True): PACED.derive("rate limit by cost", BY_COST),
     (True, True): FOLLOWING.derive("following rate limit by cost", BY_COST),
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateLimitSettings:
-    """The validated options of a `RateLimit`."""
-
-    rate: float
-    per: float
-    burst: int
-    wait: float | None
-    window: Window | None
-    cost: Cost
-    following: bool
-    shares: Mapping[str, float] | None
-    priority: PriorityOption
-    name: str | None
-
-    @property
-    def pace(self) -> str:
-        """The rate, for messages."""
-        which = {"sliding": "any ", "fixed": "each "}.get(self.window or "", "")
-        if self.per == 1:
-            return f"{self.rate:g} {'in ' + which if which else 'a '}second"
-        return f"{self.rate:g} in {which}{format_seconds(self.per)}"
-
-    @property
-    def most(self) -> float:
-        """The highest cost that a call may have."""
-        return self.burst if self.window is None else self.rate
-
-    def check_cost(self) -> None:
-        """Raise ValueError if a call can never begin, because it costs more than begin at once."""
-        if callable(self.cost) or self.cost <= self.most:
-            return
-        given = f"RateLimit({self.rate:g}, per={self.per:g}"
-        if self.window is None:
-            raise ValueError(
-                f"{given}, burst={self.burst}, cost={self.cost:g}): at most {self.burst} may begin at once; "
-                f"write burst={ceil(self.cost)} or more"
-            )
-        raise ValueError(
-            f"{given}, window={self.window!r}, cost={self.cost:g}): no window has room for a call; "
-            "write a higher rate, and a longer period for it"
-        )
-
-    def new_pacer(self) -> RatePacer:
-        """Return the arithmetic of this rate."""
-        if self.window is None:
-            return GcraPacer(self.per / self.rate, self.burst, fast=self.cost == 1 and self.shares is None)
-        return WINDOWS[self.window](self.rate, self.per)
-
-    def apply(self, pacer: RatePacer, now: float) -> None:
-        """Change the rate of a pacer for windows of the same kind."""
-        if isinstance(pacer, GcraPacer):
-            pacer.reconfigure(self.per / self.rate, self.burst, now)
-        else:
-            pacer.reconfigure(self.rate, self.per, now)
 
 
 @public("redouble")
@@ -226,7 +161,7 @@ class RateLimit(WaitingGate):
         self.name = name
         self._per_call = per_call_demand(self.settings.cost, self._shares)
         self._pacer = self.settings.new_pacer()
-        self._level = EmittedLevel("rate_limit", self._pacer.rate(SYSTEM.now()))
+        self._level = LevelEvents("rate_limit", self._pacer.rate(SYSTEM.now()))
         arguments = self._pacer, wait, self._rejection, self._admitted_late
         self._wait_queue = (
             WaitQueue(*arguments) if self._shares is None else RankedWaitQueue(*arguments, self._shares)
@@ -324,7 +259,7 @@ class RateLimit(WaitingGate):
             "rate": pacer.rate(now),
             "available": pacer.available(now),
             "queued": len(queue),
-            "retry_after": pacer.due(now, usual.cost, queue.costs_ahead(usual, now)),
+            "retry_after": pacer.due(now, usual.cost, queue.ahead_of(usual, now)),
         }
         if isinstance(queue, RankedWaitQueue):
             snapshot |= {f"queued.{name}": number for name, number in queue.queued_by_class().items()}

@@ -8,14 +8,15 @@ Rule 1: a permit is taken at the moment of admission, never reserved. A cancelle
 Rule 2: every waiter is in the queue. Only the head waits for the time of the next permit; a waiter that
         leaves wakes the new head. While the queue is not empty, the fast path is closed.
 Rule 3: a head that does not react, because its event loop is stuck or its thread runs a signal handler, is
-        woken once more and then skipped: every waiter checks again shortly after its own turn.
+        woken once more and then skipped: every waiter checks again shortly after its own turn, and the
+        further behind it is, the less often.
 Rule 4: no waiting and no waking under the lock.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import takewhile
 from math import inf
 from typing import Any, TypeAlias, TypeVar, cast
@@ -25,7 +26,7 @@ from redouble._internal.reentrancy import ReentrancySafe
 from redouble._internal.validation import format_seconds
 from redouble._layers.analysis import WorstCase
 from redouble._layers.gate import Admission, Gate
-from redouble._layers.limits.rate.pacing import CLOCK_TOLERANCE, Pacer
+from redouble._layers.limits.rate.pacing import CLOCK_TOLERANCE, NONE_AHEAD, Ahead, Pacer
 from redouble._runtime.backend import backend, cancel_after, in_event_loop
 from redouble._runtime.clock import SYSTEM, virtual
 from redouble._runtime.deadline import wait_limit
@@ -65,6 +66,7 @@ class WaitQueue(ReentrancySafe):
         self._pacer, self._rejection, self._admitted_late = pacer, rejection, admitted_late
         self.wait = wait
         self._queue: OrderedDict[Waiter, Callable[[], object]] = OrderedDict()
+        self._numbers: dict[float, int] = {}  # how many of the waiters there are of each cost
         self._slow_head: tuple[Waiter | None, float] = (None, 0.0)  # it does not react, and since when
 
     def __len__(self) -> int:
@@ -169,7 +171,7 @@ class WaitQueue(ReentrancySafe):
         head = self._first(now)
         if head is not None and not self._pacer.due(now, head.cost):
             self._skip_unresponsive_head(now)
-        ahead = self.costs_ahead(waiter, now) if self._contended(now) else ()
+        ahead = self.ahead_of(waiter, now) if self._contended(now) else NONE_AHEAD
         wait = self._pacer.due(now, waiter.cost, ahead)
         if not wait:
             self._admit(waiter, now)
@@ -201,21 +203,24 @@ class WaitQueue(ReentrancySafe):
         """Take a permit and return None; or the seconds to wait, the time, and True if the head is late."""
         now, pacer = SYSTEM.now(), self._pacer
         self._enqueue(waiter, wake)
-        ahead = self.costs_ahead(waiter, now)
-        wait = pacer.due(now, ahead[0] if ahead else waiter.cost)
-        if wait or not ahead:
+        head = cast("Waiter", self._first(now))
+        wait = pacer.due(now, head.cost)
+        if wait or head is waiter:
             self._slow_head = (None, now)
-        late = not wait and bool(ahead)
+        late = not wait and head is not waiter
         if late and self._skip_unresponsive_head(now):
-            late, ahead = False, ahead[1:]
+            late = False
             wait = pacer.due(now, waiter.cost)  # the cost of the head may have been lower
         if not (wait or late):
             self._admit(waiter, now)
             return None
-        if late:
-            wait = HEAD_GRACE
-        elif ahead:
-            wait = max(pacer.due(now, waiter.cost, ahead), len(ahead) * WAKE_LATENCY) + HEAD_GRACE
+        if head is not waiter:
+            ahead = self.ahead_of(waiter, now)
+            latency = ahead.number * WAKE_LATENCY
+            if late:  # behind many others check rarely: if all did at once, the head could not react at all
+                wait = max(HEAD_GRACE, latency)
+            else:
+                wait = max(pacer.due(now, waiter.cost, ahead), latency) + HEAD_GRACE
         return wait, now, late
 
     def _skip_unresponsive_head(self, now: float) -> bool:
@@ -225,31 +230,46 @@ class WaitQueue(ReentrancySafe):
             self._slow_head = (head, now)
         if now - self._slow_head[1] < HEAD_GRACE - CLOCK_TOLERANCE:
             return False
-        self._queue.pop(cast("Waiter", head), None)  # if it reacts after all, it becomes the head again
+        self._remove(cast("Waiter", head))  # if it reacts after all, it becomes the head again
         return True
 
     def _enqueue(self, waiter: Waiter, wake: Callable[[], object]) -> None:
         """Join the queue, at its head if the waiter was skipped."""
         queue = self._queue
         queued = waiter in queue
+        number = self._numbers.get(waiter.cost, 0) + 1
         queue[waiter] = wake
-        if not queued and waiter.queued_before:
-            queue.move_to_end(waiter, last=False)
+        if not queued:
+            self._numbers[waiter.cost] = number  # with no call in between, as in `_remove`
+            if waiter.queued_before:
+                queue.move_to_end(waiter, last=False)
         waiter.queued_before = True
 
-    def costs_ahead(self, waiter: Waiter, now: float) -> list[float]:
-        """Return the costs of the waiters that pass before this one, which may be in the queue."""
-        return [
-            other.cost for other in takewhile(lambda other: other is not waiter, self._in_order(now, waiter))
-        ]
+    def _remove(self, waiter: Waiter) -> None:
+        """Leave the queue, if the waiter is in it."""
+        if waiter not in self._queue:
+            return
+        left = self._numbers[waiter.cost] - 1
+        del self._queue[waiter]
+        if left:
+            self._numbers[waiter.cost] = left
+        else:
+            del self._numbers[waiter.cost]
 
-    def _in_order(self, now: float, arriving: Waiter | None = None) -> Iterator[Waiter]:  # noqa: ARG002
-        """Return the waiters in the order in which they pass; at some point ``arriving``, or after them."""
-        return iter(self._queue)
+    def ahead_of(self, waiter: Waiter, now: float) -> Ahead:  # noqa: ARG002  the order may depend on the time
+        """Return the waiters that pass before this one, which may be in the queue."""
+        queue = self._queue
+        costs = (other.cost for other in takewhile(lambda other: other is not waiter, queue))
+        if waiter not in queue:
+            return Ahead(self._numbers, costs)
+        if next(reversed(queue)) is not waiter:
+            return Ahead.of(list(costs))
+        numbers = {**self._numbers, waiter.cost: self._numbers[waiter.cost] - 1}
+        return Ahead({cost: number for cost, number in numbers.items() if number}, costs)
 
     def _dequeue(self, waiter: Waiter) -> None:
         """Leave the queue and wake the new head."""
-        self.update_pacer(self._queue.pop, waiter, None)
+        self.update_pacer(self._remove, waiter)
 
     def _after_deferred(self) -> None:
         self._wake_head()
@@ -257,6 +277,7 @@ class WaitQueue(ReentrancySafe):
     def _after_fork(self) -> None:
         super()._after_fork()
         self._queue.clear()  # these calls wait in the parent
+        self._numbers.clear()
         self._pacer.open_fast_path()
 
     # ---------------------------------------------------------------------- without the lock
@@ -278,10 +299,8 @@ class WaitQueue(ReentrancySafe):
     def _head(self) -> Waiter | None:
         return self._run_now(self._first)
 
-    def _first(self, now: float | None = None) -> Waiter | None:
-        if not self._queue:
-            return None
-        return next(self._in_order(SYSTEM.now() if now is None else now), None)
+    def _first(self, now: float | None = None) -> Waiter | None:  # noqa: ARG002  as `ahead_of`
+        return next(iter(self._queue), None)
 
     def _wake_head(self) -> None:
         """Wake the head; a waiter that no longer exists is removed. In a re-entrant call do it afterwards."""
@@ -289,7 +308,7 @@ class WaitQueue(ReentrancySafe):
             wake = self._queue.get(head)
             if wake is None or wake() is not False:
                 return
-            self._run_now(self._with_pacer, self._queue.pop, head, None)
+            self._run_now(self._with_pacer, self._remove, head)
 
 
 def never(cost: float) -> str:

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from redouble._layers.limits.rate.pacing import CLOCK_TOLERANCE, GcraPacer
-from redouble._layers.limits.rate.windows import EXACT, FixedWindowPacer, SlidingWindowPacer
+from redouble._layers.limits.rate.pacing import CLOCK_TOLERANCE, Ahead, GcraPacer
+from redouble._layers.limits.rate.window_pacers import EXACT, FixedWindowPacer, SlidingWindowPacer
 
 
 def even(limit: int, per: float) -> GcraPacer:
@@ -87,7 +87,7 @@ def test_when_the_next_calls_pass(kind: str, calls: list[float], expected: list[
     now = calls[-1]
     first, *others = expected
     assert pacer.due(now) == pytest.approx(first - now)
-    found = [now + pacer.due(now, 1, [1] * ahead) for ahead in range(len(others))]
+    found = [now + pacer.due(now, 1, Ahead.of([1] * ahead)) for ahead in range(len(others))]
     assert found == pytest.approx(others)
 
 
@@ -108,7 +108,7 @@ def test_calls_of_any_cost_pass_in_order(kind: str, ahead: list[float], cost: fl
     pacer = PACERS[kind](3, 10)
     pacer.take(0.0, 3)
     before = state(pacer)
-    assert pacer.due(0.0, cost, ahead) == pytest.approx(moment)
+    assert pacer.due(0.0, cost, Ahead.of(ahead)) == pytest.approx(moment)
     assert state(pacer) == before
 
 
@@ -154,7 +154,7 @@ def test_hints_delay_calls(kind: str, steps: list[tuple[Any, ...]], moments: lis
     pacer.take(0.0)
     for method, *arguments in steps:
         getattr(pacer, method)(*arguments, 0.0)
-    promised = [pacer.due(0.0, 1, [1] * ahead) for ahead in range(len(moments))]
+    promised = [pacer.due(0.0, 1, Ahead.of([1] * ahead)) for ahead in range(len(moments))]
     now, seen = 0.0, list[float]()
     for _ in moments:
         now += pacer.due(now)
@@ -189,18 +189,22 @@ def test_the_rate(kind: str) -> None:
 # ------------------------------------------------------------------------------ memory
 
 
-def test_the_memory_of_a_sliding_window_has_a_bound() -> None:
+@pytest.mark.parametrize("cost", [1, 1 / 8])
+def test_the_memory_of_a_sliding_window_has_a_bound(cost: float) -> None:
     """Above the bound permits become available a little later, never earlier."""
-    limit, per = 5 * EXACT, 100.0
-    pacer = SlidingWindowPacer(limit, per)
-    gap = per / limit
-    for number in range(limit):
-        assert pacer.due(number * gap) == 0.0
-        pacer.take(number * gap)
-    assert len(pacer._entries) <= EXACT + 1
-    assert pacer.due(limit * gap) <= 1.001 * per / EXACT
-    assert 0 < pacer.due(per - gap) <= 1.001 * (gap + per / EXACT)
-    assert pacer._used == sum(entry.cost for entry in pacer._entries) == limit
+    calls, per = 5 * EXACT, 100.0
+    pacer = SlidingWindowPacer(calls * cost, per)
+    gap = per / calls
+    now = 0.0
+    for number in range(2 * calls):
+        now = max(now, number * gap)
+        late = pacer.due(now, cost)
+        assert number >= calls or not late
+        now += late
+        assert now <= number * gap + 1.001 * per / EXACT
+        pacer.take(now, cost)
+    assert len(pacer._entries) <= 2 * EXACT
+    assert pacer._used == sum(entry.cost for entry in pacer._entries) <= calls * cost
 
 
 def test_calls_at_one_time_are_kept_as_one() -> None:

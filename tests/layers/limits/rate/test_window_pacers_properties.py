@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble._layers.limits.rate.pacing import GcraPacer
-from redouble._layers.limits.rate.windows import FixedWindowPacer, SlidingWindowPacer
+from redouble._layers.limits.rate.pacing import Ahead, GcraPacer
+from redouble._layers.limits.rate.window_pacers import FixedWindowPacer, SlidingWindowPacer
 
 pytestmark = pytest.mark.one_python
 
@@ -155,7 +155,7 @@ def test_due_is_the_time_until_the_call_passes(
     costs = [cost * pacer.most for cost in ahead if cost]
     cost = share * pacer.most or 0.5
     now = found.now
-    promised = pacer.due(now, cost, costs)
+    promised = pacer.due(now, cost, Ahead.of(costs))
     for other in [*costs, cost]:
         now += pacer.due(now, other)
         pacer.take(now, other)

@@ -62,7 +62,7 @@ def _of_request(fn: Callable[..., Any], error: Exception, *call: Any) -> Any:
     return fn(error, call[0].request)
 
 
-class Substitutes:
+class SubstituteChain:
     """The answers of one fallback, tried in order: if one fails, the next one is asked.
 
     An error of the last one comes out; its context are those of the others, and that of the call.
@@ -85,7 +85,7 @@ class Substitutes:
         """True if a function takes the arguments of the call."""
         return any(substitute.takes_arguments for substitute in self._all)
 
-    def of_request(self) -> Substitutes:
+    def of_request(self) -> SubstituteChain:
         """Return the same for a client, where the argument of a call is the request."""
         made = copy(self)
         made._all = [substitute.of_request() for substitute in self._all]

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 
 from redouble._engine.per_call import check_arguments
 from redouble._internal.callables import CallableKind, callable_kind, display_name
-from redouble._layers.hedge.first_item import aopen_stream, open_stream
+from redouble._layers.hedge.started_stream import aopen_stream, open_stream
 
 Operation: TypeAlias = Callable[..., Any]
 Different: TypeAlias = Operation | Mapping[str, Any]
@@ -33,8 +33,8 @@ def as_different(different: Any, hedges: int) -> tuple[Different, ...]:
         others = tuple(cast("Sequence[Any]", different))
     if not 1 <= len(others) <= hedges:
         raise ValueError(
-            f"Hedge different= has {len(others)} entries, and hedges={hedges}: write as many or fewer "
-            "(the last one is repeated), or more hedges"
+            f"Hedge different= has {len(others)} entries: write from 1 to hedges={hedges} of them (the last "
+            "one is repeated), or more hedges"
         )
     for other in others:
         if isinstance(other, Mapping):
@@ -45,6 +45,14 @@ def as_different(different: Any, hedges: int) -> tuple[Different, ...]:
         if wrong:
             raise TypeError(f"Hedge different={other!r}: {WANTED}")
     return others
+
+
+def describe_different(other: Different) -> str:
+    """Return a few words about what an extra attempt calls; values of arguments may be private."""
+    if isinstance(other, Mapping):
+        names: dict[str, Any] = {**other}
+        return f"with another {' and '.join(names)}"
+    return f"by {display_name(other)}"
 
 
 def check_different(others: tuple[Different, ...], fn: Operation, kind: CallableKind) -> None:

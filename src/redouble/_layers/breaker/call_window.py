@@ -12,7 +12,7 @@ from typing import Protocol
 from redouble._internal.sliding_counter import SLICES, SlidingCounter
 
 
-class Window(Protocol):
+class CallWindow(Protocol):
     """A window of calls. ``calls`` and ``bad``: the counts as of the last recorded call."""
 
     calls: int
@@ -26,7 +26,7 @@ class Window(Protocol):
         """Return how many calls are in the window now, and how many of them are bad."""
         ...
 
-    def resized(self, seconds: float, size: int | None, /) -> Window:
+    def resized(self, seconds: float, size: int | None, /) -> CallWindow:
         """Return the window with another length: with its counts, unless it has another form then."""
         ...
 
@@ -60,7 +60,7 @@ class TimeWindow:
         index = int(now * SLICES // self._seconds)
         return self._calls.count_at(index), self._bad.count_at(index)
 
-    def resized(self, seconds: float, size: int | None, /) -> Window:
+    def resized(self, seconds: float, size: int | None, /) -> CallWindow:
         """Return the window with another length: with its counts, unless it counts calls then."""
         if size is not None:
             return CountWindow(size)
@@ -98,7 +98,7 @@ class CountWindow:
         """Return how many calls are in the window, and how many of them are bad."""
         return self.calls, self.bad
 
-    def resized(self, seconds: float, size: int | None, /) -> Window:
+    def resized(self, seconds: float, size: int | None, /) -> CallWindow:
         """Return a window of another size with the latest calls, or an empty one if it counts time then."""
         if size is None:
             return TimeWindow(seconds)
@@ -108,6 +108,6 @@ class CountWindow:
         return resized
 
 
-def new_window(seconds: float, size: int | None) -> Window:
+def new_window(seconds: float, size: int | None) -> CallWindow:
     """Return an empty window: of the last ``size`` calls, or if that is None of the last ``seconds``."""
     return TimeWindow(seconds) if size is None else CountWindow(size)

@@ -2,7 +2,7 @@
 
 Rule 1: a sliding window holds in every window of ``per`` seconds, wherever it begins. Each call is kept until
         it is ``per`` seconds old; a permit that was used becomes available again at exactly that moment.
-Rule 2: calls at the same time are kept as one. If the limit is above `EXACT`, so are calls within a
+Rule 2: calls at the same time are kept as one. If the window has `EXACT` entries, so are calls within a
         ten-thousandth of the period, with the time of the last: the memory has a bound, permits become
         available a little later, and never earlier.
 Rule 3: fixed windows follow one another from the first call on. Each has all permits at once, and what it
@@ -12,17 +12,15 @@ Rule 3: fixed windows follow one another from the first call on. Each has all pe
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from math import floor, inf
-from typing import Self
+from typing import NamedTuple, Self
 
-from redouble._layers.limits.rate.pacing import CLOCK_JUMP, CLOCK_TOLERANCE, ROUNDING, FollowingPacer
+from redouble._layers.limits.rate.pacing import CLOCK_JUMP, CLOCK_TOLERANCE, ROUNDING, Ahead, FollowingPacer
 
-EXACT = 10_000  # permits in a window: with more, calls are not all kept apart
+EXACT = 10_000  # entries in a window: with more, calls are not all kept apart
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(NamedTuple):
     """Calls of a sliding window that expire together: when the first and the last began, and their cost."""
 
     first: float
@@ -53,15 +51,29 @@ class SlidingWindowPacer(FollowingPacer):
             moment = max(moment, entry.last + self._per)
         return moment
 
+    def _earliest_behind(self, moment: float, cost: float, ahead: Ahead) -> float | None:
+        if not ahead.all_cost(cost):
+            return None
+        # Each call begins a period after the one whose permits it takes.
+        fit = self.most * (1 + ROUNDING) // cost
+        periods, position = divmod(ahead.number, fit)
+        return self._earliest(moment, (position + 1) * cost) + periods * self._per
+
     def _use(self, now: float, cost: float) -> None:
         self._expire(now)
-        entries, resolution = self._entries, self._per / EXACT if self.most > EXACT else 0.0
-        if entries and now - entries[-1].first <= resolution:
-            entries[-1].last = max(entries[-1].last, now)
-            entries[-1].cost += cost
+        entries = self._entries
+        resolution = self._per / EXACT if len(entries) >= EXACT else 0.0
+        entry, used = Entry(now, now, cost), self._used + cost
+        merged = bool(entries) and now - entries[-1].first <= resolution
+        if merged:
+            first, last, others = entries[-1]
+            entry = Entry(first, max(last, now), others + cost)
+        # No call from here on: a signal handler may raise after one, and `_used` is the sum of the entries.
+        if merged:
+            entries[-1] = entry
         else:
-            entries.append(Entry(now, now, cost))
-        self._used += cost
+            entries += (entry,)
+        self._used = used
 
     def _room(self, now: float) -> int:
         self._expire(now)
@@ -70,18 +82,19 @@ class SlidingWindowPacer(FollowingPacer):
     def _expire(self, now: float) -> None:
         entries, until = self._entries, now - self._per + CLOCK_TOLERANCE
         while entries and entries[0].last <= until:
-            self._used -= entries.popleft().cost
+            used = self._used - entries[0].cost
+            del entries[0]  # no call here either
+            self._used = used
         if not entries:
             self._used = 0.0  # without rounding errors
 
     def _forget_other_clock(self, now: float) -> None:
         if self._entries and now < self._entries[-1].last - CLOCK_JUMP:
-            self._entries.clear()
-            self._used = 0.0
+            self._entries, self._used = deque(), 0.0
 
     def _copy(self) -> Self:
         copied = super()._copy()
-        copied._entries = deque(Entry(entry.first, entry.last, entry.cost) for entry in self._entries)
+        copied._entries = self._entries.copy()
         return copied
 
 
@@ -104,16 +117,34 @@ class FixedWindowPacer(FollowingPacer):
             return self._began + self._per
         return moment
 
+    def _earliest_behind(self, moment: float, cost: float, ahead: Ahead) -> float | None:
+        if not ahead.all_cost(cost):
+            return None
+        most, number = self.most * (1 + ROUNDING), ahead.number
+        room = max(0.0, (most - self._used_at(moment)) // cost)
+        if number < room:
+            return moment
+        windows = 1 + (number - room) // (most // cost)
+        return self._begin_of_window(moment) + windows * self._per
+
     def _use(self, now: float, cost: float) -> None:
         if not self._in_window(now):
-            passed = now - self._began + CLOCK_TOLERANCE
-            self._began = now if self._began == inf else self._began + passed // self._per * self._per
-            self._used = 0.0
+            self._began, self._used = self._begin_of_window(now), 0.0
         self._used += cost
 
     def _room(self, now: float) -> int:
-        used = self._used if self._in_window(now) else 0.0
-        return floor(self.most * (1 + ROUNDING) - used)
+        return floor(self.most * (1 + ROUNDING) - self._used_at(now))
+
+    def _used_at(self, moment: float) -> float:
+        """Return what is used of the window of a moment."""
+        return self._used if self._in_window(moment) else 0.0
+
+    def _begin_of_window(self, moment: float) -> float:
+        """Return the begin of the window of a moment; the first call begins the first window."""
+        if self._began == inf:
+            return moment
+        passed = max(0.0, moment - self._began + CLOCK_TOLERANCE)
+        return self._began + passed // self._per * self._per
 
     def _in_window(self, moment: float) -> bool:
         return moment < self._began + self._per - CLOCK_TOLERANCE and self._began != inf

@@ -1,14 +1,14 @@
-"""The level of a limit in its events: an event for each noticeable change, none for each small one."""
+"""The events of a limit that changes: one for each noticeable change of its level, none for small ones."""
 
 from __future__ import annotations
 
 from redouble._telemetry.emit import emit_layer
 
-NOTICEABLE = 0.1  # of the level in the event before
+NOTICEABLE = 0.1  # of the level in the last event
 
 
-class EmittedLevel:
-    """The level in the last ``limit_changed`` event of a limit, in calls or in calls a second."""
+class LevelEvents:
+    """The ``limit_changed`` events of one limit; its level is in calls, or in calls a second."""
 
     def __init__(self, by: str, level: float | None = None) -> None:
         self._by, self._level = by, level
