@@ -100,8 +100,16 @@ ROWS: list[tuple[Layer, str]] = [
     (plain(give_up_after=2) | Timeout(2), "3 calls, 4 s"),
     (plain(give_up_after=2), f"3 calls, {OPEN} and 2 s of waiting"),
     (
-        plain(give_up_after=2) | Bulkhead(1, wait=4),
+        plain(give_up_after=2) | Bulkhead(1, wait=4),  # which waits for no longer than the call may
         f"3 calls, {OPEN} and 2 s of waiting",
+    ),
+    (
+        plain(work_timeout=2) | Bulkhead(1, wait=4),
+        f"3 calls, 5 s in async code; in blocking code {OPEN} and 5 s of waiting: {SOFT}",
+    ),
+    (
+        plain(work_timeout=2, give_up_after=1) | Bulkhead(1, wait=None),
+        f"3 calls, 3 s in async code; in blocking code {OPEN} and 1 s of waiting: {SOFT}",
     ),
     (plain(give_up_after=100) | Timeout(2), "3 calls, 9 s"),
     (plain(timeout=2), f"3 calls, 2 s in async code; in blocking code {OPEN} and 2 s of waiting: {SOFT}"),

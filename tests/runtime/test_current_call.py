@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -93,6 +94,11 @@ def test_without_limits(colour: str, shape: str) -> None:
     assert (call.attempt, call.attempts, call.remaining, dict(call.labels)) == (1, None, None, {})
     assert call.name == ("block" if shape == "loop" else call.name)
     assert call.name
+
+
+def test_it_can_be_pickled() -> None:
+    call = Retry(labels={"team": "a"}).call(current)
+    assert pickle.loads(pickle.dumps(call)) == call
 
 
 def test_outside_there_is_none() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextvars import copy_context
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from math import inf
 from typing import Any
@@ -17,7 +20,7 @@ import pytest
 from redouble import Retry, Timeout, Worker, deadline, remaining
 from redouble._runtime import enclosing
 from redouble._runtime.deadline import uninterrupted_time_left, wait_limit
-from redouble.testing import VirtualClock
+from redouble.testing import VirtualClock, virtual_time
 from tests.support.call_shapes import EVERY_ASYNC_SHAPE, EVERY_SHAPE
 from tests.support.fakes import Boom
 from tests.support.virtual_time import VIRTUAL_COLOURS, at, in_virtual_colour, no_real_waits
@@ -87,6 +90,24 @@ def test_the_default_of_give_up_after_is_no_limit_of_code_inside(colour: str, sh
     """It interrupts nothing, and code that runs for hours is retried too."""
     assert in_shape(colour, shape, Retry(), lambda clock: remaining("none")) == "none"
     assert in_shape(colour, shape, Retry(attempts=None), lambda clock: remaining("none")) == "none"
+
+
+@pytest.mark.parametrize("written", [30, 30.0, timedelta(seconds=30)])
+def test_a_give_up_after_that_was_written_counts_whatever_it_is(written: Any) -> None:
+    """Also in policies made of it, and in those that were pickled."""
+    policy = Retry(give_up_after=written)
+    policies = [
+        policy,
+        replace(policy, attempts=2),
+        copy.deepcopy(policy),
+        pickle.loads(pickle.dumps(policy)),
+    ]
+    with virtual_time():
+        assert [each.call(remaining) for each in policies] == [30] * 4
+        default = Retry(attempts=3)
+        defaults = [default, replace(default, attempts=2), pickle.loads(pickle.dumps(default))]
+        assert [each.call(remaining) for each in defaults] == [None] * 3
+    assert policy == Retry()
 
 
 @VIRTUAL_COLOURS

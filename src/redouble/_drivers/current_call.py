@@ -42,5 +42,5 @@ def current() -> CurrentCall | None:
     """
     for call in enclosing_calls(sys._getframe(1)):
         if call.attempt:
-            return CurrentCall(call.attempt, call.attempts, remaining(), call.name, call.labels)
+            return CurrentCall(call.attempt, call.attempts, remaining(), call.name, dict(call.labels))
     return None

@@ -216,8 +216,9 @@ class Options:
         # The limit of a first attempt where it can be interrupted: `give_up_after` interrupts nothing.
         self._set("_interrupt_limit", min(limits[0], *limits[2:]))
         # The limit of the whole call for code inside that asks. The default of `give_up_after` does not
-        # count: it interrupts nothing, and is around code that runs for hours, too.
-        self._set("_stated_limit", limits[0] if limits[1] == GIVE_UP_AFTER else min(limits[:2]))
+        # count: it interrupts nothing, and is around code that runs for hours, too. The same seconds do if
+        # they were written: then they are another object.
+        self._set("_stated_limit", limits[0] if self.give_up_after is GIVE_UP_AFTER else min(limits[:2]))
         limits_of_calls.exist |= min(self._stated_limit, self._interrupt_limit) < inf
         self._set("_max_attempts", inf if self.attempts is None else self.attempts)
         recipe = self._recipe
@@ -272,6 +273,8 @@ class Options:
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         changed: dict[str, Any] = {name: _picklable(value) for name, value in self._changed().items()}
+        if self.give_up_after is not GIVE_UP_AFTER:
+            changed["give_up_after"] = self.give_up_after  # written, even if it equals the default
         return (partial(type(self), **changed), ())
 
     def __deepcopy__(self, memo: object) -> Self:

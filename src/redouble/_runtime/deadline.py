@@ -219,8 +219,8 @@ def remaining(default: object = None) -> object:
     """Return the seconds that are left for the running code, 0 if none; the default if it has no limit.
 
     It is the shortest of the deadlines around the code and of the limits of each `Timeout` and `Retry` that
-    has called it: ``timeout``, ``attempt_timeout``, ``work_timeout``, and ``give_up_after`` if it is not the
-    default. So ``requests.get(url, timeout=redouble.remaining(10))`` never waits longer than the call may.
+    has called it: ``timeout``, ``attempt_timeout``, ``work_timeout``, and ``give_up_after`` if that was set.
+    So ``requests.get(url, timeout=redouble.remaining(10))`` never waits longer than the call may.
     A task is part of the call that awaits it; a thread that is no worker is part of none.
     """
     seconds = time_left()

@@ -136,7 +136,7 @@ class Model(Layer):
         """Return the policy of the calls, or of the streams until their first chunk."""
         attempt_limit = min(timeouts.opening if stream else inf, policy._attempt_limit)
         rules = as_rules(table) if policy.on is transient else policy._rules
-        limited_otherwise = timeouts.total is not None and policy.give_up_after == DEFAULT_GIVE_UP_AFTER
+        limited_otherwise = timeouts.total is not None and policy.give_up_after is DEFAULT_GIVE_UP_AFTER
         return replace(
             policy,
             on=ModelRule(self.provider, self.model, stream, rules, self.retry_if),

@@ -151,7 +151,7 @@ class AdaptiveConcurrency(JudgingGate, SlotGate):
         self._level = LevelEvents("adaptive_concurrency", initial)
         self._ranked: RankedSlots | None = None
         if self.settings.ranked:
-            self._slots = self._ranked = self._configured_slots(initial, self._shares, order)
+            self._slots = self._ranked = self._new_ranked_slots(initial, self._shares, order)
         self.register("limits")
 
     @property
@@ -341,7 +341,7 @@ class AdaptiveConcurrency(JudgingGate, SlotGate):
         self.settings = settings = replace(other.settings, name=self.name)
         self._run_exclusively(self._reconfigure, settings, other._failures)
         if self._ranked is not None:
-            self._configure_slots(self._in_flight.limit, self._shares, settings.order)
+            self._reconfigure_slots(self._in_flight.limit, self._shares, settings.order)
         self._apply_limit()
 
     def _reconfigure(self, settings: AdaptiveConcurrencySettings, failures: FailureFilter) -> None:

@@ -139,7 +139,7 @@ class Bulkhead(SharedByIdentity, SlotGate):
         self._default_admission = type(self).admit is Bulkhead.admit and type(self).ended is Bulkhead.ended
         self._slots = Slots(limit)
         if self.settings.ranked:
-            self._slots = self._configured_slots(limit, self._shares, order)
+            self._slots = self._new_ranked_slots(limit, self._shares, order)
         self.register("bulkheads")
 
     @property
@@ -238,7 +238,7 @@ class Bulkhead(SharedByIdentity, SlotGate):
         before = self.limit
         self.settings = settings = replace(other.settings, name=self.name)
         self._shares = other._shares
-        self._configure_slots(settings.limit, self._shares, settings.order)
+        self._reconfigure_slots(settings.limit, self._shares, settings.order)
         if before != settings.limit:
             emit_layer("limit_changed", "bulkhead", self.name, level=settings.limit)
 

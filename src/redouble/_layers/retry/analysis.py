@@ -105,9 +105,10 @@ def worst_case(policy: Options, inner: WorstCase) -> WorstCase:
     drawn = _longest_delays(policy)
     delays = None if drawn is None else [_longest_wait(policy, delay) for delay in drawn]
     calls, seconds, waiting = _all_attempts(policy, each, delays)
-    # Gates inside, like delays, never wait past the limit that they can ask for.
-    waiting = min(waiting, soft + each.waiting, policy._stated_limit)
-    worst = WorstCase(calls, min(seconds, soft + each.seconds), waiting)
+    # Gates inside, like delays, never wait past the limits that they can ask for.
+    last = each.within(policy._work_limit)
+    waiting = min(waiting, soft + last.waiting, policy._stated_limit)
+    worst = WorstCase(calls, min(seconds, soft + (last if interrupted else each).seconds), waiting)
     if interrupted:
         return worst.within(policy._total + grace)
     return worst if policy.attempt_timeout is None else NoBlockingCode(*worst)
@@ -121,7 +122,8 @@ def _all_attempts(policy: Options, each: WorstCase, delays: list[float] | None) 
         each.seconds if isinstance(each, BlockingWorstCase) else 0.0
     )  # the last attempt, which no limit interrupts
     worked = min(attempts * each.seconds, policy._work_limit + late)
-    return WorstCase(attempts * each.calls, worked + waiting, attempts * each.waiting + waiting)
+    waited = min(attempts * each.waiting, policy._work_limit)
+    return WorstCase(attempts * each.calls, worked + waiting, waited + waiting)
 
 
 def describe(policy: Options) -> str:
