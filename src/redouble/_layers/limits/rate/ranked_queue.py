@@ -138,7 +138,7 @@ class RankedWaitQueue(WaitQueue):
         return bool(self._queue) or now < self._refused_until
 
     def _enqueue(self, waiter: Waiter, wake: Callable[[], object]) -> None:
-        rate_class, skipped = self._class_of(waiter), waiter.queued_before and waiter not in self._queue
+        rate_class, skipped = self._class_of(waiter), waiter.checks and waiter not in self._queue
         if rate_class not in self._ranking:  # its share was removed when the call did not wait yet
             self._ranking = (*self._ranking, rate_class)
         waiting = rate_class.waiting
@@ -209,7 +209,7 @@ class RankedWaitQueue(WaitQueue):
             waiter = heads[following]
             yield waiter
             if not wait:
-                pacer = self._pacer._copy() if pacer is self._pacer else pacer
+                pacer = self._pacer.copy() if pacer is self._pacer else pacer
                 pacer.take(moment, waiter.cost)
                 arrivals[following] = self._charged(waiter, arrivals[following], moment)
             head = next(behind[following], None)
