@@ -625,4 +625,6 @@ def test_waiters_whose_leaving_was_interrupted_are_forgotten() -> None:
         clock.advance(0.1)
         assert queue._try_acquire_in_turn(first, object, inf) is None
         queue._dequeue(first)
+        clock.advance(0.1)
+        assert queue._try_acquire_in_turn(third, object, inf) is None
         assert [*queue._classes["a"].waiting] == [third]
