@@ -150,7 +150,6 @@ class RankedWaitQueue(WaitQueue):
         rate_class.arrival_time = self._charged(waiter, rate_class.arrival_time, now)
         rate_class.refused = max(0.0, rate_class.refused - waiter.cost)
         waiting = rate_class.waiting
-        waiting.pop(waiter, None)
         while waiting and next(iter(waiting)) not in self._queue:
             waiting.popitem(last=False)
 
