@@ -147,7 +147,8 @@ def test_a_class_that_always_waits_gets_all_of_its_share(
     options: dict[str, Any], shares: dict[str, float]
 ) -> None:
     """Also if its permits come due between those of the limit, or those of the limit all at once."""
-    limit = RateLimit(**{"rate": 5} | options, shares=shares, priority=class_of)
+    given: dict[str, Any] = {"rate": 5, **options}
+    limit = RateLimit(**given, shares=shares, priority=class_of)
     calls: list[tuple[str | None, float]] = [(None, 1)] * 10
     for name, share in shares.items():
         calls += [(name, 1)] * ceil(60 * share + 6)
