@@ -87,7 +87,7 @@ def test_the_bounds_of_a_table_are_those_of_the_constructor(name: str, key: str,
         "token_bucket": {"refill_per_second": 1},
         "retry_budget": {"max_in_flight": 0.5},
         "circuit_breaker": {"slow": 1, "ratio": 1} if key in ("slow_ratio", "calls") else {},
-        "adaptive_concurrency": {"initial": 1, "least": 1, "most": 10**6, "queue": 1},
+        "adaptive_concurrency": {"initial": 1, "least": 1, "most": 10**6},
     }
     more = options.get(name, {})
     good: list[Any]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 
-from redouble import SYSTEM, Timeout, errors, policies
+from redouble import SYSTEM, Pipeline, Timeout, errors, policies
 from redouble.config import from_mapping, load, register, reload, to_mapping
 from redouble.testing import virtual_time
 from tests.support.config.documents import is_valid
@@ -53,6 +53,19 @@ def remembering(layer: Any) -> None:
     layer(nothing_to_do)()
 
 
+def admitting(gate: Any) -> None:
+    gate.admit(0.0)
+
+
+def has_rate(gate: Any) -> bool:
+    return gate.snapshot()["rate"] is not None
+
+
+def latencies(timeout: Any) -> int:
+    recorded: int = timeout._learned._latencies._current_total
+    return recorded
+
+
 def snapshot(*keys: str) -> Callable[[Any], object]:
     """Return a reader of values of the snapshot."""
     return lambda layer: [layer.snapshot()[key] for key in keys]
@@ -65,7 +78,7 @@ def nothing_to_do() -> str:
 LAYERS = "REDOUBLE_PIPELINES__CHECKOUT__LAYERS__"
 SHARES = {"users": 0.5, "batch": 0.25}
 KINDS = {
-    "bulkhead": Kind({"limit": 4, "wait": 0, "shares": SHARES}, lambda it: it.admit(0.0), snapshot("in_use")),
+    "bulkhead": Kind({"limit": 4, "wait": 0, "shares": SHARES}, admitting, snapshot("in_use")),
     "circuit_breaker": Kind(
         {"ratio": 1, "until": "http", "slow": "1s", "probes": 4, "name": "db"}, failing, snapshot("failures")
     ),
@@ -73,9 +86,7 @@ KINDS = {
     "rate_limit": Kind({"rate": 0.1, "burst": 9, "cost": 1.5, "wait": 0}, failing, snapshot("available")),
     "rate_limit window": Kind({"rate": 9, "cost": 1.5, "window": "sliding"}, failing, snapshot("available")),
     "rate_limit shares": Kind({"rate": 5, "shares": SHARES}, failing, snapshot("available")),
-    "adaptive_rate": Kind(
-        {"on": "Exception", "until": "http", "wait": 0}, failing, lambda it: it.snapshot()["rate"] > 0
-    ),
+    "adaptive_rate": Kind({"on": "Exception", "until": "http", "wait": 0}, failing, has_rate),
     "adaptive_concurrency": Kind(
         {"on": "Exception", "until": "http", "queue": 5, "window": "1ms", "shares": SHARES},
         failing,
@@ -85,11 +96,11 @@ KINDS = {
     "timeout": Kind(
         {"seconds": 9, "multiple": 1, "minimum": 20},
         calling,
-        lambda it: it._learned._latencies._current_total,
+        latencies,
     ),
     "hedge": Kind({"max_extra_load": 0.5, "until": "http"}, calling, snapshot("calls")),
     "hedge delays": Kind({"delay": [3, 4], "hedges": 3}, calling, snapshot("calls")),
-    "fallback": Kind({"value": 1, "until": "http"}, remembering, lambda it: it.snapshot()),
+    "fallback": Kind({"value": 1, "until": "http"}, remembering, snapshot()),
     "stale_fallback": Kind({"max_age": "1m"}, remembering, snapshot("cached")),
 }
 OPTIONS: list[tuple[str, str, Any, str]] = [
@@ -234,7 +245,7 @@ def test_a_learned_limit_applies_its_new_multiple_at_once() -> None:
             await answer()
 
     asyncio.run(main())
-    [timeout] = checkout.current.layers  # type: ignore[union-attr]
+    [timeout] = cast("Pipeline", checkout.current).layers
     assert isinstance(timeout, Timeout)
     assert timeout.limit_of() == pytest.approx(0.5, rel=0.1)
     assert reload(document("timeout", multiple=4)).ok

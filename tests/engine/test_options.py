@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import redouble
-from redouble import Clock, Hints, Kind, Retry
+from redouble import Clock, Hints, Kind, Retry, transient
 from tests.support.fakes import Ledger, UnhashableRule, stable_repr
 
 
@@ -64,6 +64,9 @@ WRONG: list[tuple[str, object, type[Exception], str]] = [
     ("on", Awaited(), TypeError, "is a coroutine function: rules are plain functions"),
     ("until", Awaited(), TypeError, "is a coroutine function"),
     ("until", 3, TypeError, "until=3: write a function of the result"),
+    ("until", transient, TypeError, "until=transient judges errors, and until results: write redouble.http"),
+    ("until", transient.with_({}), TypeError, "until=transient judges errors, and until results"),
+    ("until", OSError, TypeError, "until=OSError is an exception type, and until judges results: write on="),
     ("until", "done", TypeError, "until='done': write a function of the result"),
     ("until", awaited, TypeError, "until=awaited is a coroutine function"),
     ("until", AwaitedJudge(), TypeError, "is a coroutine function"),

@@ -220,6 +220,8 @@ def test_rates() -> None:
 def test_concurrency_and_throttles() -> None:
     AdaptiveConcurrency(10, 1, 100, "vegas", 2, TimeoutError, slow=2, random=random.Random(3))
     AdaptiveConcurrency(by="aimd", window=timedelta(seconds=1), on=[transient])
+    AdaptiveConcurrency(until=bool, queue=9, wait=None, order="lifo", shares={"batch": 0.5}, priority="batch")
+    Throttle(until=bool, shares={"batch": 0.5}, priority=class_of_text)
     Throttle(1.5, timedelta(minutes=1), 0.9, 10, OSError, name="db", random=random)
     with pytest.raises(ValueError, match="by="):
         AdaptiveConcurrency(by="guess")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -10,9 +10,12 @@ from typing import Any, Literal, assert_type
 
 import pytest
 
+import redouble
 from redouble import (
+    Backoff,
     Bulkhead,
     CircuitBreaker,
+    Coalesce,
     Fallback,
     Grant,
     Kind,
@@ -137,9 +140,23 @@ def test_blocks() -> None:
     run(main())
 
 
+def class_of(url: str) -> str | None:
+    return "users" if url == "/" else None
+
+
 def test_bulkheads() -> None:
     Bulkhead(1, None, 3, name="db")
     Bulkhead(limit=1, wait=timedelta(seconds=1), queue=0)
+    Bulkhead(2, order="adaptive", shares={"users": 0.6, "batch": 0.1}, priority="batch")
+    Bulkhead(2, shares={"users": 0.6}, priority=class_of)
+    with redouble.priority("batch"), redouble.priority(None):
+        pass
+    with pytest.raises(TypeError):
+        Bulkhead(2, shares=0.5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="order="):
+        Bulkhead(2, order="newest")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError):
+        redouble.priority(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert_type(BULKHEAD.limit, int)
     assert_type(BULKHEAD.wait, float | None)
     assert_type(BULKHEAD.queue, int | None)
@@ -162,8 +179,16 @@ def test_breakers() -> None:
     CircuitBreaker(cooldown=timedelta(seconds=5), probes=3, reopening=(0.1, 0.5))
     assert_type(BREAKER.state, Literal["closed", "open", "half_open", "isolated", "disabled", "metrics_only"])
     assert_type(BREAKER.snapshot(), Mapping[str, float | str | None])
+    CircuitBreaker(until=lambda status: status < 500, slow=1, slow_ratio=0.5, calls=50, state="metrics_only")
+    CircuitBreaker(cooldown=Backoff.exponential(5), probes=10, probe_ratio=0.5)
+    CircuitBreaker(cooldown=[1, 2.5])
+    CircuitBreaker(cooldown=lambda reopened: 5.0 * reopened)
     BREAKER.isolate()
+    BREAKER.disable()
+    BREAKER.metrics_only()
     BREAKER.close()
+    with pytest.raises(ValueError, match="state="):
+        CircuitBreaker(state="open")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError):
         CircuitBreaker(failures="5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError):
@@ -191,6 +216,29 @@ def test_fallbacks() -> None:
         Fallback(instead, OSError)
     with pytest.raises(TypeError):
         Fallback(fn=instead)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def test_fallbacks_of_calls() -> None:
+    def of_call(error: Exception, url: str) -> bytes:
+        return b""
+
+    def marked(result: bytes, age: float) -> bytes:
+        return result
+
+    Fallback(of_call, value=b"", until=bool, name="cached")
+    Fallback.stale(60, most=10, key=class_of, mark=marked, on=OSError, until=bool, name="cached")
+    assert_type(Fallback.stale(timedelta(minutes=1))(download)("a"), bytes)
+    with pytest.raises(TypeError):
+        Fallback.stale("60s")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def test_coalesced_functions_keep_their_types() -> None:
+    Coalesce(key=class_of, name="pages")
+    assert_type(Coalesce()(download)("a"), bytes)
+    assert_type(Coalesce().call(download, "a"), bytes)
+    assert_type(Coalesce() | Retry(), Pipeline)
+    with pytest.raises(TypeError):
+        Coalesce("url")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def test_rejections() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, assert_type
@@ -71,6 +71,21 @@ def test_limited_functions_keep_their_types() -> None:
     assert_type(LIMIT | Retry(), Pipeline)
     assert_type(Retry() | LIMIT | LIMIT, Pipeline)
     run(main())
+
+
+def test_limits_of_calls_and_learned_limits() -> None:
+    def of_call(url: str, *, chunk: int = 1) -> float:
+        return chunk
+
+    def span_of_call(url: str) -> timedelta:
+        return timedelta(seconds=len(url))
+
+    Timeout(of_call)
+    Timeout(span_of_call)
+    Timeout(10, multiple=3, quantile=0.95, least=0.1, initial=timedelta(seconds=1), minimum=20)
+    assert_type(Timeout(10, multiple=3).snapshot(), Mapping[str, float])
+    with pytest.raises(TypeError):
+        Timeout(10, multiple="3")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def test_wrong_calls_of_limited_functions_are_reported() -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 from weakref import ref
 
 from redouble._failures.builtin_errors import BUILTIN, Entry
-from redouble._failures.verdict import Answer, Kind, Rule, Verdict, verdict
+from redouble._failures.verdict import Answer, ErrorRule, Kind, Rule, Verdict, verdict
 from redouble._internal.callables import lazy_kind
 from redouble._internal.validation import timedelta
 from redouble.errors import Rejected
@@ -33,7 +33,7 @@ class _RuleFailed(Exception):
     """Carries the error of a user's rule past the handler for malformed errors."""
 
 
-class Transient:
+class Transient(ErrorRule):
     """The rule that retries transient errors: the default of ``on``.
 
     It has no opinion on other errors. ``with_`` returns a rule that recognises your errors too.

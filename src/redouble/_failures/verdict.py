@@ -246,8 +246,20 @@ def _steps(on: object) -> Iterator[tuple[Literal["types", "rule", "judge"], Any]
         yield ("rule", rule) if rule is on else ("judge", rule)
 
 
+class ErrorRule:
+    """A rule that has no opinion on results: as ``until`` it would refuse all of them."""
+
+    __slots__ = ()
+
+
 def check_until(until: object) -> None:
     """Validate the option ``until``."""
+    if isinstance(until, type) and issubclass(until, BaseException):  # as a function it accepts every result
+        raise TypeError(f"until={until.__name__} is an exception type, and until judges results: write on=")
+    if isinstance(until, ErrorRule):
+        raise TypeError(
+            f"until={until!r} judges errors, and until results: write redouble.http.rule(), or on="
+        )
     _rule_function(
         until, "until", "a function of the result, such as until=lambda r: r.done, or redouble.http.rule()"
     )

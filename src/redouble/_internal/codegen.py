@@ -110,11 +110,6 @@ def compile_wrapper(
     return wrapper
 
 
-def is_compiled(code: CodeType) -> bool:
-    """Return True if the code is that of a wrapper compiled by `compile_wrapper`."""
-    return code.co_filename.startswith(FILENAME_PREFIX)
-
-
 # The directory of this package, as in `co_filename`: two levels above this module.
 PACKAGE = os.path.join(os.path.dirname(os.path.dirname(compile_wrapper.__code__.co_filename)), "")
 

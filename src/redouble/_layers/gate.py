@@ -340,11 +340,11 @@ class StreamAdmission(StreamOwner):
         self._admission.__exit__(None, error, None)
 
 
-def describe_others(wait: float | None) -> str:
+def describe_others(wait: float | None, order: str = "") -> str:
     """Return what a gate does with calls that it cannot admit at once; None: they wait for ever."""
-    if wait is None:
-        return "others wait"
-    return f"others wait up to {format_seconds(wait)}" if wait else "others are refused"
+    if wait == 0:
+        return "others are refused"
+    return f"others wait{'' if wait is None else f' up to {format_seconds(wait)}'}{order}"
 
 
 CANCELLED = GeneratorExit()  # stands for any cancellation: gates do not count it

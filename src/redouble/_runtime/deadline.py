@@ -71,6 +71,8 @@ def deadline_left() -> float:
     Policies and timeouts obey it. The limits of the calls around them need not be obeyed: they interrupt, or
     the call around ends its attempts.
     """
+    if ACTIVE_DEADLINE.get() is None:
+        return inf
     return min((moment.left() for moment in deadlines()), default=inf)
 
 
@@ -142,6 +144,16 @@ def wait_limit(wait: float | None) -> float:
         return seconds
     context_clock()()  # so that a virtual clock synchronises with its event loop
     return min(seconds, max(0.0, time_left()))
+
+
+def async_wait_limit() -> float:
+    """Return the seconds until the earliest deadline, for async code that waits for a call to end.
+
+    The limits of the calls around are not looked for: each interrupts the wait, or nothing that runs.
+    """
+    if ambient.active:
+        context_clock()()  # as above
+    return max(0.0, deadline_left())
 
 
 class InheritedCalls(ActiveDeadline):

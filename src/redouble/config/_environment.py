@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from redouble._internal.validation import instance, nearest
 from redouble.config._document_path import DocPath, as_table, short_repr
@@ -47,6 +47,11 @@ def _element(key: str) -> str:
     return re.sub(r"[\W_]+", "_", key).strip("_").upper()
 
 
+def _items(value: object) -> list[object]:
+    """Return the items of a list; of anything else there are none."""
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
 def _apply(
     sections: dict[str, dict[str, object]],
     section: str,
@@ -61,16 +66,17 @@ def _apply(
     for depth, element in enumerate(elements):
         # A policy without this option inherits the table whose key is set.
         usual = sections["defaults"].get(key) if (section, depth) == ("policies", 2) else None
-        value: Any = node[key] if isinstance(node, list) else node.get(key, usual)
+        value: object = node[key] if isinstance(key, int) else node.get(key, usual)
         if value is None:
             variables.setdefault(place.path, variable)
-        if isinstance(value, list) and element in map(str, range(len(value))):
-            node[key] = node = [*value]
+        items = _items(value)
+        if element in map(str, range(len(items))):
+            node[key] = node = [*items]
             key, place = int(element), place.under(element)
             continue
         table = as_table({} if value is None else value)
         if table is None:
-            missing = f"item {element}" if isinstance(value, list) and element.isdecimal() else "keys"
+            missing = f"item {element}" if items and element.isdecimal() else "keys"
             raise place.error(f"{short_repr(value)} has no {missing}, and {variable} sets one")
         node[key] = node = dict(table)
         alike = [key for key in node if _element(key) == element]

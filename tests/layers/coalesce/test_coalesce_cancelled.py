@@ -279,6 +279,28 @@ def test_a_call_in_flight_whose_own_time_is_up_is_taken_over(place: str, short: 
     assert got == [("done", 12)]
 
 
+@pytest.mark.parametrize("place", LOOP_PLACES)
+def test_a_limit_that_cuts_nothing_ends_no_wait_and_hides_no_error(place: str) -> None:
+    coalesce, calls, got = Coalesce(), list[None](), list[object]()
+
+    async def main(clock: VirtualClock) -> None:
+        @(Retry(attempts=1, give_up_after=2) | coalesce)
+        async def fetch() -> str:
+            calls.append(None)
+            await clock.asleep(10)
+            raise Boom
+
+        async def call() -> None:
+            with pytest.raises(Boom):
+                await fetch()
+            got.append(clock.now())
+
+        await together(place, call, call)
+
+    in_virtual_time(place, main)
+    assert (len(calls), got) == (1, [10, 10])
+
+
 def test_a_blocking_waiter_waits_no_longer_than_its_deadline() -> None:
     service, coalesce = Service("done"), Coalesce()
     fn = coalesce(service.fetch)

@@ -306,7 +306,7 @@ def test_an_interrupted_caller_stops_all_attempts_and_closes_their_results(durin
     results = [Response(), Response()]
     work = Attempts(*results)
     hedge = Hedge(0, None, different=work.second, worker=Worker(grace=PATIENCE))
-    race = Interrupted(hedge._state, 0.0, work.first, (), {})
+    race = Interrupted(hedge._state, 0.0, (work.first, (), {}))
     race.during = during
     race.plan(None, is_stream=False)
     with pytest.raises(KeyboardInterrupt):
@@ -469,7 +469,7 @@ def test_attempts_in_processes() -> None:
 
 def test_a_process_that_is_not_needed_any_more_is_not_started() -> None:
     hedge = Hedge(0, None, worker=Worker(kind="process"))
-    race = WorkerRace(hedge._state, 0.0, process_id, ("here",), {})
+    race = WorkerRace(hedge._state, 0.0, (process_id, ("here",), {}))
     race._over = True
     with pytest.raises(WorkerFailed, match="the call was over before its process had started"):
         race._run_in_process(partial(process_id, "here"))

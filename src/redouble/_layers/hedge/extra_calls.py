@@ -13,7 +13,7 @@ from redouble._layers.hedge.started_stream import aopen_stream, open_stream
 
 Operation: TypeAlias = Callable[..., Any]
 Different: TypeAlias = Operation | Mapping[str, Any]
-Call: TypeAlias = tuple[Operation, tuple[Any, ...], dict[str, Any]]
+Call: TypeAlias = tuple[Operation, tuple[Any, ...], dict[str, Any]]  # a function and its arguments
 
 WANTED = "write a function with the same arguments, a mapping of other arguments, or a list of these"
 KINDS: dict[CallableKind, str] = {
@@ -78,11 +78,12 @@ def _check_arguments(changes: dict[str, Any], fn: Operation) -> None:
         raise TypeError(f"Hedge different={changes!r}: {display_name(fn)} has no parameter {name!r}")
 
 
-def different_call(other: Different, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-    """Return the function and the arguments to call in place of ``fn`` with these arguments."""
+def different_call(other: Different, call: Call) -> Call:
+    """Return the call to make in place of another one."""
+    fn, args, kwargs = call
     if fn is open_stream or fn is aopen_stream:  # its argument makes the stream
         make: partial[Any] = args[0]
-        inner, inner_args, inner_kwargs = different_call(other, make.func, make.args, make.keywords)
+        inner, inner_args, inner_kwargs = different_call(other, (make.func, make.args, make.keywords))
         return fn, (partial(inner, *inner_args, **inner_kwargs),), {}
     if not isinstance(other, Mapping):
         return other, args, kwargs

@@ -39,8 +39,8 @@ from redouble._internal.validation import (
 )
 from redouble._layers.analysis import BlockingWorstCase, NoBlockingCode, Traits, WorstCase, combined_traits
 from redouble._layers.hedge.extra_calls import (
+    Call,
     Different,
-    Operation,
     as_different,
     check_different,
     describe_different,
@@ -68,7 +68,7 @@ FIXED = gil_variants(
 {async_}def hedged({parameters}):
     redouble_quota.calls += 1
     return {await_}redouble_run_race(
-        redouble_owner, redouble_latencies.threshold, redouble_fn, ({positional}), {{{keywords}}}
+        redouble_owner, redouble_latencies.threshold, (redouble_fn, ({positional}), {{{keywords}}})
     )
 """,
     COUNT,
@@ -78,12 +78,12 @@ WHILE_UNKNOWN = """\
             redouble_result = await redouble_fn({arguments})
         else:
             redouble_result = await redouble_run_race(
-                redouble_owner, redouble_delay, redouble_fn, ({positional}), {{{keywords}}}
+                redouble_owner, redouble_delay, (redouble_fn, ({positional}), {{{keywords}}})
             )
 """
 ALWAYS = """\
         redouble_result = {await_}redouble_run_race(
-            redouble_owner, redouble_delay, redouble_fn, ({positional}), {{{keywords}}}
+            redouble_owner, redouble_delay, (redouble_fn, ({positional}), {{{keywords}}})
         )
 """
 MEASURED = gil_variants(
@@ -221,8 +221,8 @@ class Hedge(SharedByIdentity, Layer):
         """Return ``fn`` hedged, for a coroutine function."""
         check_different(self._state.others, fn, "coroutine")
         settings = self.settings
-        is_special = settings.failover or settings.is_planned
-        return self._compile(fn, run_special_race if is_special else run_race, is_async=True)
+        is_scheduled = settings.failover or settings.is_planned
+        return self._compile(fn, run_scheduled_race if is_scheduled else run_race, is_async=True)
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         """Return ``fn`` hedged up to its first item, on workers, for a generator function."""
@@ -239,7 +239,7 @@ class Hedge(SharedByIdentity, Layer):
     def around_async_stream(self, fn: AsyncGeneratorFunction[P, T, S], /) -> AsyncGeneratorFunction[P, T, S]:
         """Return ``fn`` hedged up to its first item, for an async generator function."""
         check_different(self._state.others, fn, "async generator")
-        opened = self._compile(aopen_stream, partial(run_special_race, is_stream=True), is_async=True)
+        opened = self._compile(aopen_stream, partial(run_scheduled_race, is_stream=True), is_async=True)
 
         async def aopen(make: Callable[[], AsyncGenerator[T, S]]) -> tuple[AsyncSource[T], Any]:
             stream: StartedAsyncStream = await opened(make)
@@ -361,59 +361,45 @@ class Hedge(SharedByIdentity, Layer):
         )
 
 
-def run_race(
-    state: HedgeState, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Coroutine[Any, Any, Any]:
+def run_race(state: HedgeState, delay: float, call: Call) -> Coroutine[Any, Any, Any]:
     """Call ``fn``, start further attempts after each delay; return or raise the first acceptable outcome."""
     if "trio" in modules and under_trio():
         from redouble._layers.hedge.race_trio import RaceNurseryTask  # noqa: PLC0415  Trio is running
 
-        return RaceNurseryTask(state, delay, fn, args, kwargs).run()
-    return _race_task()(state, delay, fn, args, kwargs).run()
+        return RaceNurseryTask(state, delay, call).run()
+    return _race_task()(state, delay, call).run()
 
 
-def run_special_race(
-    state: HedgeState,
-    delay: float | None,
-    fn: Operation,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    *,
-    is_stream: bool = False,
+def run_scheduled_race(
+    state: HedgeState, delay: float | None, call: Call, *, is_stream: bool = False
 ) -> Coroutine[Any, Any, Any]:
     """Do the same for a hedge with `failover` or a delay per attempt, and for a stream."""
     plan = state.delays()
-    call: AsyncHedgedCall
+    race: AsyncHedgedCall
     if "trio" in modules and under_trio():
         from redouble._layers.hedge.race_trio import RaceNurseryTask  # noqa: PLC0415  Trio is running
 
-        call = RaceNurseryTask(state, delay, fn, args, kwargs)
+        race = RaceNurseryTask(state, delay, call)
     else:
-        call = _race_task(is_special=True)(state, delay, fn, args, kwargs)
-    call.plan(plan, is_stream=is_stream)
-    return call.run()
+        race = _race_task(scheduled=True)(state, delay, call)
+    race.plan(plan, is_stream=is_stream)
+    return race.run()
 
 
 def run_race_on_workers(
-    state: HedgeState,
-    delay: float | None,
-    fn: Operation,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    *,
-    is_stream: bool = False,
+    state: HedgeState, delay: float | None, call: Call, *, is_stream: bool = False
 ) -> Any:
     """Do the same for blocking code."""
-    call = _worker_race()(state, delay, fn, args, kwargs)
-    call.plan(state.delays(), is_stream=is_stream)
-    return call.run()
+    race = _worker_race()(state, delay, call)
+    race.plan(state.delays(), is_stream=is_stream)
+    return race.run()
 
 
 @cache  # an import statement for each call would cost time
-def _race_task(*, is_special: bool = False) -> Callable[..., AsyncHedgedCall]:
-    from redouble._layers.hedge.race_asyncio import RaceTask, SpecialRaceTask  # noqa: PLC0415  only if async
+def _race_task(*, scheduled: bool = False) -> Callable[..., AsyncHedgedCall]:
+    from redouble._layers.hedge.race_asyncio import RaceTask, ScheduledRaceTask  # noqa: PLC0415  only if async
 
-    return SpecialRaceTask if is_special else RaceTask
+    return ScheduledRaceTask if scheduled else RaceTask
 
 
 @cache

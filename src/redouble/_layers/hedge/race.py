@@ -28,7 +28,7 @@ from redouble._failures.verdict import (
 )
 from redouble._internal.callables import UsageError, display_name
 from redouble._internal.logger import log
-from redouble._layers.hedge.extra_calls import Operation, different_call
+from redouble._layers.hedge.extra_calls import Call, different_call
 from redouble._runtime.clock import SYSTEM, context_clock
 from redouble._runtime.deadline import InheritedCalls, wait_limit
 from redouble._runtime.enclosing import InheritedCall
@@ -152,15 +152,8 @@ class HedgedCall:
     ``delay``: that of the first extra attempt, None if lateness starts none.
     """
 
-    def __init__(
-        self,
-        state: HedgeState,
-        delay: float | None,
-        fn: Operation,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> None:
-        self._state, self._delay, self._fn, self._args, self._kwargs = state, delay, fn, args, kwargs
+    def __init__(self, state: HedgeState, delay: float | None, call: Call) -> None:
+        self._state, self._delay, self._call = state, delay, call
         self.race: Race | None = None  # None while there is only one attempt
 
     calls_around: Callable[[], Iterable[EnclosingCall]]
@@ -230,13 +223,13 @@ class HedgedCall:
             return self._state.latencies.threshold
         return next(iter(self._delays[number - 1 : number]), None)  # there may be more hedges since a reload
 
-    def different(self, number: int) -> tuple[Operation, tuple[Any, ...], dict[str, Any]]:
+    def different(self, number: int) -> Call:
         """Return the function and the arguments of an extra attempt."""
         others = self._state.others
         if not others:
-            return self._fn, self._args, self._kwargs
+            return self._call
         other = others[min(number - FIRST, len(others)) - 1]
-        return different_call(other, self._fn, self._args, self._kwargs)
+        return different_call(other, self._call)
 
     def record_result(self, race: Race, number: int, value: Any) -> None:
         """Record the result of an attempt; if it was refused, the next one may start."""

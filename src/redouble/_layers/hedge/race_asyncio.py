@@ -15,7 +15,7 @@ from contextvars import Context, copy_context
 from math import inf
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from redouble._layers.hedge.extra_calls import Operation
+from redouble._layers.hedge.extra_calls import Call
 from redouble._layers.hedge.outer_calls import calls_around
 from redouble._layers.hedge.race import FIRST, AsyncHedgedCall, Race, close_all, close_method
 from redouble._runtime.asyncio_timer import RepeatingTimerEntry
@@ -28,10 +28,8 @@ if TYPE_CHECKING:
 class RaceTask(AsyncHedgedCall, RepeatingTimerEntry):
     """One hedged call, and the timer entry that starts its extra attempts."""
 
-    def __init__(
-        self, state: HedgeState, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        AsyncHedgedCall.__init__(self, state, delay, fn, args, kwargs)
+    def __init__(self, state: HedgeState, delay: float, call: Call) -> None:
+        AsyncHedgedCall.__init__(self, state, delay, call)
         RepeatingTimerEntry.__init__(self, delay)
         self._context = copy_context()
 
@@ -86,10 +84,11 @@ class RaceTask(AsyncHedgedCall, RepeatingTimerEntry):
     async def run(self) -> Any:
         """Return or raise the first acceptable outcome, when all attempts have ended."""
         decided = done = False
+        fn, args, kwargs = self._call
         try:
             with self:
                 try:
-                    value = await self._fn(*self._args, **self._kwargs)
+                    value = await fn(*args, **kwargs)
                 except Exception as error:
                     if self.race is None:
                         self._begin_race()
@@ -136,18 +135,11 @@ class RaceTask(AsyncHedgedCall, RepeatingTimerEntry):
             del to_raise, cancelled, ended  # a reference cycle: the traceback refers to this frame
 
 
-class SpecialRaceTask(RaceTask):
+class ScheduledRaceTask(RaceTask):
     """A hedged call whose extra attempts may start at any time: it has a timer of the loop, to be moved."""
 
-    def __init__(
-        self,
-        state: HedgeState,
-        delay: float | None,
-        fn: Operation,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> None:
-        AsyncHedgedCall.__init__(self, state, delay, fn, args, kwargs)
+    def __init__(self, state: HedgeState, delay: float | None, call: Call) -> None:
+        AsyncHedgedCall.__init__(self, state, delay, call)
         RepeatingTimerEntry.__init__(self, inf)
         self.bind()
         self._context = copy_context()

@@ -66,6 +66,7 @@ class RaceNurseryTask(AsyncHedgedCall):
     async def run(self) -> Any:
         """Return or raise the first acceptable outcome, when all attempts have ended."""
         self._attempt_ended, self._task = Event(), current_task()
+        fn, args, kwargs = self._call
         value: Any = None
         error: BaseException | None = None
         decided = False
@@ -77,7 +78,7 @@ class RaceNurseryTask(AsyncHedgedCall):
                         self.race = self.new_race()
                     self.schedule(self._delay)
                     try:
-                        value = await self._fn(*self._args, **self._kwargs)
+                        value = await fn(*args, **kwargs)
                     except Exception as failed:
                         error = failed
                     if self.race is not None:

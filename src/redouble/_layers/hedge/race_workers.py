@@ -57,15 +57,8 @@ class Ending(AbstractContextManager["Ending", bool]):
 class WorkerRace(HedgedCall):
     """One hedged call of a blocking function."""
 
-    def __init__(
-        self,
-        state: HedgeState,
-        delay: float | None,
-        fn: Operation,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> None:
-        super().__init__(state, delay, fn, args, kwargs)
+    def __init__(self, state: HedgeState, delay: float | None, call: Call) -> None:
+        super().__init__(state, delay, call)
         self._worker = cast("Worker", state.settings.worker)  # the hedge has checked that there is one
         self._due = inf  # when the next attempt starts, by the clock of `SYSTEM`
         self._jobs: list[ThreadJob] = []
@@ -84,7 +77,7 @@ class WorkerRace(HedgedCall):
         self.race = race = self.new_race()
         decided = False
         try:
-            self._run_on_worker(FIRST, (self._fn, self._args, self._kwargs))
+            self._run_on_worker(FIRST, self._call)
             self.schedule(self._delay)
             while not race.over:
                 self._wait(self._due - SYSTEM.now())

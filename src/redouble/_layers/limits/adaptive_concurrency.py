@@ -31,7 +31,7 @@ from redouble._layers.limits.in_flight import (
 from redouble._layers.limits.level_events import LevelEvents
 from redouble._layers.limits.limit_algorithms import Aimd, Gradient, LimitAlgorithm, Vegas
 from redouble._layers.limits.limit_window import AdaptiveConcurrencySettings, By, WindowedLimit
-from redouble._layers.limits.ranked_slots import Order, RankedSlots
+from redouble._layers.limits.ranked_slots import ORDERS, Order, RankedSlots
 from redouble._layers.limits.shares import (
     PriorityOption,
     describe_shares,
@@ -139,10 +139,6 @@ class AdaptiveConcurrency(JudgingGate, SlotGate):
             random=random,
             **spans,
         )
-        for option, usual in (("wait", 1), ("order", "fifo")):
-            value = getattr(self.settings, option)
-            if value != usual and not queue:
-                raise ValueError(f"AdaptiveConcurrency {option}={value!r} is for a queue: write queue= too")
         self.name = name
         algorithms: dict[By, Callable[[], LimitAlgorithm]]
         algorithms = {"gradient": Gradient, "vegas": Vegas, "aimd": partial(Aimd, self.settings.slow)}
@@ -151,7 +147,7 @@ class AdaptiveConcurrency(JudgingGate, SlotGate):
         self._level = LevelEvents("adaptive_concurrency", initial)
         self._ranked: RankedSlots | None = None
         if self.settings.ranked:
-            self._slots = self._ranked = self._configured_slots(initial, self._shares, order)
+            self._slots = self._ranked = self._new_ranked_slots(initial, self._shares, order)
         self.register("limits")
 
     @property
@@ -341,7 +337,7 @@ class AdaptiveConcurrency(JudgingGate, SlotGate):
         self.settings = settings = replace(other.settings, name=self.name)
         self._run_exclusively(self._reconfigure, settings, other._failures)
         if self._ranked is not None:
-            self._configure_slots(self._in_flight.limit, self._shares, settings.order)
+            self._reconfigure_slots(self._in_flight.limit, self._shares, settings.order)
         self._apply_limit()
 
     def _reconfigure(self, settings: AdaptiveConcurrencySettings, failures: FailureFilter) -> None:
@@ -352,7 +348,7 @@ class AdaptiveConcurrency(JudgingGate, SlotGate):
     def describe(self) -> str:
         limit = f"as many at once as the service can handle, currently {self._in_flight.limit}"
         guaranteed = "" if self._shares is None else f", {describe_shares(self._shares)}"
-        others = f", {describe_others(self.wait)}" if self.queue else ""
+        others = f", {describe_others(self.wait, ORDERS[self.settings.order])}" if self.queue else ""
         return f"{limit}{guaranteed}{others}{self._failures.description}"
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:

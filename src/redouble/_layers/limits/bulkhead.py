@@ -16,7 +16,7 @@ from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import WorstCase, combined_traits
 from redouble._layers.gate import Admission, Wrapper, describe_others
 from redouble._layers.layer import Layers
-from redouble._layers.limits.ranked_slots import Order, RankedSlots
+from redouble._layers.limits.ranked_slots import ORDERS, Order, RankedSlots
 from redouble._layers.limits.shares import (
     PriorityOption,
     describe_shares,
@@ -139,7 +139,7 @@ class Bulkhead(SharedByIdentity, SlotGate):
         self._default_admission = type(self).admit is Bulkhead.admit and type(self).ended is Bulkhead.ended
         self._slots = Slots(limit)
         if self.settings.ranked:
-            self._slots = self._configured_slots(limit, self._shares, order)
+            self._slots = self._new_ranked_slots(limit, self._shares, order)
         self.register("bulkheads")
 
     @property
@@ -238,16 +238,18 @@ class Bulkhead(SharedByIdentity, SlotGate):
         before = self.limit
         self.settings = settings = replace(other.settings, name=self.name)
         self._shares = other._shares
-        self._configure_slots(settings.limit, self._shares, settings.order)
+        self._reconfigure_slots(settings.limit, self._shares, settings.order)
         if before != settings.limit:
             emit_layer("limit_changed", "bulkhead", self.name, level=settings.limit)
 
     def describe(self) -> str:
         guaranteed = "" if self._shares is None else f"{describe_shares(self._shares)}, "
-        return f"{self.limit} at once, {guaranteed}{describe_others(self.wait)}"
+        others = describe_others(self.wait if self._may_wait else 0, ORDERS[self.settings.order])
+        return f"{self.limit} at once, {guaranteed}{others}"
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
-        return inner.after(inf if self.wait is None else self.wait)
+        wait = inf if self.wait is None else self.wait
+        return inner.after(wait if self._may_wait else 0)
 
     def lint(self, outer: Layers, inner: Layers, worst: WorstCase, /) -> Iterator[str]:  # noqa: ARG002
         if combined_traits(outer).retries:

@@ -25,6 +25,8 @@ from redouble._runtime.clock import SYSTEM
 from redouble._runtime.slots import Lease, Slots, Wake
 
 Order: TypeAlias = Literal["fifo", "lifo", "adaptive"]
+# As `Pipeline.explain` describes them.
+ORDERS = {"fifo": "", "lifo": ", the newest first", "adaptive": ", the newest first while the queue is long"}
 
 CLAIM = (
     1.0  # seconds for which a refused call counts as waiting: longer than most calls, and retries come back

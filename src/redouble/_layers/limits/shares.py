@@ -110,7 +110,7 @@ def same_function(one: Shares | None, other: Shares | None) -> bool:
 
 def describe_shares(shares: Shares) -> str:
     """Return the guaranteed shares for `Pipeline.explain`, highest rank first."""
-    return ", ".join(f"{share:.0%} for {name}" for name, share in shares.shares.items())
+    return ", ".join(f"{100 * share:.3g}% for {name}" for name, share in shares.shares.items())
 
 
 def lint_shares(shares: Shares | None, limit: int, layer: str) -> Iterator[str]:

@@ -120,11 +120,11 @@ class SlotGate(SlotWait, Gate):
             return Lease()
         return self._slots.lease(PRIORITY.get() if name is None else name)
 
-    def _configured_slots(self, limit: int, shares: Shares | None, order: Order) -> RankedSlots:
+    def _new_ranked_slots(self, limit: int, shares: Shares | None, order: Order) -> RankedSlots:
         """Return new slots with these options of the gate."""
         return RankedSlots(limit, shares, order, self._most_waiting, claiming=not self._may_wait)
 
-    def _configure_slots(self, limit: int, shares: Shares | None, order: Order) -> None:
+    def _reconfigure_slots(self, limit: int, shares: Shares | None, order: Order) -> None:
         """Apply changed options: admitted calls keep their slots, and waiters their position."""
         if isinstance(self._slots, RankedSlots):
             self._slots.configure(limit, shares, order, self._most_waiting, claiming=not self._may_wait)

@@ -12,7 +12,7 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from redouble._internal.callables import UsageError, display_name, lazy_kind
-from redouble._internal.codegen import Template, is_compiled
+from redouble._internal.codegen import Template, is_own
 
 KEY = "redouble_key_of({arguments})"  # stands in a template where the key is computed
 ARGUMENTS = "redouble_key_of(({positional}), {keyword_dict})"
@@ -65,14 +65,8 @@ class Same:
         return id(self._thing)
 
 
-PACKAGE = __file__.rpartition("_layers")[0]
-
-
 def function_of(fn: Any) -> FunctionType | MethodType | Same:
     """Return the function inside our layers, to compare functions by: ``call`` wraps it again every time."""
-    while isinstance(fn, FunctionType) and "__wrapped__" in fn.__dict__:
-        code = fn.__code__
-        if not is_compiled(code) and not code.co_filename.startswith(PACKAGE):
-            break
+    while isinstance(fn, FunctionType) and "__wrapped__" in fn.__dict__ and is_own(fn.__code__):
         fn = fn.__dict__["__wrapped__"]
     return fn if isinstance(fn, FunctionType | MethodType) else Same(fn)

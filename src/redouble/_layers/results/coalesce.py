@@ -39,7 +39,7 @@ from redouble._layers.results.call_key import (
 from redouble._layers.results.flight import LEADING, Flight, FlightTable, duplicate
 from redouble._runtime.backend import backend, cancel_after, in_event_loop, task_cancelled
 from redouble._runtime.clock import SYSTEM
-from redouble._runtime.deadline import wait_limit
+from redouble._runtime.deadline import async_wait_limit, wait_limit
 from redouble._runtime.thread_waker import ThreadWaker
 from redouble._telemetry.emit import emit_layer
 from redouble._telemetry.observers import watch
@@ -218,13 +218,16 @@ class Coalesce(ForkSafe, Layer):
     def _fail(self, flight: Flight, error: Exception) -> None:
         """Share the error of the call in flight, unless its own deadline has passed."""
         if wait_limit(None) > 0:
-            flight.error = duplicate(error)  # now, because layers outside will change it
-            flight.landed = True
+            self._land(flight, error)
 
     def _afail(self, flight: Flight, error: Exception) -> None:
         """Share the error of the call in flight, unless its deadline has passed, or it is being cancelled."""
-        if not task_cancelled(error):
-            self._fail(flight, error)
+        if not task_cancelled(error) and async_wait_limit() > 0:
+            self._land(flight, error)
+
+    def _land(self, flight: Flight, error: Exception) -> None:
+        flight.error = duplicate(error)  # now, because layers outside will change it
+        flight.landed = True
 
     def _end(self, table: FlightTable, key: Hashable, flight: Flight) -> None:
         """End a flight, which is marked as ended already, and wake the calls that wait; may be repeated."""
@@ -274,7 +277,7 @@ class Coalesce(ForkSafe, Layer):
         if LEADING.get() is not None and flight.is_around():
             return None
         started = SYSTEM.now() if watch.by_event["coalesced"] else None
-        seconds, (wake, woken) = wait_limit(None), backend().direct_waker()
+        seconds, (wake, woken) = async_wait_limit(), backend().direct_waker()
         try:
             if self._enqueue(flight, wake, wake):
                 if seconds == inf:

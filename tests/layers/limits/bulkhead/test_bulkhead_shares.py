@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Generator
+from math import inf
 from typing import Any
 
 import pytest
 
-from redouble import SYSTEM, Bulkhead, Retry, errors, observe, priority
+from redouble import SYSTEM, AdaptiveConcurrency, Bulkhead, Retry, errors, observe, priority
 from redouble._internal.callables import UsageError
 from redouble._layers.limits.ranked_slots import RankedSlots
 from redouble.config import from_mapping, to_mapping
 from redouble.testing import VirtualClock
-from redouble.types import Event
+from redouble.types import Event, WorstCase
 from tests.support.bulkhead_callers import callers, until
 from tests.support.fakes import ASYNC, Boom, in_colour, nothing
 from tests.support.runtime.tasks import together
@@ -307,3 +308,29 @@ def test_in_a_document() -> None:
     by_argument = Bulkhead(1, shares=TWO, priority=of_name)
     with pytest.raises(errors.ConfigError, match="cannot be written to a document: set it in code"):
         to_mapping(by_argument)
+
+
+@pytest.mark.parametrize(
+    ("options", "described", "waiting"),
+    [
+        ({}, "9 at once, others wait up to 1 s", 1),
+        ({"order": "lifo"}, "9 at once, others wait up to 1 s, the newest first", 1),
+        (
+            {"order": "adaptive", "wait": None},
+            "9 at once, others wait, the newest first while the queue is long",
+            inf,
+        ),
+        ({"order": "lifo", "wait": 0}, "9 at once, others are refused", 0),
+        ({"queue": 0}, "9 at once, others are refused", 0),
+        ({"shares": {"a": 0.001}, "wait": 0}, "9 at once, 0.1% for a, others are refused", 0),
+    ],
+)
+def test_how_explain_describes_the_queue(options: dict[str, Any], described: str, waiting: float) -> None:
+    bulkhead = Bulkhead(9, **options)
+    assert bulkhead.describe() == described
+    assert bulkhead.worst_case(WorstCase(1, 0)).waiting == waiting
+
+
+def test_an_adaptive_limit_describes_its_order() -> None:
+    gate = AdaptiveConcurrency(queue=3, order="lifo")
+    assert gate.describe().endswith("currently 20, others wait up to 1 s, the newest first")

@@ -135,7 +135,7 @@ class FollowingPacer:
 
     def _simulated(self, now: float, cost: float, ahead: Ahead) -> float:
         """Return when a call may pass after those ahead of it, by letting each of them pass a copy."""
-        pacer, begins = self._copy(), now
+        pacer, begins = self.copy(), now
         for other in ahead.costs:
             if other <= self.most:  # else it will be rejected
                 begins = pacer._earliest_allowed(begins, other)
@@ -197,7 +197,7 @@ class FollowingPacer:
             if self.not_before <= now + CLOCK_TOLERANCE:
                 self.not_before, self._hinted_at = -inf, inf
 
-    def _copy(self) -> Self:
+    def copy(self) -> Self:
         """Return a pacer with the same state, to look ahead."""
         copied = object.__new__(type(self))
         copied.__dict__.update(self.__dict__)
@@ -271,8 +271,8 @@ class GcraPacer(FollowingPacer):
         unused = now + self.slack - max(self.arrival_time, now) + CLOCK_TOLERANCE
         return 1 + floor(unused / self.interval)
 
-    def _copy(self) -> Self:
-        copied = super()._copy()
+    def copy(self) -> Self:
+        copied = super().copy()
         copied.close_fast_path()
         return copied
 

@@ -138,7 +138,7 @@ class RankedWaitQueue(WaitQueue):
         return bool(self._queue) or now < self._refused_until
 
     def _enqueue(self, waiter: Waiter, wake: Callable[[], object]) -> None:
-        waiting, skipped = self._class_of(waiter).waiting, waiter.queued_before and waiter not in self._queue
+        waiting, skipped = self._class_of(waiter).waiting, waiter.checks and waiter not in self._queue
         waiting[waiter] = None  # first: each waiter in the queue is in its class too
         if skipped:
             waiting.move_to_end(waiter, last=False)
@@ -202,7 +202,7 @@ class RankedWaitQueue(WaitQueue):
             waiter = heads[following]
             yield waiter
             if not wait:
-                pacer = self._pacer._copy() if pacer is self._pacer else pacer
+                pacer = self._pacer.copy() if pacer is self._pacer else pacer
                 pacer.take(moment, waiter.cost)
                 arrivals[following] = self._charged(waiter, arrivals[following], moment)
             head = next(behind[following], None)

@@ -39,16 +39,17 @@ Demand: TypeAlias = tuple[Any, ...]  # the arguments of `WaitQueue.enter`
 
 HEAD_GRACE = 0.1  # seconds that the head may take to react after its permit is available
 WAKE_LATENCY = 0.002  # seconds for each waiter ahead: an event loop wakes a millisecond late, or is busy
+MOST_LATENCY = 128  # the latency doubles with each check, up to half of this
 
 
 class Waiter:
-    """A waiting call, compared by identity; ``queued_before``: it has been in the queue."""
+    """A waiting call, compared by identity; ``checks``: how often it has asked for its turn."""
 
-    __slots__ = ("cost", "queued_before")
+    __slots__ = ("checks", "cost")
 
     def __init__(self, cost: float = 1.0) -> None:
         self.cost = cost
-        self.queued_before = False
+        self.checks = 0
 
 
 class WaitQueue(ReentrancySafe):
@@ -216,8 +217,9 @@ class WaitQueue(ReentrancySafe):
             return None
         if head is not waiter:
             ahead = self.ahead_of(waiter, now)
-            latency = ahead.number * WAKE_LATENCY
-            if late:  # behind many others check rarely: if all did at once, the head could not react at all
+            # A waiter far behind checks less and less often: checks of all would keep the head from reacting.
+            latency = ahead.number * WAKE_LATENCY * min(2**waiter.checks, MOST_LATENCY) / 2
+            if late:
                 wait = max(HEAD_GRACE, latency)
             else:
                 wait = max(pacer.due(now, waiter.cost, ahead), latency) + HEAD_GRACE
@@ -241,9 +243,9 @@ class WaitQueue(ReentrancySafe):
         queue[waiter] = wake
         if not queued:
             self._numbers[waiter.cost] = number  # with no call in between, as in `_remove`
-            if waiter.queued_before:
+            if waiter.checks:
                 queue.move_to_end(waiter, last=False)
-        waiter.queued_before = True
+        waiter.checks += 1
 
     def _remove(self, waiter: Waiter) -> None:
         """Leave the queue, if the waiter is in it."""

@@ -92,8 +92,8 @@ class SlidingWindowPacer(FollowingPacer):
         if self._entries and now < self._entries[-1].last - CLOCK_JUMP:
             self._entries, self._used = deque(), 0.0
 
-    def _copy(self) -> Self:
-        copied = super()._copy()
+    def copy(self) -> Self:
+        copied = super().copy()
         copied._entries = self._entries.copy()
         return copied
 
