@@ -172,7 +172,7 @@ def _tasks_awaiting(future: Any) -> list[Task[Any]]:
     """
     tasks: list[Task[Any]] = []
     for callback, _ in future._callbacks or ():
-        kind: object = type(callback)
+        kind = cast("object", type(callback))
         owner: Any = None
         if kind is BuiltinMethodType or kind is MethodType:
             owner = callback.__self__
