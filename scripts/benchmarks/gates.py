@@ -125,6 +125,11 @@ def gates(effort: Effort) -> Iterator[Row]:
         for name, (gate, _) in GATES.items():
             samples = {"redouble": async_calls(runner, gate(awork)), BREAKER: aclosed}
             yield row(f"{name}, async success", race(samples, effort), 1.5, base=BREAKER)
+        aplain = async_calls(runner, Bulkhead(10)(awork))
+        for name, bulkhead in BULKHEADS.items():
+            samples = {"redouble": async_calls(runner, bulkhead(awork)), NO_SHARES: aplain}
+            work_done = f"bulkhead with shares, {name}, async success"
+            yield row(work_done, race(samples, effort), 2.0, base=NO_SHARES)
         judging = {"redouble": async_calls(runner, CircuitBreaker(until=is_fine)(awork)), BREAKER: aclosed}
         yield row(
             "closed breaker that judges results, async success", race(judging, effort), 1.3, base=BREAKER

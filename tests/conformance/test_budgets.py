@@ -10,9 +10,12 @@ from math import inf
 
 import pytest
 
-from redouble import Kind, Reason, Retry, RetryBudget
-from tests.conformance.flows import EVERY, check, flow
+from redouble import SYSTEM, Kind, Reason, Retry, RetryBudget
+from redouble.testing import VirtualClock
+from tests.conformance.flows import ASYNC, EVERY, check, flow
+from tests.support.runtime.tasks import together
 from tests.support.scripted import Operation, Virtual, fail
+from tests.support.virtual_time import in_virtual_colour
 
 
 def by_requests(ratio: float, per_second: float, window: float) -> RetryBudget:
@@ -192,6 +195,39 @@ def test_retries_in_flight(share: float, minimum: int, calls: int, retries: int,
     for retry in others[:retries]:
         counter.retries.add(retry)
     assert [retry.begin_retry() for retry in others[retries:]] == [True] * more + [False]
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+@pytest.mark.parametrize(
+    ("calls", "retries"),
+    [
+        pytest.param(100, 20, id="budget.envoy.100-calls"),
+        pytest.param(20, 4, id="budget.envoy.20-calls"),
+        pytest.param(4, 3, id="budget.envoy.4-calls"),
+    ],
+)
+def test_retries_in_flight_of_calls(colour: str, calls: int, retries: int) -> None:
+    """Calls that are in flight together fail together; the retries of those that may are in flight then."""
+    budget = RetryBudget(None, max_in_flight=0.2)
+    attempts, in_flight, ended = [0], set[float](), list[Reason | None]()
+
+    async def waiting(_: VirtualClock) -> None:
+        async def fetch() -> None:
+            attempts[0] += 1
+            in_flight.add(budget.snapshot()["retries_in_flight"])
+            await SYSTEM.asleep(1)
+            raise ConnectionError
+
+        async def call() -> None:
+            outcome = await Retry(attempts=2, backoff=[0], budget=budget).run(fetch)
+            ended.append(outcome.report.reason)
+
+        await together(colour, *[call] * calls)
+
+    in_virtual_colour(colour, lambda clock: None, waiting)
+    assert (attempts[0] - calls, max(in_flight)) == (retries, retries)
+    assert ended.count(Reason.budget) == calls - retries
+    assert budget.snapshot()["calls_in_flight"] == budget.snapshot()["retries_in_flight"] == 0
 
 
 def test_budget_envoy_defaults() -> None:

@@ -114,3 +114,25 @@ def test_a_debugger_that_asks_changes_no_variable() -> None:
         result = program()
     assert result == 4
     assert [seen.get("value") for seen in asked] == [None, 3, 4]
+
+
+def test_a_profiler_that_asks_changes_no_variable() -> None:
+    asked: list[Mapping[str, Any]] = []
+
+    def profiler(frame: Any, event: str, arg: object) -> None:
+        if event == "c_call" and frame.f_code is program.__code__:
+            asked.append(dict(variables_of(frame)))
+
+    def program() -> int:
+        value = 3
+        len("")
+        return value
+
+    before = sys.getprofile()
+    sys.setprofile(profiler)
+    try:
+        result = program()
+    finally:
+        sys.setprofile(before)
+    assert result == 3
+    assert [seen["value"] for seen in asked] == [3]

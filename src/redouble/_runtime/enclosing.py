@@ -121,7 +121,7 @@ def variables_of(frame: FrameType) -> Mapping[str, Any]:
 
     Before Python 3.13 a frame keeps the dict of its variables, with the values that they had, until its
     function returns. So this function clears it, unless other code may use it: a caller of `locals()`, an
-    `exec` that has added names, or a debugger, which changes variables by it.
+    `exec` that has added names, or a debugger or profiler, after which Python sets the variables by it.
     """
     code = frame.f_code
     kept = frame.f_locals
@@ -129,7 +129,8 @@ def variables_of(frame: FrameType) -> Mapping[str, Any]:
         return kept  # Python 3.13; or a module, a class or an `exec`, whose variables these are
     # Another thread, or a signal handler, may have cleared the dict before it is copied.
     variables = kept.copy() or frame.f_locals.copy()
-    if sys.getrefcount(kept) == UNSHARED and "exec" not in code.co_names and sys.gettrace() is None:
+    untraced = sys.gettrace() is None and sys.getprofile() is None
+    if sys.getrefcount(kept) == UNSHARED and "exec" not in code.co_names and untraced:
         kept.clear()  # pragma: no cover  the measurement of coverage is a tracer
     return variables
 

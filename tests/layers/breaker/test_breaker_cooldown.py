@@ -196,8 +196,8 @@ def half_a_minute(reopened: int) -> float:
     ("cooldown", "described", "shown"),
     [
         (5, "for 5 s", "cooldown=5"),
-        ([1, 2.5], "for 1 s, 2.5 s", "cooldown=(1.0, 2.5)"),
-        ([1, 2, 3, 4, 5], "for 1 s, 2 s, 3 s, 4 s, ...", "cooldown=(1.0, 2.0, 3.0, 4.0, 5.0)"),
+        ([1, 2.5], "for 1 s, then 2.5 s", "cooldown=(1.0, 2.5)"),
+        ([1, 2, 3, 4, 5], "for 1 s, then 2 s, 3 s, 4 s, ...", "cooldown=(1.0, 2.0, 3.0, 4.0, 5.0)"),
         (Backoff.exponential(5).maximum(60), "for Backoff.exponential(5, 2).maximum(60)", None),
         (half_a_minute, "for as long as half_a_minute() returns", "cooldown=half_a_minute"),
     ],

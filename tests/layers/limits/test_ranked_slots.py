@@ -462,3 +462,47 @@ def test_a_forked_child_starts_empty() -> None:
     assert slots.counts_by_class() == dict.fromkeys(slots.counts_by_class(), 0)
     assert not slots.claimants
     assert line.come(None)
+
+
+@given(st.integers(1, 5), st.integers(1, 3), SHARES, st.sampled_from(ORDERS), STEPS)
+def test_a_full_queue_refuses_the_last_in_order(
+    limit: int, queue: int, shares: dict[str, float] | None, order: Order, steps: list[tuple[str, str, int]]
+) -> None:
+    """None of a lower class stays, but as many of each as its share is kept for."""
+    slots = ranked(limit, shares, order, queue)
+    names = [*(shares or {}), None]
+    leases = list[RankedLease]()
+
+    def waiting() -> list[RankedLease]:
+        return [lease for lease in leases if lease in slots.queue]
+
+    def kept(name: str | None) -> int:
+        used = sum(lease.group.name == name for lease in slots.leases if isinstance(lease, RankedLease))
+        return max(0, ceil((shares or {}).get(name or "", 0.0) * limit - 1e-9) - used)
+
+    def check_refused(refused: RankedLease) -> None:
+        rank = names.index(refused.group.name)
+        for lower in names[rank + 1 :]:
+            assert sum(lease.group.name == lower for lease in waiting()) <= kept(lower)
+
+    for step, name, which in steps:
+        inside = [lease for lease in leases if lease in slots.leases]
+        if step == "acquire":
+            before, lease = waiting(), slots.lease(name)
+            leases.append(lease)
+            if not slots.try_acquire(lease) and not slots.enqueue(lease, object, queue):
+                check_refused(lease)
+                assert waiting() == before
+            for other in before:
+                if other not in slots.queue:
+                    assert other.displaced
+                    check_refused(other)
+        elif step == "release" and inside:
+            slots.release(inside[which % len(inside)])
+        elif waiting():
+            leaving = waiting()[which % len(waiting())]
+            slots.stop_waiting(leaving)
+            slots.release(leaving)
+        assert len(slots.queue) <= queue
+        assert len(slots.leases) <= limit
+        assert not slots.queue or len(slots.leases) == limit, "no slot is idle while a call waits"

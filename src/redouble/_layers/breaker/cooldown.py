@@ -51,13 +51,13 @@ def _check_function(given: Callable[..., object]) -> Callable[[int], Duration]:
 
 
 def describe_cooldown(given: CheckedCooldown) -> str:
-    """Return a text such as ``30 s`` for descriptions."""
+    """Return a text such as ``30 s``, or ``5 s, then 30 s``, for descriptions."""
     if isinstance(given, float):
         return format_seconds(given)
     if isinstance(given, tuple):
         delays = cast("tuple[float, ...]", given)
         more = [", ..."] if len(delays) > LISTED else []
-        return ", ".join(map(format_seconds, delays[:LISTED])) + "".join(more)
+        return ", ".join(map(format_seconds, delays[:LISTED])).replace(", ", ", then ", 1) + "".join(more)
     if callable(given):
         return f"as long as {display_name(given)}() returns"
     return repr(given)

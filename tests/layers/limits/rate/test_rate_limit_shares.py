@@ -147,7 +147,8 @@ def test_a_class_that_always_waits_gets_all_of_its_share(
     options: dict[str, Any], shares: dict[str, float]
 ) -> None:
     """Also if its permits come due between those of the limit, or those of the limit all at once."""
-    limit = RateLimit(**{"rate": 5} | options, shares=shares, priority=class_of)
+    given: dict[str, Any] = {"rate": 5, **options}
+    limit = RateLimit(**given, shares=shares, priority=class_of)
     calls: list[tuple[str | None, float]] = [(None, 1)] * 10
     for name, share in shares.items():
         calls += [(name, 1)] * ceil(60 * share + 6)
@@ -584,7 +585,36 @@ def test_a_skipped_waiter_that_reacts_late_is_the_first_of_its_class_again() -> 
         assert [*queue._in_order(0.0)] == [first, second, third]
 
 
-def test_waiters_that_have_left_are_forgotten() -> None:
+def test_a_call_whose_share_is_removed_before_it_waits_passes_in_its_turn() -> None:
+    limit = RateLimit(10, shares=HALVES)
+    queue: Any = limit._wait_queue
+    with virtual_time() as clock:
+        limit.acquire()
+        late, other = queue.new_waiter(1.0, "b"), queue.new_waiter(1.0, "a")
+        limit.reconfigure(RateLimit(10, shares={"a": 1.0}))
+        for waiter in (late, other):
+            assert queue._try_acquire_in_turn(waiter, object, inf) > 0
+        assert [*queue._in_order(0.0)] == [other, late]
+        for waiter in (other, late):
+            clock.advance(0.1)
+            assert queue._try_acquire_in_turn(waiter, object, inf) is None
+            queue._dequeue(waiter)
+
+
+def test_waiters_that_give_up_are_forgotten_at_once() -> None:
+    """Also while no call passes, such as in a pause that the server asks for."""
+    limit = RateLimit(10, shares=HALVES)
+    queue: Any = limit._wait_queue
+    with virtual_time():
+        limit.follow({"Retry-After": "60"})
+        for _ in range(3):
+            waiter = queue.new_waiter(1.0, "a")
+            queue._try_acquire_in_turn(waiter, object, inf)
+            queue._dequeue(waiter)
+        assert not queue._classes["a"].waiting
+
+
+def test_waiters_whose_leaving_was_interrupted_are_forgotten() -> None:
     limit = RateLimit(10, shares=HALVES)
     queue: Any = limit._wait_queue
     with virtual_time() as clock:
@@ -592,8 +622,10 @@ def test_waiters_that_have_left_are_forgotten() -> None:
         first, second, third = (queue.new_waiter(1.0, "a") for _ in range(3))
         for waiter in (first, second, third):
             queue._try_acquire_in_turn(waiter, object, inf)
-        queue._dequeue(second)
+        queue._queue.pop(second)
         clock.advance(0.1)
         assert queue._try_acquire_in_turn(first, object, inf) is None
         queue._dequeue(first)
+        clock.advance(0.1)
+        assert queue._try_acquire_in_turn(third, object, inf) is None
         assert [*queue._classes["a"].waiting] == [third]

@@ -9,6 +9,7 @@ from math import inf
 from typing import Any, Self
 
 from redouble._engine.per_call import PerCall
+from redouble._failures.error_readers import status_and_headers
 from redouble._failures.retry_after import quota, response_hint
 from redouble._internal.callables import display_name
 from redouble._internal.codegen import Template
@@ -347,8 +348,7 @@ def _headers_and_status(answer: Any) -> tuple[object, object]:
     unknown = TOO_MANY_REQUESTS if isinstance(answer, Exception) else None
     with suppress(Exception):  # the answer may be any object, with attributes that raise
         for source in (answer, getattr(answer, "response", None)):
-            headers = getattr(source, "headers", None)
+            status, headers = status_and_headers(source)
             if headers is not None:
-                status = getattr(source, "status_code", getattr(source, "status", None))
                 return headers, unknown if status is None else status
     return None, None
