@@ -19,7 +19,7 @@ import pytest
 
 from redouble import Retry, Timeout, Worker, deadline, remaining
 from redouble._runtime import enclosing
-from redouble._runtime.deadline import uninterrupted_time_left, wait_limit
+from redouble._runtime.deadline import times_left_for_stream, uninterrupted_time_left, wait_limit
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.call_shapes import EVERY_ASYNC_SHAPE, EVERY_SHAPE
 from tests.support.fakes import Boom
@@ -353,6 +353,8 @@ def test_no_walk_before_there_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(enclosing.limits, "exist", False)
     assert Retry(attempts=3).call(remaining, "none") == "none"
     assert wait_limit(5) == 5
+    assert uninterrupted_time_left() == inf
+    assert times_left_for_stream() == (inf, inf)
     assert not enclosing.limits.exist
     Retry(timeout=5)
     assert enclosing.limits.exist
