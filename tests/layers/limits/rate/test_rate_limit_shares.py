@@ -585,7 +585,36 @@ def test_a_skipped_waiter_that_reacts_late_is_the_first_of_its_class_again() -> 
         assert [*queue._in_order(0.0)] == [first, second, third]
 
 
-def test_waiters_that_have_left_are_forgotten() -> None:
+def test_a_call_whose_share_is_removed_before_it_waits_passes_in_its_turn() -> None:
+    limit = RateLimit(10, shares=HALVES)
+    queue: Any = limit._wait_queue
+    with virtual_time() as clock:
+        limit.acquire()
+        late, other = queue.new_waiter(1.0, "b"), queue.new_waiter(1.0, "a")
+        limit.reconfigure(RateLimit(10, shares={"a": 1.0}))
+        for waiter in (late, other):
+            assert queue._try_acquire_in_turn(waiter, object, inf) > 0
+        assert [*queue._in_order(0.0)] == [other, late]
+        for waiter in (other, late):
+            clock.advance(0.1)
+            assert queue._try_acquire_in_turn(waiter, object, inf) is None
+            queue._dequeue(waiter)
+
+
+def test_waiters_that_give_up_are_forgotten_at_once() -> None:
+    """Also while no call passes, such as in a pause that the server asks for."""
+    limit = RateLimit(10, shares=HALVES)
+    queue: Any = limit._wait_queue
+    with virtual_time():
+        limit.follow({"Retry-After": "60"})
+        for _ in range(3):
+            waiter = queue.new_waiter(1.0, "a")
+            queue._try_acquire_in_turn(waiter, object, inf)
+            queue._dequeue(waiter)
+        assert not queue._classes["a"].waiting
+
+
+def test_waiters_whose_leaving_was_interrupted_are_forgotten() -> None:
     limit = RateLimit(10, shares=HALVES)
     queue: Any = limit._wait_queue
     with virtual_time() as clock:
@@ -593,10 +622,21 @@ def test_waiters_that_have_left_are_forgotten() -> None:
         first, second, third = (queue.new_waiter(1.0, "a") for _ in range(3))
         for waiter in (first, second, third):
             queue._try_acquire_in_turn(waiter, object, inf)
-        queue._dequeue(second)
+        queue._queue.pop(second)
         clock.advance(0.1)
         assert queue._try_acquire_in_turn(first, object, inf) is None
         queue._dequeue(first)
         clock.advance(0.1)
         assert queue._try_acquire_in_turn(third, object, inf) is None
         assert [*queue._classes["a"].waiting] == [third]
+
+
+def kind_of(kind: str) -> str:
+    return kind
+
+
+def test_explain_names_the_function_of_the_class_and_the_limits_of_the_server() -> None:
+    limit = RateLimit(10, following=True, shares={"users": 0.5, "batch": 0.25}, priority=kind_of)
+    assert limit.describe() == (
+        "10 a second, less if the server asks for it, 50% for users, 25% for batch by kind_of(), others wait"
+    )

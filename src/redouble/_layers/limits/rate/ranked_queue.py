@@ -42,7 +42,7 @@ STANDING = 1.0  # second for which a refused call counts as waiting after its pe
 class RateClass:
     """A class of calls: its share, its arrival time, and its refused calls, which count until a time.
 
-    waiting: its waiters in order of arrival; one that is not in the queue has left.
+    waiting: its waiters in order of arrival; one that is not in the queue has left, and was interrupted.
     refused: the sum of the costs of the refused calls; ``refused_cost`` is that of the last one, and
         ``refused_since`` the time of the first.
     """
@@ -138,11 +138,18 @@ class RankedWaitQueue(WaitQueue):
         return bool(self._queue) or now < self._refused_until
 
     def _enqueue(self, waiter: Waiter, wake: Callable[[], object]) -> None:
-        waiting, skipped = self._class_of(waiter).waiting, waiter.checks and waiter not in self._queue
+        rate_class, skipped = self._class_of(waiter), waiter.checks and waiter not in self._queue
+        if rate_class not in self._ranking:  # its share was removed when the call did not wait yet
+            self._ranking = (*self._ranking, rate_class)
+        waiting = rate_class.waiting
         waiting[waiter] = None  # first: each waiter in the queue is in its class too
         if skipped:
             waiting.move_to_end(waiter, last=False)
         super()._enqueue(waiter, wake)
+
+    def _remove(self, waiter: Waiter) -> None:
+        super()._remove(waiter)
+        self._class_of(waiter).waiting.pop(waiter, None)
 
     def _admit(self, waiter: Waiter, now: float) -> None:
         super()._admit(waiter, now)
