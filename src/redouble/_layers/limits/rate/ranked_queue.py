@@ -281,5 +281,10 @@ class RankedWaitQueue(WaitQueue):
             rate_class.arrival_time = -inf
         return rate_class.arrival_time
 
+    def _after_fork(self) -> None:
+        super()._after_fork()
+        for rate_class in self._ranking:
+            rate_class.waiting.clear()
+
     def _class_of(self, waiter: Waiter) -> RateClass:
         return cast("RankedWaiter", waiter).rate_class
