@@ -614,6 +614,17 @@ def test_waiters_that_give_up_are_forgotten_at_once() -> None:
         assert not queue._classes["a"].waiting
 
 
+def test_in_a_forked_child_no_call_of_the_parent_waits() -> None:
+    limit = RateLimit(10, shares=HALVES)
+    queue: Any = limit._wait_queue
+    with virtual_time():
+        limit.acquire()
+        queue._try_acquire_in_turn(queue.new_waiter(1.0, "a"), object, inf)
+        queue._after_fork()
+        assert not queue._classes["a"].waiting
+        assert limit.snapshot()["queued"] == 0
+
+
 def test_waiters_whose_leaving_was_interrupted_are_forgotten() -> None:
     limit = RateLimit(10, shares=HALVES)
     queue: Any = limit._wait_queue
@@ -629,3 +640,14 @@ def test_waiters_whose_leaving_was_interrupted_are_forgotten() -> None:
         clock.advance(0.1)
         assert queue._try_acquire_in_turn(third, object, inf) is None
         assert [*queue._classes["a"].waiting] == [third]
+
+
+def kind_of(kind: str) -> str:
+    return kind
+
+
+def test_explain_names_the_function_of_the_class_and_the_limits_of_the_server() -> None:
+    limit = RateLimit(10, following=True, shares={"users": 0.5, "batch": 0.25}, priority=kind_of)
+    assert limit.describe() == (
+        "10 a second, less if the server asks for it, 50% for users, 25% for batch by kind_of(), others wait"
+    )

@@ -20,7 +20,6 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import takewhile
 from math import inf
 from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
 from typing import Any, Protocol, TypeAlias
@@ -192,8 +191,17 @@ def calls_of_task(frame: FrameType | None) -> Iterator[EnclosingCall]:
 
 def calls_in(coroutine: object, until: Callable[[FrameType], bool] | None = None) -> Iterator[EnclosingCall]:
     """Yield the calls in the coroutine of a suspended task, innermost first; ``until``: a frame to end at."""
-    inside = takewhile(lambda frame: until is None or not until(frame), _chain(coroutine))
-    for frame in reversed([*inside]):
+    frames: list[FrameType] = []
+    while (names := SUSPENDED.get(type(coroutine))) is not None:
+        frame = getattr(coroutine, names[0])
+        if until is not None and until(frame):
+            break
+        frames.append(frame)
+        coroutine = getattr(coroutine, names[1])
+        if coroutine is not None and type(coroutine) not in SUSPENDED:
+            # The step of an async generator is an object without an attribute for it.
+            coroutine = next((x for x in gc.get_referents(coroutine) if type(x) in SUSPENDED), None)
+    for frame in reversed(frames):
         yield from calls_on_stack(frame)
 
 
@@ -203,14 +211,3 @@ SUSPENDED: dict[type, tuple[str, str]] = {
     GeneratorType: ("gi_frame", "gi_yieldfrom"),
     AsyncGeneratorType: ("ag_frame", "ag_await"),
 }
-
-
-def _chain(coroutine: object) -> Iterator[FrameType]:
-    """Yield the frames of a suspended coroutine and of what it awaits, the outermost first."""
-    while (names := SUSPENDED.get(type(coroutine))) is not None:
-        frame, coroutine = (getattr(coroutine, name) for name in names)
-        yield frame
-        if coroutine is not None and type(coroutine) not in SUSPENDED:
-            # The step of an async generator is an object without an attribute for it.
-            inner = (x for x in gc.get_referents(coroutine) if type(x) in SUSPENDED)
-            coroutine = next(inner, None)
