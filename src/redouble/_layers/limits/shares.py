@@ -110,7 +110,8 @@ def same_function(one: Shares | None, other: Shares | None) -> bool:
 
 def describe_shares(shares: Shares) -> str:
     """Return the guaranteed shares for `Pipeline.explain`, highest rank first."""
-    return ", ".join(f"{100 * share:.3g}% for {name}" for name, share in shares.shares.items())
+    described = ", ".join(f"{100 * share:.3g}% for {name}" for name, share in shares.shares.items())
+    return described if shares.per_call is None else f"{described} by {display_name(shares.priority)}()"
 
 
 def lint_shares(shares: Shares | None, limit: int, layer: str) -> Iterator[str]:

@@ -315,7 +315,8 @@ class RateLimit(WaitingGate):
         cost = self.settings.cost
         costs = "" if cost == 1 else ", each at its cost" if callable(cost) else f", a call costs {cost:g}"
         guaranteed = "" if self._shares is None else f"{describe_shares(self._shares)}, "
-        return f"{self.settings.pace}{costs}, {guaranteed}{describe_others(self.wait)}"
+        less = ", less if the server asks for it" if self.settings.following else ""
+        return f"{self.settings.pace}{less}{costs}, {guaranteed}{describe_others(self.wait)}"
 
     def __repr__(self) -> str:
         cost, window, following = self.settings.cost, self.settings.window, self.settings.following or None
