@@ -254,7 +254,8 @@ class ErrorRule:
 
 def check_until(until: object) -> None:
     """Validate the option ``until``."""
-    if isinstance(until, type) and issubclass(until, BaseException):  # as a function it accepts every result
+    # As a function it would accept every result.
+    if isinstance(until, type) and issubclass(cast("type[object]", until), BaseException):
         raise TypeError(f"until={until.__name__} is an exception type, and until judges results: write on=")
     if isinstance(until, ErrorRule):
         raise TypeError(
