@@ -360,7 +360,12 @@ def slots_in_use(worker: Worker) -> int:
 
 def test_attempts_take_the_slots_of_a_worker_with_a_limit() -> None:
     work, worker = Attempts("a", "b"), Worker(limit=2, grace=0)
-    assert Hedge(0, None, different=work.second, worker=worker).call(work.first) == "b"
+
+    def second() -> Any:
+        assert work.began[0].wait(PATIENCE)  # a job that no thread has begun is revoked when the call is over
+        return work.second()
+
+    assert Hedge(0, None, different=second, worker=worker).call(work.first) == "b"
     wait_for_every(work)
     assert work.cancelled == [1]
     assert slots_in_use(worker) == 0

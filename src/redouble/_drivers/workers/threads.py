@@ -20,8 +20,8 @@ from typing import Any
 from redouble._engine.report import has_left_a_worker
 from redouble._failures.error_path import hands_over
 from redouble._runtime.ambient import ambient
+from redouble._runtime.call_stack import EnclosingCall, InheritedCall, calls_of_task, calls_on_stack
 from redouble._runtime.deadline import ACTIVE_DEADLINE, ActiveDeadline, in_force
-from redouble._runtime.enclosing import EnclosingCall, InheritedCall, calls_of_task, calls_on_stack
 from redouble.errors import WorkerFailed
 
 IDLE_TIMEOUT = 10.0  # seconds after which an idle thread ends

@@ -30,8 +30,8 @@ from redouble._layers.analysis import (
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers
 from redouble._layers.timeout.timed_call import TimeoutCall, Timing, read_call
 from redouble._runtime.backend import cancel_after
+from redouble._runtime.call_stack import holds_call, limits
 from redouble._runtime.deadline import deadline_left
-from redouble._runtime.enclosing import holds_call, limits
 from redouble.errors import AttemptTimeout, WorkerStillRunning
 
 if TYPE_CHECKING:
