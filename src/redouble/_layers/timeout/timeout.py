@@ -282,9 +282,7 @@ class Timeout(Layer):
 
     @property
     def _limit(self) -> float:
-        return (
-            inf if callable(self.seconds) else cast("float", self.seconds)
-        )  # which is no timedelta any more
+        return inf if callable(self.seconds) else cast("float", self.seconds)  # a timedelta was converted
 
     @property
     def _shown(self) -> str:

@@ -614,6 +614,17 @@ def test_waiters_that_give_up_are_forgotten_at_once() -> None:
         assert not queue._classes["a"].waiting
 
 
+def test_in_a_forked_child_no_call_of_the_parent_waits() -> None:
+    limit = RateLimit(10, shares=HALVES)
+    queue: Any = limit._wait_queue
+    with virtual_time():
+        limit.acquire()
+        queue._try_acquire_in_turn(queue.new_waiter(1.0, "a"), object, inf)
+        queue._after_fork()
+        assert not queue._classes["a"].waiting
+        assert limit.snapshot()["queued"] == 0
+
+
 def test_waiters_whose_leaving_was_interrupted_are_forgotten() -> None:
     limit = RateLimit(10, shares=HALVES)
     queue: Any = limit._wait_queue
