@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from redouble import Bulkhead, Retry, current, errors, remaining
-from redouble._runtime.enclosing import variables_of
+from redouble._runtime.call_stack import variables_of
 from redouble.testing import virtual_time
 from tests.support.garbage_collection import untraced
 

@@ -63,7 +63,7 @@ class ReentrancySafe(ForkSafe):
 
         timeout: how many seconds to wait for the operation of another thread, which then runs them instead.
         """
-        complete = outermost = left_to_another = False
+        complete = outermost = elsewhere = False
         thread = 0
         try:
             thread = get_ident()
@@ -73,7 +73,7 @@ class ReentrancySafe(ForkSafe):
             while outermost and self._deferred:
                 lock = self._lock
                 if not lock.acquire(timeout=timeout):
-                    left_to_another = True
+                    elsewhere = True
                     break
                 if self._deferred:  # else another thread has run it
                     operation, args = self._deferred.popleft()
@@ -88,8 +88,8 @@ class ReentrancySafe(ForkSafe):
                 if outermost and self._owned_by_this_thread():
                     self._lock.release()
                 self._run_deferred(min(timeout, 0))
-            elif outermost and self._deferred and not left_to_another:
-                self._run_deferred(timeout)  # what a signal handler deferred behind the loop
+        if outermost and self._deferred and not elsewhere:
+            self._run_deferred(timeout)  # a signal handler deferred it after the last look at them
 
     def _after_deferred(self) -> None:
         """Do what has to follow a deferred operation without the lock, such as waking a waiter."""

@@ -251,6 +251,8 @@ class JudgingGate(ReentrancySafe, Gate):
         """Return the names by which a template calls the rule, and converts an answer other than True."""
         if self._refusal_is_overridden:
             return {"accepts": self.refusal, "answered": as_it_is}
+        if self._failures.until is None:
+            return {}  # so a call in flight keeps the rule that it began with
         return {"accepts": self._failures.accepts, "answered": self._failures.answered}
 
     def _compile(

@@ -171,7 +171,7 @@ def _tasks_awaiting(future: Any) -> list[Task[Any]]:
     the task waits for is set by a callback of this one.
     """
     tasks: list[Task[Any]] = []
-    for callback, _ in future._callbacks or ():
+    for callback, _ in getattr(future, "_callbacks", None) or ():  # another kind of task may have none
         kind = cast("object", type(callback))
         owner: Any = None
         if kind is BuiltinMethodType or kind is MethodType:
@@ -199,9 +199,8 @@ def _variable_of(callback: Any, name: str) -> Any:
 
 # The callbacks of `gather` and of AnyIO's task group, and their variable that has the future, or the group.
 GATHERING = {"gather.<locals>._done_callback": "outer", "TaskGroup._spawn.<locals>.task_done": "self"}
-RELEASE_WAITER: object = getattr(
-    asyncio.tasks, "_release_waiter", partial
-)  # before Python 3.12 of `wait_for`
+# A callback of `wait_for` before Python 3.12.
+RELEASE_WAITER: object = getattr(asyncio.tasks, "_release_waiter", partial)
 
 
 def run_detached(work: Coroutine[Any, Any, None]) -> None:

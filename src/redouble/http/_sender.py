@@ -25,9 +25,9 @@ from redouble._engine.report import STAMP
 from redouble._layers.layer import Layer
 from redouble._layers.retry.retry import Retry
 from redouble._runtime.ambient import CREDITED_CALL, ambient
+from redouble._runtime.call_stack import EnclosingCall, holds_call, limits, variables_of
 from redouble._runtime.clock import SYSTEM, fast_reader
 from redouble._runtime.deadline import is_limited
-from redouble._runtime.enclosing import EnclosingCall, holds_call, limits, variables_of
 from redouble._telemetry.emit import ContinuingCall
 from redouble.http._exchange import NOW, Exchange, IssuedKey, SuccessRecord
 from redouble.http._plan import HttpPlan, http_plan

@@ -36,7 +36,7 @@ from redouble._layers.limits.shares import Shares
 from redouble._runtime.clock import SYSTEM
 
 MOST_REFUSED = 50  # calls of a class: more count as so many larger ones
-STANDING = 1.0  # second for which a refused call counts as waiting after its permits have come due
+CLAIM = 1.0  # second for which a refused call counts as waiting after its permits have come due
 
 
 class RateClass:
@@ -131,7 +131,7 @@ class RankedWaitQueue(WaitQueue):
             rate_class.refused_since = now
         left = most * (1 - sum(shares) + rate_class.share)
         rate_class.refused, rate_class.refused_cost = max(cost, min(before + cost, left)), cost
-        rate_class.refused_until = now + min(wait, longest) + STANDING
+        rate_class.refused_until = now + min(wait, longest) + CLAIM
         self._refused_until = max(self._refused_until, rate_class.refused_until)
 
     def _contended(self, now: float) -> bool:
@@ -236,7 +236,7 @@ class RankedWaitQueue(WaitQueue):
 
     def _claims(self, rate_class: RateClass, now: float) -> bool:
         """Return True if refused calls of the class count as waiting."""
-        longest = self._pacer.most * self._pacer.interval + STANDING + CLOCK_JUMP
+        longest = self._pacer.most * self._pacer.interval + CLAIM + CLOCK_JUMP
         # If it is later, it was read from another clock.
         return rate_class.refused > ROUNDING and now < rate_class.refused_until <= now + longest
 
@@ -280,6 +280,11 @@ class RankedWaitQueue(WaitQueue):
         if rate_class.arrival_time > latest:  # it was read from another clock, or the share was lower
             rate_class.arrival_time = -inf
         return rate_class.arrival_time
+
+    def _after_fork(self) -> None:
+        super()._after_fork()
+        for rate_class in self._ranking:
+            rate_class.waiting.clear()
 
     def _class_of(self, waiter: Waiter) -> RateClass:
         return cast("RankedWaiter", waiter).rate_class
