@@ -274,7 +274,7 @@ def test_a_configuration_is_written_with_references_to_its_own_objects() -> None
         (CircuitBreaker(clock=Virtual()), "clock", "set clock in code"),
         (Throttle(random=Random(1)), "random", "set random in code"),
         (AdaptiveConcurrency(random=Random(1)), "random", "set random in code"),
-        (Hedge(until=transient), "until", "has no name in documents"),
+        (Hedge(until=len), "until", "has no name in documents"),
         (Hedge(float), "delay", "cannot be written to a document: set it in code"),
         (Hedge(different=float), "different", "cannot be written to a document: set it in code"),
         (Hedge(hedges=2, different=[{"a": 1}, repr]), "different", "cannot be written to a document: set it"),

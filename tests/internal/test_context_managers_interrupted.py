@@ -374,6 +374,7 @@ def main() -> None:
             except AssertionError as error:
                 print(name, error)
                 sys.exit(1)
+    signal.setitimer(signal.ITIMER_REAL, 0)  # at the end of the interpreter a signal would kill the process
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers that send signals")

@@ -159,6 +159,27 @@ def test_re_entered_at_every_point(everywhere: bool) -> None:
     assert number > 10
 
 
+class Following(ReentrancySafe):
+    """An object that reads itself after each deferred operation."""
+
+    followed = 0
+
+    def _after_deferred(self) -> None:
+        self.followed += 1
+        self._run_now(int)
+
+
+def test_thousands_of_deferred_operations_are_run_one_after_the_other() -> None:
+    """The collector may finalise that many waiters of an event loop that has ended, inside one operation."""
+    shared, ran = Following(), list[int]()
+    with shared._lock:
+        for number in range(5000):
+            shared._run_exclusively(ran.append, number)
+    shared._run_now(int)
+    assert ran == [*range(5000)]
+    assert shared.followed == 5000
+
+
 @pytest.mark.parametrize("work", [Journal.write, Journal.read], ids=["write", "read"])
 def test_ctrl_c_at_every_point_leaves_the_object_usable(work: Callable[..., object]) -> None:
     """Python checks for signals after calls. The lock is free again, and what was deferred has run."""

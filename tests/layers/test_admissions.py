@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from redouble import Gate, errors
+from redouble import AdaptiveConcurrency, AdaptiveRate, CircuitBreaker, Gate, Throttle, errors
 from redouble.testing import ok
 from tests.support.fakes import Boom
 from tests.support.layers.fallbacks import called
@@ -98,3 +100,51 @@ def test_a_result_with_a_refusal(colour: str, result: int) -> None:
     gate = Recorder()
     assert called(colour, gate, ok(result)) == result
     assert isinstance(gate.ends[0], Boom) == (result < 0)
+
+
+class OwnBreaker(CircuitBreaker):
+    """A breaker whose class judges results."""
+
+    def refusal(self, result: Any, /) -> Exception | None:
+        return Recorder().refusal(result)
+
+
+class OwnThrottle(Throttle):
+    """The same for a throttle."""
+
+    def refusal(self, result: Any, /) -> Exception | None:
+        return Recorder().refusal(result)
+
+
+class OwnConcurrency(AdaptiveConcurrency):
+    """The same for an adaptive limit."""
+
+    def refusal(self, result: Any, /) -> Exception | None:
+        return Recorder().refusal(result)
+
+
+class OwnRate(AdaptiveRate):
+    """The same for an adaptive rate."""
+
+    def refusal(self, result: Any, /) -> Exception | None:
+        return Recorder().refusal(result)
+
+
+OWN: list[tuple[Callable[[], Gate], str, object]] = [
+    (partial(OwnBreaker, failures=1), "state", "closed"),
+    (partial(OwnThrottle, minimum=99), "accepts", 1),
+    (partial(OwnConcurrency, 10, by="aimd", window=1e-6, on=Boom), "limit", 10),
+    (partial(OwnRate, on=Boom), "rate", None),
+]
+
+
+@pytest.mark.parametrize(("make", "what", "good"), OWN, ids=lambda each: getattr(each, "func", None))
+def test_a_subclass_of_a_gate_of_ours_may_judge_results(
+    colour: str, make: Callable[[], Gate], what: str, good: object
+) -> None:
+    accepted, refused, block = make(), make(), make()
+    assert called(colour, accepted, ok(1)) == 1
+    assert called(colour, refused, ok(-1)) == -1
+    with block as admission:
+        admission.succeeded(-1)
+    assert [gate.snapshot()[what] == good for gate in (accepted, refused, block)] == [True, False, False]

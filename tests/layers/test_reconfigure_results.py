@@ -68,3 +68,25 @@ def test_decorated_functions_use_the_new_rule(
     assert not has_counted(gate)
     assert call("batch") == 0
     assert has_counted(gate) == (after is bool)
+
+
+@pytest.mark.parametrize("make", GATES.values(), ids=GATES)
+@pytest.mark.parametrize(("before", "after"), [(None, bool), (bool, None), (bool, always(True))])
+def test_the_rule_changes_while_a_call_is_in_flight(
+    colour: str, make: Callable[..., Gate], before: Any, after: Any
+) -> None:
+    gate = make(until=before)
+
+    @gate
+    def blocking(name: str) -> str:
+        gate.reconfigure(make(until=after))
+        return name
+
+    @gate
+    async def waiting(name: str) -> str:
+        gate.reconfigure(make(until=after))
+        return name
+
+    assert in_colour(colour, lambda: blocking("batch"), lambda: waiting("batch")) == "batch"
+    assert in_colour(colour, lambda: blocking("batch"), lambda: waiting("batch")) == "batch"
+    assert not has_counted(gate)

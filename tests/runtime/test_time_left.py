@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from redouble import Retry, Timeout, Worker, deadline, remaining
-from redouble._runtime import enclosing
-from redouble._runtime.deadline import uninterrupted_time_left, wait_limit
+from redouble._runtime import call_stack
+from redouble._runtime.deadline import times_left_for_stream, uninterrupted_time_left, wait_limit
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.call_shapes import EVERY_ASYNC_SHAPE, EVERY_SHAPE
 from tests.support.fakes import Boom
@@ -333,7 +333,7 @@ def test_of_nested_blocks_the_inner_one_is_found_first() -> None:
         with outer:
             for inner in Retry(timeout=2 * LONG, name="inner"):
                 with inner:
-                    names += [call.name for call in enclosing.calls_on_stack(sys._getframe())]
+                    names += [call.name for call in call_stack.calls_on_stack(sys._getframe())]
     assert names.index("inner") < names.index("outer")
 
 
@@ -350,12 +350,14 @@ def test_a_frame_whose_variables_cannot_be_read_is_passed_by() -> None:
 
 
 def test_no_walk_before_there_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(enclosing.limits, "exist", False)
+    monkeypatch.setattr(call_stack.limits, "exist", False)
     assert Retry(attempts=3).call(remaining, "none") == "none"
     assert wait_limit(5) == 5
-    assert not enclosing.limits.exist
+    assert uninterrupted_time_left() == inf
+    assert times_left_for_stream() == (inf, inf)
+    assert not call_stack.limits.exist
     Retry(timeout=5)
-    assert enclosing.limits.exist
+    assert call_stack.limits.exist
 
 
 @pytest.mark.parametrize(("wait", "expected"), [(None, 10), (60, 10), (3, 3), (0, 0)])

@@ -223,6 +223,16 @@ def do_nothing(future: object, task: object) -> None:
     """Do nothing."""
 
 
+class Listener:
+    """A callback that answers no question about itself."""
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError(name)
+
+    def __call__(self, *_: object) -> None:
+        """Do nothing."""
+
+
 async def with_callbacks(work: Work) -> object:
     """Callbacks of other kinds lead nowhere."""
     current_task: Any = asyncio.current_task()
@@ -230,6 +240,8 @@ async def with_callbacks(work: Work) -> object:
     task = asyncio.create_task(work())
     task.add_done_callback(future.set_result)
     task.add_done_callback(partial(do_nothing, future))
+    task.add_done_callback(partial(Listener(), future))
+    task.add_done_callback(Listener())
     task.add_done_callback(current_task.remove_done_callback)
     return (await future).result()
 

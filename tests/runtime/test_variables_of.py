@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from redouble import Bulkhead, Retry, current, errors, remaining
-from redouble._runtime.enclosing import variables_of
+from redouble._runtime.call_stack import variables_of
 from redouble.testing import virtual_time
 from tests.support.garbage_collection import untraced
 
@@ -114,3 +114,25 @@ def test_a_debugger_that_asks_changes_no_variable() -> None:
         result = program()
     assert result == 4
     assert [seen.get("value") for seen in asked] == [None, 3, 4]
+
+
+def test_a_profiler_that_asks_changes_no_variable() -> None:
+    asked: list[Mapping[str, Any]] = []
+
+    def profiler(frame: Any, event: str, arg: object) -> None:
+        if event == "c_call" and frame.f_code is program.__code__:
+            asked.append(dict(variables_of(frame)))
+
+    def program() -> int:
+        value = 3
+        len("")
+        return value
+
+    before = sys.getprofile()
+    sys.setprofile(profiler)
+    try:
+        result = program()
+    finally:
+        sys.setprofile(before)
+    assert result == 3
+    assert [seen["value"] for seen in asked] == [3]

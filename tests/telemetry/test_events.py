@@ -6,11 +6,13 @@ import gc
 import pickle
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from redouble import Kind, Retry, Verdict, observe
+from redouble._telemetry.events import EVENT_NAMES
 from redouble.types import Event
 from tests.support.fakes import Boom, Operation, Panic, Virtual, always, fail, in_colour, ok, steps
 
@@ -260,3 +262,8 @@ def test_a_handle_removes_its_own_observer_among_equal_ones() -> None:
         observe(second).remove()
         Retry().call(lambda: None)
     assert (first.calls, second.calls) == (2, 0)
+
+
+def test_every_event_is_on_the_page_about_events() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "observe.md").read_text("utf-8")
+    assert [what for what in EVENT_NAMES if f"`{what}`" not in page] == []

@@ -26,7 +26,7 @@ from redouble._drivers.opened_stream import (
     close_generator,
 )
 from redouble._runtime.backend import backend
-from redouble._runtime.enclosing import EnclosingCall, holds_call, variables_of
+from redouble._runtime.call_stack import EnclosingCall, holds_call, variables_of
 
 
 def async_items(owner: StreamOwner) -> AsyncGenerator[Any, Any]:

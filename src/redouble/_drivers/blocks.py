@@ -24,7 +24,7 @@ from redouble._internal.logger import log
 from redouble._internal.public import public
 from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import cancel_after, in_event_loop
-from redouble._runtime.enclosing import EnclosingCall, blocks, variables_of
+from redouble._runtime.call_stack import EnclosingCall, blocks, variables_of
 from redouble.errors import Reason
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from redouble._engine.run_results import error_of, outcome_of
 from redouble._internal.callables import UsageError, reject_awaitable
 from redouble._runtime.ambient import ATTEMPT_OVERRIDE, CREDITED_CALL, ambient
 from redouble._runtime.backend import cancelling
+from redouble._runtime.call_stack import EnclosingCall, holds_call, variables_of
 from redouble._runtime.clock import call_reader, virtual
 from redouble._runtime.deadline import ACTIVE_DEADLINE, deadline_left
-from redouble._runtime.enclosing import EnclosingCall, holds_call, variables_of
 from redouble._telemetry.emit import make_emitter
 from redouble._telemetry.observers import watch
 

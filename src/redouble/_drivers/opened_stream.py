@@ -26,7 +26,7 @@ from redouble._runtime.backend import backend
 
 if TYPE_CHECKING:
     from redouble._runtime.backend import Backend
-    from redouble._runtime.enclosing import EnclosingCall
+    from redouble._runtime.call_stack import EnclosingCall
 
 T = TypeVar("T")
 

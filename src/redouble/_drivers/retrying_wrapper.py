@@ -30,8 +30,8 @@ from redouble._internal.codegen import FILENAME_PREFIX, Template, compile_wrappe
 from redouble._internal.logger import call_hook, is_own
 from redouble._runtime.ambient import CREDITED_CALL, ambient, credited_call
 from redouble._runtime.backend import cancel_after, cancelling
+from redouble._runtime.call_stack import EnclosingCall, holds_call, variables_of
 from redouble._runtime.clock import SYSTEM
-from redouble._runtime.enclosing import EnclosingCall, holds_call, variables_of
 from redouble._telemetry.emit import FastEmitter, make_emitter
 from redouble._telemetry.observers import watch
 

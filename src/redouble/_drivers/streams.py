@@ -32,7 +32,7 @@ from redouble._engine.run_results import error_of
 from redouble._engine.stream_run import StreamRun
 from redouble._internal.public import public
 from redouble._internal.shared_context_manager import try_from_start
-from redouble._runtime.enclosing import EnclosingCall, holds_call, variables_of
+from redouble._runtime.call_stack import EnclosingCall, holds_call, variables_of
 
 T = TypeVar("T")
 

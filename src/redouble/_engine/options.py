@@ -20,8 +20,8 @@ from redouble._internal.callables import display_name
 from redouble._internal.lazy_dataclass import dataclass
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, choice, hook, instance, integer, methods, number, seconds
+from redouble._runtime.call_stack import limits as limits_of_calls
 from redouble._runtime.clock import SYSTEM, Chance, Clock, ForeignClock, fast_reader
-from redouble._runtime.enclosing import limits as limits_of_calls
 from redouble._telemetry.events import Observer
 from redouble._telemetry.registry import Counts, counts_of, register
 

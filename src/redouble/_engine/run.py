@@ -38,7 +38,7 @@ from redouble._failures.verdict import (
 from redouble._internal.callables import UsageError
 from redouble._internal.logger import call_hook
 from redouble._runtime.backend import Cancellation
-from redouble._runtime.enclosing import limits
+from redouble._runtime.call_stack import limits
 from redouble.errors import AttemptTimeout, Reason, RedoubleError, Rejected
 
 # An unlimited policy without delays, on a clock that stands still, would never end. No real clock

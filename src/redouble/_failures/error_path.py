@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, TypeVar, cast
 
-from redouble._runtime.enclosing import variables_of
+from redouble._runtime.call_stack import variables_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T", bound=type)

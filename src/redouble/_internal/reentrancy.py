@@ -11,7 +11,7 @@ left to the thread that is running an operation.
 
 from __future__ import annotations
 
-from _thread import RLock
+from _thread import RLock, get_ident
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
@@ -33,6 +33,7 @@ class ReentrancySafe(ForkSafe):
     def __init__(self) -> None:
         super().__init__()
         self._deferred: deque[DeferredCall] = deque()
+        self._runners: set[int] = set()  # the threads that run deferred operations, or what follows them
 
     def _run_exclusively(self, operation: Callable[..., T], *args: Any) -> T | None:
         """Run an operation under the lock and return its result; in a re-entrant call defer it, return None.
@@ -57,14 +58,22 @@ class ReentrancySafe(ForkSafe):
     def _run_deferred(self, timeout: float = -1) -> None:
         """Run all deferred operations, if this thread is not inside one; those behind one that raises too.
 
+        It does nothing inside what follows such an operation: further up this stack they are run one after
+        the other, or hundreds of them would be too deep a recursion.
+
         timeout: how many seconds to wait for the operation of another thread, which then runs them instead.
         """
-        complete = outermost = False
+        complete = outermost = elsewhere = False
+        thread = 0
         try:
-            outermost = not self._owned_by_this_thread()
+            thread = get_ident()
+            outermost = thread not in self._runners and not self._owned_by_this_thread()
+            if outermost:
+                self._runners.add(thread)
             while outermost and self._deferred:
                 lock = self._lock
                 if not lock.acquire(timeout=timeout):
+                    elsewhere = True
                     break
                 if self._deferred:  # else another thread has run it
                     operation, args = self._deferred.popleft()
@@ -73,10 +82,14 @@ class ReentrancySafe(ForkSafe):
                 self._after_deferred()
             complete = True
         finally:
+            if outermost:
+                self._runners.discard(thread)
             if not complete:
                 if outermost and self._owned_by_this_thread():
                     self._lock.release()
                 self._run_deferred(min(timeout, 0))
+        if outermost and self._deferred and not elsewhere:
+            self._run_deferred(timeout)  # a signal handler deferred it after the last look at them
 
     def _after_deferred(self) -> None:
         """Do what has to follow a deferred operation without the lock, such as waking a waiter."""
@@ -84,6 +97,7 @@ class ReentrancySafe(ForkSafe):
     def _after_fork(self) -> None:
         super()._after_fork()
         self._deferred.clear()  # the parent runs them
+        self._runners.clear()
 
 
 class SerialQueue:

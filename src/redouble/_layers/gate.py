@@ -217,6 +217,11 @@ class Gate(AsyncSharedContextManager["Admission"], Layer):
         return Admission(self)
 
 
+def as_it_is(refusal: Exception | None, result: object, /) -> Exception | None:  # noqa: ARG001
+    """Return the refusal of a result: what it is converted to if it is an answer."""
+    return refusal
+
+
 class JudgingGate(ReentrancySafe, Gate):
     """A gate with the option ``until``, for which its wrappers have a template of their own.
 
@@ -232,6 +237,23 @@ class JudgingGate(ReentrancySafe, Gate):
     def refusal(self, result: Any, /) -> Exception | None:
         """Return the error that a result counts as; None if ``until`` accepts it or there is none."""
         return self._failures.refusal(result)
+
+    @property
+    def _judges(self) -> bool:
+        """True if results may count as failures: by ``until``, or by the `refusal` of a subclass."""
+        return self._failures.until is not None or self._refusal_is_overridden
+
+    @property
+    def _refusal_is_overridden(self) -> bool:
+        return type(self).refusal is not JudgingGate.refusal
+
+    def _rule_names(self) -> dict[str, Any]:
+        """Return the names by which a template calls the rule, and converts an answer other than True."""
+        if self._refusal_is_overridden:
+            return {"accepts": self.refusal, "answered": as_it_is}
+        if self._failures.until is None:
+            return {}  # so a call in flight keeps the rule that it began with
+        return {"accepts": self._failures.accepts, "answered": self._failures.answered}
 
     def _compile(
         self, fn: Callable[..., Any], per_call: PerCall | None, *, is_async: bool

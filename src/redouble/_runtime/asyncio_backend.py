@@ -15,7 +15,7 @@ import time
 from asyncio import CancelledError, Future, Task, current_task, events, get_running_loop
 from collections.abc import Awaitable, Coroutine, Generator, Iterator
 from functools import partial
-from types import coroutine
+from types import BuiltinMethodType, FunctionType, MethodType, coroutine
 from typing import Any, cast
 
 from redouble._runtime.asyncio_timer import TimerEntry
@@ -171,32 +171,36 @@ def _tasks_awaiting(future: Any) -> list[Task[Any]]:
     the task waits for is set by a callback of this one.
     """
     tasks: list[Task[Any]] = []
-    for callback, *_ in future._callbacks or ():
-        owner: Any = getattr(callback, "__self__", None)
-        if isinstance(owner, Task):
-            tasks += [owner] if cast("Any", owner)._fut_waiter is future else []
-        elif (awaited := _future_set_by(callback, owner)) is not None:
+    for callback, _ in getattr(future, "_callbacks", None) or ():  # another kind of task may have none
+        kind = cast("object", type(callback))
+        owner: Any = None
+        if kind is BuiltinMethodType or kind is MethodType:
+            owner = callback.__self__
+            if isinstance(owner, Task):
+                tasks += [owner] if cast("Any", owner)._fut_waiter is future else []
+                continue
+            owner = owner if isinstance(owner, asyncio.TaskGroup) else None
+        elif kind is FunctionType:
+            variable = GATHERING.get(callback.__qualname__)
+            owner = None if variable is None else _variable_of(callback, variable)
+        elif kind is partial and callback.func is RELEASE_WAITER:
+            owner = callback.args[0]
+        # The task of a group awaits the others once it has left the block.
+        awaited = None if owner is None else getattr(owner, "_on_completed_fut", owner)
+        if isinstance(awaited, Future):
             tasks += _tasks_awaiting(awaited)
     return tasks
 
 
-def _future_set_by(callback: Any, owner: Any) -> Any:
-    """Return the future that a callback of a task sets, which another task awaits in its place; or None."""
-    if isinstance(callback, partial):  # of `wait_for`, before Python 3.12
-        return callback.args[0] if callback.func.__qualname__ == "_release_waiter" else None
-    variable = GATHERING.get(getattr(callback, "__qualname__", ""))
-    if variable is not None:
-        names = callback.__code__.co_freevars
-        owner = callback.__closure__[names.index(variable)].cell_contents if variable in names else None
-    elif not isinstance(owner, asyncio.TaskGroup):
-        return None
-    # The task of a group awaits the others once it has left the block.
-    future: Any = getattr(owner, "_on_completed_fut", owner)
-    return cast("Any", future) if isinstance(future, Future) else None
+def _variable_of(callback: Any, name: str) -> Any:
+    names = callback.__code__.co_freevars
+    return callback.__closure__[names.index(name)].cell_contents if name in names else None
 
 
-# The functions that are such callbacks, and the variable that has the future, or the task group of AnyIO.
+# The callbacks of `gather` and of AnyIO's task group, and their variable that has the future, or the group.
 GATHERING = {"gather.<locals>._done_callback": "outer", "TaskGroup._spawn.<locals>.task_done": "self"}
+# A callback of `wait_for` before Python 3.12.
+RELEASE_WAITER: object = getattr(asyncio.tasks, "_release_waiter", partial)
 
 
 def run_detached(work: Coroutine[Any, Any, None]) -> None:

@@ -2,7 +2,7 @@
 
 A deadline cancels nothing. Policies and limits read it, and so may the caller's own code. The cancellation of
 an attempt on a worker is carried in the same way: in the worker's context no time is left. The calls that
-enclose the running code are found on the call stack (`enclosing`).
+enclose the running code are found on the call stack (`call_stack`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from redouble._internal.shared_context_manager import Block, SharedContextManage
 from redouble._internal.validation import Duration
 from redouble._internal.validation import seconds as checked
 from redouble._runtime.ambient import ambient
+from redouble._runtime.call_stack import EnclosingCall, InheritedCall, calls_of_task, limits
 from redouble._runtime.clock import context_clock
-from redouble._runtime.enclosing import EnclosingCall, InheritedCall, calls_of_task, limits
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ Rule 4: the queue is changed by exclusive operations (`ReentrancySafe`), because
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from redouble._internal.locks import gil
@@ -48,6 +48,10 @@ class Slots(ReentrancySafe):
         self.leases: set[Lease] = set()
         self.queue: OrderedDict[Lease, Wake] = OrderedDict()
         self.to_wake: OrderedDict[Lease, Wake] = OrderedDict()  # admitted, and not yet woken
+
+    def lease(self, name: str | None) -> Lease:  # noqa: ARG002  for slots with classes
+        """Return a lease for a call of this class."""
+        return Lease()
 
     def try_acquire(self, lease: Lease) -> bool:
         """Add the lease and return True if it is admitted.
@@ -168,6 +172,10 @@ class Slots(ReentrancySafe):
         """Return the numbers of admitted and of waiting calls."""
         with self._lock:  # not inside `_enqueue`, where a call that is rejected next is in the queue
             return min(len(self.leases), self.limit), len(self.queue)
+
+    def counts_by_class(self) -> Mapping[str, int]:
+        """Return the numbers of admitted and of waiting calls of each class with a share: here is none."""
+        return {}
 
     def _after_deferred(self) -> None:
         self._wake_admitted()

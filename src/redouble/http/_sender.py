@@ -25,9 +25,9 @@ from redouble._engine.report import STAMP
 from redouble._layers.layer import Layer
 from redouble._layers.retry.retry import Retry
 from redouble._runtime.ambient import CREDITED_CALL, ambient
+from redouble._runtime.call_stack import EnclosingCall, holds_call, limits, variables_of
 from redouble._runtime.clock import SYSTEM, fast_reader
 from redouble._runtime.deadline import is_limited
-from redouble._runtime.enclosing import EnclosingCall, holds_call, limits
 from redouble._telemetry.emit import ContinuingCall
 from redouble.http._exchange import NOW, Exchange, IssuedKey, SuccessRecord
 from redouble.http._plan import HttpPlan, http_plan
@@ -219,7 +219,7 @@ class FastCall(CallWithoutRun):
 
 def _read_call(frame: FrameType) -> EnclosingCall | None:
     """Return the call of a frame of `Sender._send` or of its twin, while it makes the first attempt."""
-    variables = frame.f_locals
+    variables = variables_of(frame)
     if "started" not in variables or "exchange" in variables:
         return None  # the policy makes the attempt
     plan: HttpPlan = variables["plan"]

@@ -16,9 +16,9 @@ import pytest
 
 from redouble import Retry, Worker, cancelled, remaining
 from redouble._drivers.workers.child import LOAD, READY, Reply, make_call, serve
+from redouble._runtime.call_stack import InheritedCall
 from redouble._runtime.clock import context_clock
 from redouble._runtime.deadline import inherited_calls
-from redouble._runtime.enclosing import InheritedCall
 from tests.support.workers import functions as in_process
 
 

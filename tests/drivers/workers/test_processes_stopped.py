@@ -242,7 +242,7 @@ def test_the_wait_for_a_process_that_is_never_ready_is_limited(
     monkeypatch.setattr(_pool, "START_TIMEOUT", AT_ONCE)
     with WorkerConnections() as line, without_idle_processes():
         monkeypatch.setenv("REDOUBLE_TEST_PORT", str(line.port))
-        with pytest.raises(errors.WorkerFailed, match=r"was not ready after 0\.01 s"):
+        with pytest.raises(errors.WorkerFailed, match=r"was not ready after 0\.05 s"):
             ProcessJob("spawn", in_process.pid).prepare()
 
 

@@ -221,8 +221,8 @@ def test_processes_have_a_limit_too(kind: str) -> None:
         (0, {}, "worker io is busy: 1 attempt is running, and it does not wait"),
         (SOON, {}, "and no slot came free within 0.01 s"),
         (50, {"attempt_timeout": SOON}, "and no slot came free within 0.01 s"),
-        (None, {"timeout": SOON}, "and no slot came free within 0.01"),
-        (None, {"work_timeout": SOON}, "and no slot came free within 0.01"),
+        (None, {"timeout": SOON}, "and no slot came free within 0.0"),
+        (None, {"work_timeout": SOON}, "and no slot came free within 0.0"),
     ],
 )
 @pytest.mark.parametrize("colour", COLOURS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import floor
+from math import ceil, floor
 
 import pytest
 from hypothesis import given, settings
@@ -40,7 +40,7 @@ def threshold_after(share: float, times: list[float]) -> float | None:
     share=st.sampled_from([0.05, 0.1, 0.2, 0.5, 0.99]),
 )
 def test_the_threshold_is_a_percentile_rounded_up(times: list[float], share: float) -> None:
-    times = times[: len(times) // MIN_UPDATE_INTERVAL * MIN_UPDATE_INTERVAL]
+    times = times[(len(times) - MIN_CALLS) % MIN_UPDATE_INTERVAL :]  # the last one updates the threshold
     allowed = floor(len(times) * share)
     exactly = sorted(times, reverse=True)[allowed]
     found = threshold_after(share, times)
@@ -53,15 +53,12 @@ def test_the_threshold_is_a_percentile_rounded_up(times: list[float], share: flo
 @given(share=st.floats(1e-3, 1.0), takes=st.floats(SHORTEST, HOUR * 0.99))
 def test_there_is_no_threshold_before_there_are_enough_calls(share: float, takes: float) -> None:
     """The share must be at least one call, and a few calls are not enough."""
-    latencies, enough = LatencyHistogram(share, 0.0), max(MIN_CALLS, 1 / share)
-    for many in range(1, 1100):
+    latencies, enough = LatencyHistogram(share, 0.0), max(MIN_CALLS, ceil(1 / share))
+    for _ in range(enough - 1):
         latencies.record(takes, 1.0)
-        if latencies.threshold is not None:
-            assert many >= enough
-            break
-        assert many < enough + 2 * MIN_UPDATE_INTERVAL
-    else:
-        pytest.fail("there is never a threshold")
+        assert latencies.threshold is None
+    latencies.record(takes, 1.0)
+    assert latencies.threshold is not None
 
 
 def test_without_a_share_there_is_no_threshold() -> None:
@@ -91,9 +88,9 @@ def test_the_threshold_at_the_ends_of_the_scale(takes: float, expected: float) -
     assert threshold_after(0.05, [takes] * 32) == expected
 
 
-@pytest.mark.parametrize(("slow", "expected"), [(0, 1.0625), (3, 1.0625), (4, 8.5), (64, 8.5)])
+@pytest.mark.parametrize(("slow", "expected"), [(0, 1.0625), (3, 1.0625), (4, 8.5), (68, 8.5)])
 def test_at_most_the_share_of_calls_exceeds_the_threshold(slow: int, expected: float) -> None:
-    assert threshold_after(0.05, [8.0] * slow + [1.0] * (64 - slow)) == expected
+    assert threshold_after(0.05, [8.0] * slow + [1.0] * (68 - slow)) == expected
 
 
 def test_with_a_share_of_one_the_threshold_is_the_shortest_delay() -> None:
@@ -214,3 +211,11 @@ def test_calls_cut_by_one_limit_are_never_ignored(limit: float, share: float) ->
         latencies.skip = -1
         latencies.record_cut(limit, 1.0)
         assert latencies.skip > 0
+
+
+def test_a_smaller_minimum_applies_after_so_many_further_calls() -> None:
+    latencies = LatencyHistogram(0.02, 0.0, minimum=500)
+    record_many(latencies, 1.0, 1.0, 40)
+    latencies.reconfigure(LatencyHistogram(0.02, 0.0, minimum=5))
+    assert record_many(latencies, 1.0, 1.0, 4) is None
+    assert record_many(latencies, 1.0, 1.0, 1) == 1.0625

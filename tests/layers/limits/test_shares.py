@@ -36,7 +36,11 @@ def test_shares_up_to_one(shares: dict[str, float]) -> None:
     [
         ({}, ValueError, "Bulkhead shares={} is empty: write shares by class, such as"),
         (0.5, TypeError, "Bulkhead shares=0.5: write a dict of shares by class, such as"),
-        ({"a": 0.6, "b": 0.5}, ValueError, "Bulkhead shares add up to 1.1: guarantee 1.0 or less"),
+        (
+            {"a": 0.6, "b": 0.5},
+            ValueError,
+            "Bulkhead shares= add up to 1.1: guarantee 1.0 or less",
+        ),
         ({"a": 1.5}, ValueError, "Bulkhead shares['a']=1.5: write a share from 0 to 1, such as 0.1"),
         ({"a": -0.1}, ValueError, "Bulkhead shares['a']=-0.1"),
         ({"a": "x"}, TypeError, "Bulkhead shares['a']='x'"),

@@ -46,7 +46,7 @@ def test_check_reports_conflicts_with_other_layers() -> None:
     assert hidden.check() == []  # the errors that a model handles are not known in advance: its rule decides
     budget = presets.llm(timeout=None)
     twice = Retry(budget=budget.budget) | model_of(policy=budget)
-    assert any("is in the pipeline twice" in found for found in twice.check())
+    assert any("the same RetryBudget in nested policies" in found for found in twice.check())
 
 
 @every_shape

@@ -14,9 +14,12 @@ import trio
 from redouble import SYSTEM
 from redouble.llm import CutShort, Spend
 from redouble.types import Event
+from tests.support.garbage_collection import untraced
 from tests.support.llm.chunk_sources import SHAPES, SILENT, CloseFails, Feed, Shape, Takes
 from tests.support.llm.guarded_streams import BLOCKING, POLICY, in_place, model
 from tests.support.streams import HOOKS
+
+pytestmark = pytest.mark.usefixtures(untraced.__name__)
 
 LOOPS = pytest.mark.parametrize("loop", ["asyncio", "trio"])
 EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES)

@@ -19,7 +19,7 @@ from tests.support.workers.functions import PROCESS
 ASYNCS = pytest.mark.parametrize("colour", ASYNC)
 COLOURS = pytest.mark.parametrize("colour", ["sync", *ASYNC])
 
-AT_ONCE = 0.01
+AT_ONCE = 0.05
 LONG = 50.0
 
 

@@ -20,8 +20,8 @@ from typing import Any
 from redouble._engine.report import has_left_a_worker
 from redouble._failures.error_path import hands_over
 from redouble._runtime.ambient import ambient
+from redouble._runtime.call_stack import EnclosingCall, InheritedCall, calls_of_task, calls_on_stack
 from redouble._runtime.deadline import ACTIVE_DEADLINE, ActiveDeadline, in_force
-from redouble._runtime.enclosing import EnclosingCall, InheritedCall, calls_of_task, calls_on_stack
 from redouble.errors import WorkerFailed
 
 IDLE_TIMEOUT = 10.0  # seconds after which an idle thread ends
@@ -152,9 +152,11 @@ class ThreadJob(ActiveDeadline):
             ended_at = self.clock()
         if self.cancelled:
             self.discard_result()
-        del self._fn, self._args, self._kwargs, self._context
+        # A context that was copied in the call keeps this job, and need not keep what it refers to.
+        wake = self._wake
+        del self._fn, self._args, self._kwargs, self._context, self._wake
         self._ended_at = ended_at  # last: a thread that reads it may take the result at once
-        return self._wake
+        return wake
 
     def __enter__(self) -> None:
         """Enter the block that makes the call."""

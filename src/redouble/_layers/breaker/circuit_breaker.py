@@ -332,11 +332,10 @@ class CircuitBreaker(JudgingGate):
     def _wrapper(self, *, is_async: bool) -> Wrapper | None:  # noqa: ARG002
         if not self._not_overridden:
             return None
-        failures, now = self._failures, self.clock.now
-        if failures.until is None:
+        now = self.clock.now
+        if not self._judges:
             return GUARDED, {"now": now}
-        names = {"accepts": failures.accepts, "answered": failures.answered, "BaseException": BaseException}
-        return JUDGED, {"now": now, **names}
+        return JUDGED, {"now": now, "BaseException": BaseException, **self._rule_names()}
 
     def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
         """Return True: all settings can change."""

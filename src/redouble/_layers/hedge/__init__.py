@@ -1,1 +1,1 @@
-"""Hedged calls: the decision of a race, the latency histogram, one runner for each async library."""
+"""Hedged calls: the state that they share, the decision of a race, and a runner for each way to run code."""

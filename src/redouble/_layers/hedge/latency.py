@@ -44,7 +44,7 @@ class LatencyHistogram:
         self._minimum = minimum or (max(MIN_CALLS, ceil(1 / share)) if share else inf)
         self._current, self._previous = [0] * STEPS, [0] * STEPS
         self._current_total = self._previous_total = 0
-        self._until_update = minimum or MIN_UPDATE_INTERVAL  # timed calls until the next update
+        self._until_update = self._minimum  # timed calls until the next update
         self._sample_every = 1  # calls for each timed one
         self._since = now
         self._slow = 0.0  # seconds: all but the share of the calls are faster; 0 before there were enough
@@ -71,6 +71,7 @@ class LatencyHistogram:
         """Adopt the share, the minimum and the bounds of another one, and keep the latencies."""
         self._share, self._factor, self._minimum = other._share, other._factor, other._minimum
         self._shortest, self._longest = other._shortest, other._longest
+        self._until_update = min(self._until_update, self._minimum)
         if self._slow:
             self.threshold = self._bounded()
 

@@ -11,7 +11,7 @@ from types import CodeType
 from typing import Any
 
 from redouble._runtime.backend import backend
-from redouble._runtime.enclosing import EnclosingCall, calls_in, variables_of
+from redouble._runtime.call_stack import EnclosingCall, calls_in, variables_of
 
 
 def calls_around(task: Any, coroutine: object, code: CodeType, call: object) -> Iterator[EnclosingCall]:

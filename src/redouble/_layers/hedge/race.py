@@ -29,15 +29,15 @@ from redouble._failures.verdict import (
 from redouble._internal.callables import UsageError, display_name
 from redouble._internal.logger import log
 from redouble._layers.hedge.extra_calls import Call, different_call
+from redouble._runtime.call_stack import InheritedCall
 from redouble._runtime.clock import SYSTEM, context_clock
 from redouble._runtime.deadline import InheritedCalls, wait_limit
-from redouble._runtime.enclosing import InheritedCall
 from redouble._telemetry.emit import emit_layer
 
 if TYPE_CHECKING:
     from redouble._engine.budgets.retries_in_flight import CallInFlight
     from redouble._layers.hedge.shared_state import HedgeState
-    from redouble._runtime.enclosing import EnclosingCall
+    from redouble._runtime.call_stack import EnclosingCall
 
 FIRST = 1
 

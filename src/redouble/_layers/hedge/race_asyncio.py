@@ -19,7 +19,7 @@ from redouble._layers.hedge.extra_calls import Call
 from redouble._layers.hedge.outer_calls import calls_around
 from redouble._layers.hedge.race import FIRST, AsyncHedgedCall, Race, close_all, close_method
 from redouble._runtime.asyncio_timer import RepeatingTimerEntry
-from redouble._runtime.enclosing import EnclosingCall, calls_of_task
+from redouble._runtime.call_stack import EnclosingCall, calls_of_task
 
 if TYPE_CHECKING:
     from redouble._layers.hedge.shared_state import HedgeState

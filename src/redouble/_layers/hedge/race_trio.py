@@ -15,7 +15,7 @@ from trio.lowlevel import Task, current_task
 
 from redouble._layers.hedge.outer_calls import calls_around
 from redouble._layers.hedge.race import FIRST, AsyncHedgedCall, Race, close_all
-from redouble._runtime.enclosing import EnclosingCall, calls_of_task
+from redouble._runtime.call_stack import EnclosingCall, calls_of_task
 
 
 class RaceNurseryTask(AsyncHedgedCall):

@@ -23,9 +23,9 @@ from redouble._internal.callables import close_unawaited, reject_awaitable
 from redouble._internal.logger import log
 from redouble._layers.hedge.extra_calls import Call, Operation
 from redouble._layers.hedge.race import CLOSE_FAILED, FIRST, HedgedCall, Race
+from redouble._runtime.call_stack import EnclosingCall, calls_of_task
 from redouble._runtime.clock import SYSTEM, context_clock
 from redouble._runtime.deadline import time_left
-from redouble._runtime.enclosing import EnclosingCall, calls_of_task
 from redouble.errors import Rejected, WorkerFailed
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 """The state that all calls of one hedge share: the hedge delay, the quota of extra calls, and the counts.
 
-Without a GIL, wrappers record under its lock too; they count calls without it, as `gil_variants` describes.
+All changes are made under its lock. If there is a GIL, the wrappers count calls and record latencies without
+it: see `gil_variants`.
 """
 
 from __future__ import annotations

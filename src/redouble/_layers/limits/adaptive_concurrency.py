@@ -262,12 +262,12 @@ class AdaptiveConcurrency(JudgingGate, SlotGate):
         return {"limit": in_flight.limit, "in_use": in_use, "queued": queued, **ranked.counts_by_class()}
 
     def _wrapper(self, *, is_async: bool) -> Wrapper:
-        judges, ranked = self._failures.until is not None, self._ranked
+        judges, ranked = self._judges, self._ranked
         names: dict[str, Any] = {
             "BaseException": BaseException,
             "record_success": self._record_success,
             "record_failure": self._record_failure,
-            "refusal": self.refusal,
+            **self._rule_names(),
         }
         if ranked is None:
             names["reject"] = self._reject

@@ -182,7 +182,7 @@ class Bulkhead(SharedByIdentity, SlotGate):
         With shares also the numbers of each class, such as ``in_use.batch`` and ``queued.batch``.
         """
         in_use, queued = self._slots.counts()
-        return {"limit": self.limit, "in_use": in_use, "queued": queued, **self._counts_by_class()}
+        return {"limit": self.limit, "in_use": in_use, "queued": queued, **self._slots.counts_by_class()}
 
     def _wrapper(self, *, is_async: bool) -> Wrapper | None:
         if not self._default_admission:

@@ -109,10 +109,12 @@ def judging(template: Template) -> Template:
     margin = check.removesuffix("{check}\n")
     lines = """\
 {check}
-redouble_refused = redouble_refusal(redouble_result)
-if redouble_refused is not None:
-    redouble_start = None
-    redouble_record_failure(redouble_refused, redouble_concurrent + 1, redouble_system())
+redouble_answer = redouble_accepts(redouble_result)
+if redouble_answer is not True:
+    redouble_refused = redouble_answered(redouble_answer, redouble_result)
+    if redouble_refused is not None:
+        redouble_start = None
+        redouble_record_failure(redouble_refused, redouble_concurrent + 1, redouble_system())
 """
     return template.derive(template.title, (check, indent(lines, margin)))
 

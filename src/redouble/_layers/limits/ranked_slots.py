@@ -28,9 +28,8 @@ Order: TypeAlias = Literal["fifo", "lifo", "adaptive"]
 # As `Pipeline.explain` describes them.
 ORDERS = {"fifo": "", "lifo": ", the newest first", "adaptive": ", the newest first while the queue is long"}
 
-CLAIM = (
-    1.0  # seconds for which a refused call counts as waiting: longer than most calls, and retries come back
-)
+# Second for which a refused call counts as waiting: longer than most calls, so that its retry finds a slot.
+CLAIM = 1.0
 
 
 class Group:

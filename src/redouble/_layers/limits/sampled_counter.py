@@ -71,7 +71,7 @@ COUNTING_WRAPPER = gil_variants(
     "            redouble_counter.count += 1\n",
 )
 
-# ``redouble_refusal`` returns the error that a result counts as, or None: the option ``until``.
+# For the option ``until``: a result that it accepts costs one more call (`JudgingGate`).
 JUDGING_WRAPPER = {
     enabled: template.derive(
         "gate",
@@ -79,7 +79,9 @@ JUDGING_WRAPPER = {
         (
             "        redouble_good = True\n",
             """\
-        redouble_refused = redouble_refusal(redouble_result)
+        redouble_answer = redouble_accepts(redouble_result)
+        if redouble_answer is not True:
+            redouble_refused = redouble_answered(redouble_answer, redouble_result)
         redouble_good = redouble_refused is None
 """,
         ),

@@ -110,7 +110,8 @@ def same_function(one: Shares | None, other: Shares | None) -> bool:
 
 def describe_shares(shares: Shares) -> str:
     """Return the guaranteed shares for `Pipeline.explain`, highest rank first."""
-    return ", ".join(f"{100 * share:.3g}% for {name}" for name, share in shares.shares.items())
+    described = ", ".join(f"{100 * share:.3g}% for {name}" for name, share in shares.shares.items())
+    return described if shares.per_call is None else f"{described} by {display_name(shares.priority)}()"
 
 
 def lint_shares(shares: Shares | None, limit: int, layer: str) -> Iterator[str]:
@@ -137,7 +138,7 @@ def _checked(shares: object, option: str) -> dict[str, float]:
         checked[name] = number(share, f"{option}[{name!r}]", 0, 1, "a share from 0 to 1, such as 0.1")
     total = fsum(checked.values())
     if total > 1 + TOLERANCE:
-        raise ValueError(f"{option} add up to {total:g}: guarantee 1.0 or less")
+        raise ValueError(f"{option}= add up to {total:g}: guarantee 1.0 or less")
     return checked
 
 

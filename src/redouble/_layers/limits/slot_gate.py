@@ -116,8 +116,6 @@ class SlotGate(SlotWait, Gate):
 
     def _new_lease(self, name: str | None) -> Lease:
         """Return a lease for a call whose arguments give it this class; None: that of the context."""
-        if not isinstance(self._slots, RankedSlots):
-            return Lease()
         return self._slots.lease(PRIORITY.get() if name is None else name)
 
     def _new_ranked_slots(self, limit: int, shares: Shares | None, order: Order) -> RankedSlots:
@@ -149,7 +147,3 @@ class SlotGate(SlotWait, Gate):
     async def _aenter(self, lease: Lease) -> None:
         """Wait for a slot, or raise `BulkheadFull`."""
         await self._await_slot(lease, wait_limit(self.wait), self._most_waiting)
-
-    def _counts_by_class(self) -> Mapping[str, float]:
-        """Return what a snapshot has about classes."""
-        return self._slots.counts_by_class() if isinstance(self._slots, RankedSlots) else {}

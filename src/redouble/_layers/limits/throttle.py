@@ -261,12 +261,11 @@ class Throttle(JudgingGate):
         return state
 
     def _wrapper(self, *, is_async: bool) -> Wrapper:
-        judges = self._failures.until is not None
-        templates = JUDGING_WRAPPER if judges else COUNTING_WRAPPER
+        templates = JUDGING_WRAPPER if self._judges else COUNTING_WRAPPER
         if self._per_call is not None:
-            templates = JUDGING_BY_CLASS if judges else COUNTING_BY_CLASS
+            templates = JUDGING_BY_CLASS if self._judges else COUNTING_BY_CLASS
         return templates[gil.enabled], {
-            "refusal": self.refusal,
+            **self._rule_names(),
             "counter": self._requests,
             "enter": self._aenter if is_async else self._enter,
             "advance_window": self._advance_window,

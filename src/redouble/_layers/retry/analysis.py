@@ -118,9 +118,8 @@ def _all_attempts(policy: Options, each: WorstCase, delays: list[float] | None) 
     if delays is None:
         return WorstCase(inf if policy.attempts is None else policy.attempts * each.calls, inf, inf)
     attempts, waiting = len(delays) + 1, sum(delays)
-    late = (
-        each.seconds if isinstance(each, BlockingWorstCase) else 0.0
-    )  # the last attempt, which no limit interrupts
+    # The last attempt, if no limit interrupts it.
+    late = each.seconds if isinstance(each, BlockingWorstCase) else 0.0
     worked = min(attempts * each.seconds, policy._work_limit + late)
     waited = min(attempts * each.waiting, policy._work_limit)
     return WorstCase(attempts * each.calls, worked + waiting, waited + waiting)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import backend
+from redouble._runtime.call_stack import variables_of
 from redouble._runtime.clock import SYSTEM, Clock, context_clock
 from redouble._runtime.deadline import deadline_left
-from redouble._runtime.enclosing import variables_of
 from redouble._telemetry.emit import emit_timeout
 from redouble.errors import AttemptTimeout, Limit
 
 if TYPE_CHECKING:
     from redouble._layers.timeout.learned_limit import LearnedLimit
     from redouble._runtime.backend import CancelScope
-    from redouble._runtime.enclosing import EnclosingCall
+    from redouble._runtime.call_stack import EnclosingCall
 
 
 class TimeoutCall:

@@ -30,8 +30,8 @@ from redouble._layers.analysis import (
 from redouble._layers.layer import AsyncGeneratorFunction, Layer, Layers
 from redouble._layers.timeout.timed_call import TimeoutCall, Timing, read_call
 from redouble._runtime.backend import cancel_after
+from redouble._runtime.call_stack import holds_call, limits
 from redouble._runtime.deadline import deadline_left
-from redouble._runtime.enclosing import holds_call, limits
 from redouble.errors import AttemptTimeout, WorkerStillRunning
 
 if TYPE_CHECKING:
@@ -282,9 +282,7 @@ class Timeout(Layer):
 
     @property
     def _limit(self) -> float:
-        return (
-            inf if callable(self.seconds) else cast("float", self.seconds)
-        )  # which is no timedelta any more
+        return inf if callable(self.seconds) else cast("float", self.seconds)  # a timedelta was converted
 
     @property
     def _shown(self) -> str:

@@ -246,7 +246,7 @@ def test_a_call_that_has_waited_is_an_event(colour: str) -> None:
         (
             {"shares": {"a": 0.7, "b": 0.7}},
             ValueError,
-            "Bulkhead shares add up to 1.4",
+            "Bulkhead shares= add up to 1.4",
         ),
         ({"priority": "a"}, TypeError, "Bulkhead priority='a' needs shares"),
     ],
@@ -303,7 +303,7 @@ def test_in_a_document() -> None:
     }
     config = from_mapping(document)
     assert to_mapping(config) == document
-    with pytest.raises(errors.ConfigError, match=r"gates\.db: Bulkhead shares add up to 1\.2"):
+    with pytest.raises(errors.ConfigError, match=r"gates\.db\.shares: Bulkhead shares= add up to 1\.2"):
         from_mapping({"gates": {"db": {"type": "bulkhead", "limit": 1, "shares": {"a": 0.6, "b": 0.6}}}})
     by_argument = Bulkhead(1, shares=TWO, priority=of_name)
     with pytest.raises(errors.ConfigError, match="cannot be written to a document: set it in code"):

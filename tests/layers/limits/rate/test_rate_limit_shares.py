@@ -11,8 +11,6 @@ from math import ceil, inf
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import redouble
 from redouble import SYSTEM, Pipeline, RateLimit, errors
@@ -517,44 +515,7 @@ def test_new_shares_apply_to_the_calls_that_wait(colour: str) -> None:
     assert found == [None, "low", None, "new", "old"]
 
 
-# ------------------------------------------------------------------------------ properties
-
-
-CALLS: list[tuple[str | None, float]] = [("high", 1.0), ("low", 1.0), (None, 1.0), ("low", 0.25)]
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    st.sampled_from([{}, {"burst": 5}, {"window": "sliding"}, {"window": "fixed"}]),
-    st.lists(
-        st.sampled_from([("high", 1.0), ("low", 1.0), (None, 1.0), ("low", 0.25)]), min_size=1, max_size=40
-    ),
-    st.sampled_from([0.0, 0.3, 0.8]),
-)
-def test_no_class_gets_less_than_its_share_while_it_waits(
-    options: dict[str, Any], calls: list[tuple[str | None, float]], share: float
-) -> None:
-    limit = RateLimit(5, **options, shares={"high": 1 - share, "low": share}, priority=class_of, cost=cost_of)
-    began: list[tuple[str | None, float, float]] = []
-
-    async def one(clock: VirtualClock, name: str | None, cost: float) -> None:
-        async def work(name: str | None, cost: float) -> None:
-            began.append((name, cost, clock.now()))
-
-        await limit.call(work, name, cost)
-
-    async def main(clock: VirtualClock) -> None:
-        await asyncio.gather(*(one(clock, *call) for call in calls))
-
-    in_virtual_time("asyncio inside", main)
-    assert len(began) == len(calls)
-    rate, slack = 5.0, 5.0 + 2
-    for name, own in (("high", 1 - share), ("low", share)):
-        used = 0.0
-        for found, cost, moment in began:
-            if found == name:
-                assert used >= own * (rate * moment - slack) - 1
-                used += cost
+# ------------------------------------------------------------------ waiters that leave
 
 
 def test_a_waiter_that_can_never_pass_takes_nothing_from_others() -> None:
@@ -585,7 +546,47 @@ def test_a_skipped_waiter_that_reacts_late_is_the_first_of_its_class_again() -> 
         assert [*queue._in_order(0.0)] == [first, second, third]
 
 
-def test_waiters_that_have_left_are_forgotten() -> None:
+def test_a_call_whose_share_is_removed_before_it_waits_passes_in_its_turn() -> None:
+    limit = RateLimit(10, shares=HALVES)
+    queue: Any = limit._wait_queue
+    with virtual_time() as clock:
+        limit.acquire()
+        late, other = queue.new_waiter(1.0, "b"), queue.new_waiter(1.0, "a")
+        limit.reconfigure(RateLimit(10, shares={"a": 1.0}))
+        for waiter in (late, other):
+            assert queue._try_acquire_in_turn(waiter, object, inf) > 0
+        assert [*queue._in_order(0.0)] == [other, late]
+        for waiter in (other, late):
+            clock.advance(0.1)
+            assert queue._try_acquire_in_turn(waiter, object, inf) is None
+            queue._dequeue(waiter)
+
+
+def test_waiters_that_give_up_are_forgotten_at_once() -> None:
+    """Also while no call passes, such as in a pause that the server asks for."""
+    limit = RateLimit(10, shares=HALVES)
+    queue: Any = limit._wait_queue
+    with virtual_time():
+        limit.follow({"Retry-After": "60"})
+        for _ in range(3):
+            waiter = queue.new_waiter(1.0, "a")
+            queue._try_acquire_in_turn(waiter, object, inf)
+            queue._dequeue(waiter)
+        assert not queue._classes["a"].waiting
+
+
+def test_in_a_forked_child_no_call_of_the_parent_waits() -> None:
+    limit = RateLimit(10, shares=HALVES)
+    queue: Any = limit._wait_queue
+    with virtual_time():
+        limit.acquire()
+        queue._try_acquire_in_turn(queue.new_waiter(1.0, "a"), object, inf)
+        queue._after_fork()
+        assert not queue._classes["a"].waiting
+        assert limit.snapshot()["queued"] == 0
+
+
+def test_waiters_whose_leaving_was_interrupted_are_forgotten() -> None:
     limit = RateLimit(10, shares=HALVES)
     queue: Any = limit._wait_queue
     with virtual_time() as clock:
@@ -593,10 +594,21 @@ def test_waiters_that_have_left_are_forgotten() -> None:
         first, second, third = (queue.new_waiter(1.0, "a") for _ in range(3))
         for waiter in (first, second, third):
             queue._try_acquire_in_turn(waiter, object, inf)
-        queue._dequeue(second)
+        queue._queue.pop(second)
         clock.advance(0.1)
         assert queue._try_acquire_in_turn(first, object, inf) is None
         queue._dequeue(first)
         clock.advance(0.1)
         assert queue._try_acquire_in_turn(third, object, inf) is None
         assert [*queue._classes["a"].waiting] == [third]
+
+
+def kind_of(kind: str) -> str:
+    return kind
+
+
+def test_explain_names_the_function_of_the_class_and_the_limits_of_the_server() -> None:
+    limit = RateLimit(10, following=True, shares={"users": 0.5, "batch": 0.25}, priority=kind_of)
+    assert limit.describe() == (
+        "10 a second, less if the server asks for it, 50% for users, 25% for batch by kind_of(), others wait"
+    )

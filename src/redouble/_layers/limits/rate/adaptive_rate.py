@@ -100,13 +100,13 @@ class AdaptiveRate(JudgingGate, WaitingGate):
 
     def _wrapper(self, *, is_async: bool) -> Wrapper:
         queue = self._wait_queue
-        templates = COUNTING_WRAPPER if self._failures.until is None else JUDGING_WRAPPER
+        templates = JUDGING_WRAPPER if self._judges else COUNTING_WRAPPER
         return templates[gil.enabled], {
             "owner": queue,
             "counter": self._bucket.meter,
             "enter": queue.aenter if is_async else queue.enter,
             "advance_window": self._advance_window,
-            "refusal": self.refusal,
+            **self._rule_names(),
         }
 
     def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002

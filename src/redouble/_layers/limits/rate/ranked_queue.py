@@ -36,13 +36,13 @@ from redouble._layers.limits.shares import Shares
 from redouble._runtime.clock import SYSTEM
 
 MOST_REFUSED = 50  # calls of a class: more count as so many larger ones
-STANDING = 1.0  # second for which a refused call counts as waiting after its permits have come due
+CLAIM = 1.0  # second for which a refused call counts as waiting after its permits have come due
 
 
 class RateClass:
     """A class of calls: its share, its arrival time, and its refused calls, which count until a time.
 
-    waiting: its waiters in order of arrival; one that is not in the queue has left.
+    waiting: its waiters in order of arrival; one that is not in the queue has left, and was interrupted.
     refused: the sum of the costs of the refused calls; ``refused_cost`` is that of the last one, and
         ``refused_since`` the time of the first.
     """
@@ -131,18 +131,25 @@ class RankedWaitQueue(WaitQueue):
             rate_class.refused_since = now
         left = most * (1 - sum(shares) + rate_class.share)
         rate_class.refused, rate_class.refused_cost = max(cost, min(before + cost, left)), cost
-        rate_class.refused_until = now + min(wait, longest) + STANDING
+        rate_class.refused_until = now + min(wait, longest) + CLAIM
         self._refused_until = max(self._refused_until, rate_class.refused_until)
 
     def _contended(self, now: float) -> bool:
         return bool(self._queue) or now < self._refused_until
 
     def _enqueue(self, waiter: Waiter, wake: Callable[[], object]) -> None:
-        waiting, skipped = self._class_of(waiter).waiting, waiter.checks and waiter not in self._queue
+        rate_class, skipped = self._class_of(waiter), waiter.checks and waiter not in self._queue
+        if rate_class not in self._ranking:  # its share was removed when the call did not wait yet
+            self._ranking = (*self._ranking, rate_class)
+        waiting = rate_class.waiting
         waiting[waiter] = None  # first: each waiter in the queue is in its class too
         if skipped:
             waiting.move_to_end(waiter, last=False)
         super()._enqueue(waiter, wake)
+
+    def _remove(self, waiter: Waiter) -> None:
+        super()._remove(waiter)
+        self._class_of(waiter).waiting.pop(waiter, None)
 
     def _admit(self, waiter: Waiter, now: float) -> None:
         super()._admit(waiter, now)
@@ -229,7 +236,7 @@ class RankedWaitQueue(WaitQueue):
 
     def _claims(self, rate_class: RateClass, now: float) -> bool:
         """Return True if refused calls of the class count as waiting."""
-        longest = self._pacer.most * self._pacer.interval + STANDING + CLOCK_JUMP
+        longest = self._pacer.most * self._pacer.interval + CLAIM + CLOCK_JUMP
         # If it is later, it was read from another clock.
         return rate_class.refused > ROUNDING and now < rate_class.refused_until <= now + longest
 
@@ -273,6 +280,11 @@ class RankedWaitQueue(WaitQueue):
         if rate_class.arrival_time > latest:  # it was read from another clock, or the share was lower
             rate_class.arrival_time = -inf
         return rate_class.arrival_time
+
+    def _after_fork(self) -> None:
+        super()._after_fork()
+        for rate_class in self._ranking:
+            rate_class.waiting.clear()
 
     def _class_of(self, waiter: Waiter) -> RateClass:
         return cast("RankedWaiter", waiter).rate_class

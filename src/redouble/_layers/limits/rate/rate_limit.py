@@ -9,6 +9,7 @@ from math import inf
 from typing import Any, Self
 
 from redouble._engine.per_call import PerCall
+from redouble._failures.error_readers import status_and_headers
 from redouble._failures.retry_after import quota, response_hint
 from redouble._internal.callables import display_name
 from redouble._internal.codegen import Template
@@ -314,7 +315,8 @@ class RateLimit(WaitingGate):
         cost = self.settings.cost
         costs = "" if cost == 1 else ", each at its cost" if callable(cost) else f", a call costs {cost:g}"
         guaranteed = "" if self._shares is None else f"{describe_shares(self._shares)}, "
-        return f"{self.settings.pace}{costs}, {guaranteed}{describe_others(self.wait)}"
+        less = ", less if the server asks for it" if self.settings.following else ""
+        return f"{self.settings.pace}{less}{costs}, {guaranteed}{describe_others(self.wait)}"
 
     def __repr__(self) -> str:
         cost, window, following = self.settings.cost, self.settings.window, self.settings.following or None
@@ -347,8 +349,7 @@ def _headers_and_status(answer: Any) -> tuple[object, object]:
     unknown = TOO_MANY_REQUESTS if isinstance(answer, Exception) else None
     with suppress(Exception):  # the answer may be any object, with attributes that raise
         for source in (answer, getattr(answer, "response", None)):
-            headers = getattr(source, "headers", None)
+            status, headers = status_and_headers(source)
             if headers is not None:
-                status = getattr(source, "status_code", getattr(source, "status", None))
                 return headers, unknown if status is None else status
     return None, None

@@ -20,7 +20,6 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import takewhile
 from math import inf
 from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
 from typing import Any, Protocol, TypeAlias
@@ -121,7 +120,7 @@ def variables_of(frame: FrameType) -> Mapping[str, Any]:
 
     Before Python 3.13 a frame keeps the dict of its variables, with the values that they had, until its
     function returns. So this function clears it, unless other code may use it: a caller of `locals()`, an
-    `exec` that has added names, or a debugger, which changes variables by it.
+    `exec` that has added names, or a debugger or profiler, after which Python sets the variables by it.
     """
     code = frame.f_code
     kept = frame.f_locals
@@ -129,7 +128,8 @@ def variables_of(frame: FrameType) -> Mapping[str, Any]:
         return kept  # Python 3.13; or a module, a class or an `exec`, whose variables these are
     # Another thread, or a signal handler, may have cleared the dict before it is copied.
     variables = kept.copy() or frame.f_locals.copy()
-    if sys.getrefcount(kept) == UNSHARED and "exec" not in code.co_names and sys.gettrace() is None:
+    untraced = sys.gettrace() is None and sys.getprofile() is None
+    if sys.getrefcount(kept) == UNSHARED and "exec" not in code.co_names and untraced:
         kept.clear()  # pragma: no cover  the measurement of coverage is a tracer
     return variables
 
@@ -191,8 +191,17 @@ def calls_of_task(frame: FrameType | None) -> Iterator[EnclosingCall]:
 
 def calls_in(coroutine: object, until: Callable[[FrameType], bool] | None = None) -> Iterator[EnclosingCall]:
     """Yield the calls in the coroutine of a suspended task, innermost first; ``until``: a frame to end at."""
-    inside = takewhile(lambda frame: until is None or not until(frame), _chain(coroutine))
-    for frame in reversed([*inside]):
+    frames: list[FrameType] = []
+    while (names := SUSPENDED.get(type(coroutine))) is not None:
+        frame = getattr(coroutine, names[0])
+        if until is not None and until(frame):
+            break
+        frames.append(frame)
+        coroutine = getattr(coroutine, names[1])
+        if coroutine is not None and type(coroutine) not in SUSPENDED:
+            # The step of an async generator is an object without an attribute for it.
+            coroutine = next((x for x in gc.get_referents(coroutine) if type(x) in SUSPENDED), None)
+    for frame in reversed(frames):
         yield from calls_on_stack(frame)
 
 
@@ -202,14 +211,3 @@ SUSPENDED: dict[type, tuple[str, str]] = {
     GeneratorType: ("gi_frame", "gi_yieldfrom"),
     AsyncGeneratorType: ("ag_frame", "ag_await"),
 }
-
-
-def _chain(coroutine: object) -> Iterator[FrameType]:
-    """Yield the frames of a suspended coroutine and of what it awaits, the outermost first."""
-    while (names := SUSPENDED.get(type(coroutine))) is not None:
-        frame, coroutine = (getattr(coroutine, name) for name in names)
-        yield frame
-        if coroutine is not None and type(coroutine) not in SUSPENDED:
-            # The step of an async generator is an object without an attribute for it.
-            inner = (x for x in gc.get_referents(coroutine) if type(x) in SUSPENDED)
-            coroutine = next(inner, None)
