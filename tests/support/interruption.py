@@ -50,8 +50,8 @@ def interrupted(
 def _opcodes(code: CodeType) -> dict[int, str]:
     opcodes = {step.offset: step.opname for step in dis.get_instructions(code)}
     if sys.version_info >= (3, 13):
-        # It checks before it jumps, so inside the `try` that a jump leaves. The tables of 3.13.0 lack the jumps
-        # of most `while` loops: there Ctrl-C escapes every `try`, which no library can prevent.
+        # It checks before it jumps, so inside the `try` that a jump leaves. The tables of 3.13.0 lack the
+        # jumps of most `while` loops: there Ctrl-C escapes every `try`, which no library can prevent.
         parse: Any = vars(dis)["_parse_exception_table"]
         inside = {offset for entry in parse(code) for offset in range(entry.start, entry.end, 2)}
         jumps = {offset for offset in inside if opcodes.get(offset) == "JUMP_BACKWARD"}
