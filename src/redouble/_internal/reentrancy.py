@@ -63,7 +63,7 @@ class ReentrancySafe(ForkSafe):
 
         timeout: how many seconds to wait for the operation of another thread, which then runs them instead.
         """
-        complete = outermost = False
+        complete = outermost = elsewhere = False
         thread = 0
         try:
             thread = get_ident()
@@ -73,6 +73,7 @@ class ReentrancySafe(ForkSafe):
             while outermost and self._deferred:
                 lock = self._lock
                 if not lock.acquire(timeout=timeout):
+                    elsewhere = True
                     break
                 if self._deferred:  # else another thread has run it
                     operation, args = self._deferred.popleft()
@@ -87,6 +88,8 @@ class ReentrancySafe(ForkSafe):
                 if outermost and self._owned_by_this_thread():
                     self._lock.release()
                 self._run_deferred(min(timeout, 0))
+        if outermost and self._deferred and not elsewhere:
+            self._run_deferred(timeout)  # a signal handler deferred it after the last look at them
 
     def _after_deferred(self) -> None:
         """Do what has to follow a deferred operation without the lock, such as waking a waiter."""
