@@ -254,15 +254,15 @@ class ErrorRule:
 
 def check_until(until: object) -> None:
     """Validate the option ``until``."""
+    _rule_function(
+        until, "until", "a function of the result, such as until=lambda r: r.done, or redouble.http.rule()"
+    )
     if isinstance(until, type) and issubclass(until, BaseException):  # as a function it accepts every result
         raise TypeError(f"until={until.__name__} is an exception type, and until judges results: write on=")
     if isinstance(until, ErrorRule):
         raise TypeError(
             f"until={until!r} judges errors, and until results: write redouble.http.rule(), or on="
         )
-    _rule_function(
-        until, "until", "a function of the result, such as until=lambda r: r.done, or redouble.http.rule()"
-    )
 
 
 def _rule_function(rule: object, option: str, wanted: str) -> Any:

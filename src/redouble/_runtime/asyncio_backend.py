@@ -171,7 +171,7 @@ def _tasks_awaiting(future: Any) -> list[Task[Any]]:
     the task waits for is set by a callback of this one.
     """
     tasks: list[Task[Any]] = []
-    for callback, _ in future._callbacks or ():
+    for callback, _ in getattr(future, "_callbacks", None) or ():  # another kind of task may have none
         kind = cast("object", type(callback))
         owner: Any = None
         if kind is BuiltinMethodType or kind is MethodType:

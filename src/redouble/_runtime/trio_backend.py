@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
 from math import inf
-from typing import Any, cast
+from typing import Any
 
 import trio
 from trio import CancelScope, lowlevel
@@ -81,8 +81,10 @@ def awaiting_tasks(task: lowlevel.Task | None = None) -> Iterator[object]:
     """Yield the coroutine of the task that waits in its nursery for this one to end, then of its own."""
     task = task or lowlevel.current_task()
     # A task that is still in the block of its nursery runs code that is not around this task.
-    while (nursery := cast("Any", task.parent_nursery)) is not None and nursery._parent_waiting_in_aexit:
-        task = cast("lowlevel.Task", nursery.parent_task)
+    while (nursery := task.parent_nursery) is not None and getattr(
+        nursery, "_parent_waiting_in_aexit", False
+    ):
+        task = nursery.parent_task
         yield task.coro
 
 

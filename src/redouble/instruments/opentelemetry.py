@@ -34,8 +34,8 @@ except ModuleNotFoundError as error:
 
 __all__ = ["instrument"]
 
-OF_EVERY_CALL = ("success", "failure")
-SPAN_EVENTS: Final = tuple(event for event in METRIC_EVENTS if event not in OF_EVERY_CALL)
+OF_EVERY_CALL: Final[frozenset[What]] = frozenset({"success", "failure"})
+SPAN_EVENTS: Final[tuple[What, ...]] = tuple(event for event in METRIC_EVENTS if event not in OF_EVERY_CALL)
 NO_ERROR: Final[frozenset[What]] = frozenset({"waited", "hedged", "hedge_won", "coalesced"})
 PREFIXES: Final = "call|attempt|budget|breaker|bulkhead|gate|worker|throttle"  # separated by a dot
 RESEND_COUNT: Final = "http.request.resend_count"

@@ -41,7 +41,7 @@ def test_the_error_and_the_arguments_of_a_shared_call_are_freed() -> None:
     for thread in threads:
         thread.join()
     watched.append(weakref.ref(thing))
-    del thing, thread, threads
+    del thing, threads
     assert [reference() for reference in watched] == [None] * 4
 
 

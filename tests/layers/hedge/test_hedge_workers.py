@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from typing import Any
 
@@ -573,3 +573,25 @@ def test_errors_and_arguments_are_freed(steps: list[Any]) -> None:
             break
         threading.Event().wait(0.001)
     assert [ref() for ref in watched] == [None] * len(watched)
+
+
+@pytest.mark.usefixtures(without_gc.__name__)
+def test_a_context_that_an_attempt_leaves_behind_does_not_keep_the_arguments() -> None:
+    """Such as that of a timer which the attempt has started."""
+    contexts = list[Context]()
+
+    def work(thing: Thing) -> None:
+        contexts.append(copy_context())
+
+    def once() -> weakref.ref[Thing]:
+        thing = Thing()
+        Hedge(60, None, worker=AT_ONCE).call(work, thing)
+        return weakref.ref(thing)
+
+    watched = once()
+    for _ in range(1000):  # as above
+        if watched() is None:
+            break
+        threading.Event().wait(0.001)
+    assert watched() is None
+    assert len(contexts) == 1

@@ -152,9 +152,11 @@ class ThreadJob(ActiveDeadline):
             ended_at = self.clock()
         if self.cancelled:
             self.discard_result()
-        del self._fn, self._args, self._kwargs, self._context
+        # A context that was copied in the call keeps this job, and need not keep what it refers to.
+        wake = self._wake
+        del self._fn, self._args, self._kwargs, self._context, self._wake
         self._ended_at = ended_at  # last: a thread that reads it may take the result at once
-        return self._wake
+        return wake
 
     def __enter__(self) -> None:
         """Enter the block that makes the call."""

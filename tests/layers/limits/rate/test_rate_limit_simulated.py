@@ -78,17 +78,16 @@ class Simulation:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def cost_of(calls: list[Call]) -> Any:
-    """Return the function of the cost of a call by its number."""
-    return lambda number: calls[number].cost
-
-
 def simulated(
     kind: dict[str, Any], shares: dict[str, float], wait: float | None, calls: list[Call]
 ) -> Simulation:
     most = kind["rate"] if "window" in kind else kind.get("burst", 1)
     calls = [call._replace(cost=min(call.cost, most)) for call in calls]
-    simulation = Simulation(RateLimit(**kind, wait=wait, shares=shares, cost=cost_of(calls)), calls)
+
+    def cost_of(number: int) -> float:
+        return calls[number].cost
+
+    simulation = Simulation(RateLimit(**kind, wait=wait, shares=shares, cost=cost_of), calls)
     simulation.run()
     return simulation
 
