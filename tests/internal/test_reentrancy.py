@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -132,6 +133,22 @@ def test_operations_deferred_by_one_that_raises_run_nevertheless() -> None:
         journal.fail()
     assert isinstance(caught.value.__context__, Boom)
     journal.check("failing", "b", "failing", "c")
+
+
+def test_an_operation_that_is_deferred_after_the_last_look_at_them_runs() -> None:
+    """As by a signal handler that runs when the thread is about to stop running them."""
+    journal = Journal()
+
+    class Runners(set[Any]):
+        def discard(self, thread: object, /) -> None:
+            if "c begins" not in journal.entries:
+                journal._deferred.append((journal._write, ("c",)))
+            super().discard(thread)
+
+    journal._runners = Runners()
+    journal.meanwhile = partial(journal.write, "b")
+    journal.write("a")
+    journal.check("a", "b", "c")
 
 
 # -------------------------------------------------------------------------- interruptions

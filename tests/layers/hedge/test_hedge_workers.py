@@ -179,7 +179,7 @@ def test_a_decorated_function_keeps_its_signature() -> None:
 
 def test_the_delay_is_measured() -> None:
     work = Attempts("a", "b")
-    hedge = Hedge(max_extra_load=0.5, minimum=4, different=work.second, worker=AT_ONCE)
+    hedge = Hedge(max_extra_load=0.5, minimum=4, longest=0.001, different=work.second, worker=AT_ONCE)
     for _ in range(4):
         assert hedge.call(int) == 0
     assert hedge.snapshot()["delay"] == 0.001

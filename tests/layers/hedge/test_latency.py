@@ -219,3 +219,11 @@ def test_a_smaller_minimum_applies_after_so_many_further_calls() -> None:
     latencies.reconfigure(LatencyHistogram(0.02, 0.0, minimum=5))
     assert record_many(latencies, 1.0, 1.0, 4) is None
     assert record_many(latencies, 1.0, 1.0, 1) == 1.0625
+
+
+def test_with_a_larger_minimum_the_threshold_stays_until_there_are_enough_calls() -> None:
+    latencies = LatencyHistogram(0.05, 0.0)
+    record_many(latencies, 1.0, 1.0, MIN_CALLS)
+    latencies.reconfigure(LatencyHistogram(0.05, 0.0, minimum=2 * MIN_CALLS + MIN_UPDATE_INTERVAL))
+    assert record_many(latencies, 8.0, 1.0, 2 * MIN_UPDATE_INTERVAL) == 1.0625
+    assert record_many(latencies, 8.0, 1.0, MIN_CALLS) == 8.5
