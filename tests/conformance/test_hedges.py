@@ -179,7 +179,7 @@ def test_hedge_finagle_behaviour_deposits(colour: str) -> None:
     assert {word: budget.snapshot()[word] for word in ("credits", "granted")} == {"credits": 0, "granted": 2}
 
 
-@pytest.mark.parametrize(("share", "too_few"), [(0.02, 49), (0.5, 17)])
+@pytest.mark.parametrize(("share", "too_few"), [(0.02, 48), (0.5, 17)])
 @in_async_code
 def test_hedge_tower(colour: str, share: float, too_few: int) -> None:
     """hedge.tower: nothing is hedged before there are enough samples for the delay."""
