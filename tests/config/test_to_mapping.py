@@ -285,6 +285,7 @@ def test_a_configuration_is_written_with_references_to_its_own_objects() -> None
         (Fallback(value={1: 2}), "value", "cannot be written to a document: set it in code"),
         (Fallback.stale(60, key=repr), "key", "set key in code"),
         (Fallback.stale(60, mark=max), "mark", "set mark in code"),
+        (RateLimit(1, cost=len), "cost", "is a function: set it in code, or write a number"),
         (Coalesce(repr), "key", "set key in code"),
         (Pipeline(Retry(until=bool)), "layers.0.until", "bool has no name in documents"),
         (type("Own", (Bulkhead,), {})(1), "", "cannot be written to a document"),

@@ -110,12 +110,15 @@ def test_entries_of_gates_and_breakers() -> None:
     gate = Bulkhead(1, 0, name="mail")
     with capture_logs() as lines, instrument():
         BreakerScript(failures=1, cooldown=10, name="pay").run("bad +10 good")
+        BreakerScript(failures=1, cooldown=10, name="pay").run("metrics_only bad")
         with gate, pytest.raises(errors.BulkheadFull):
             gate.call(int)
     assert [(line["event"], line["policy"], line["log_level"]) for line in lines] == [
         ("redouble.circuit_opened", "pay", "info"),
         ("redouble.circuit_half_open", "pay", "info"),
         ("redouble.circuit_closed", "pay", "info"),
+        ("redouble.circuit_metrics_only", "pay", "info"),
+        ("redouble.circuit_exceeded", "pay", "info"),
         ("redouble.rejected", "mail", "debug"),
     ]
     assert lines[-1]["reason"] == "bulkhead"

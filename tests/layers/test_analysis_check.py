@@ -62,6 +62,13 @@ FALLBACK_HIDES = (
 )
 FALLBACK_RACES = r"Fallback inside Hedge: the substitute for a failed attempt ends the race .*; put it .*"
 BREAKER_CUT = r"CircuitBreaker inside the limit of an attempt: it takes a call that is cut for a cancelled .*"
+SHARED_INSIDE_RETRY = (
+    "Coalesce inside Retry: if a shared call fails, every caller retries it, and spends from the budget; put "
+    "it outside"
+)
+SHARED_INSIDE_HEDGE = (
+    "Coalesce inside Hedge: the extra call waits for the one that is late, so it never wins; put it outside"
+)
 SHARED_WRITES = (
     r"StaleFallback around a policy that sends (PATCH, )?POST again: .*; put it around functions .*"
 )
@@ -206,6 +213,9 @@ PROBLEMS: list[tuple[Layer, list[str]]] = [
     (Fallback.stale(9) | Keyed(str, lambda: WRITES | ONCE), [SHARED_WRITES]),
     (Pipeline(Keyed(str, lambda: BULKHEAD | Fallback.stale(9) | WRITES)), [SHARED_WRITES]),
     (Keyed(str, lambda: Fallback.stale(9)) | BULKHEAD | WRITES, [SHARED_WRITES]),
+    # a shared call that is not the only one
+    (Retry(on=OSError) | Coalesce(), [SHARED_INSIDE_RETRY]),
+    (Hedge(0.1) | Coalesce(), [SHARED_INSIDE_HEDGE]),
     # more slots guaranteed than there are
     (Bulkhead(2, shares={"a": 0.4, "b": 0.3, "c": 0.3}), [SHARES]),
     (Bulkhead(1, shares={"a": 0.1, "b": 0.1}) | Retry(), [SHARES]),

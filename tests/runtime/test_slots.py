@@ -237,3 +237,13 @@ def test_a_waiter_that_another_thread_wakes_meanwhile_is_woken_once() -> None:
     slots.release(first)
     assert woken == ["woken"]
     assert slots.counts() == (1, 0)
+
+
+def test_the_slot_of_a_waiter_that_no_longer_exists_goes_to_the_next() -> None:
+    slots, woken = Slots(1), list[str]()
+    busy, gone, waiting = Lease(), Lease(), Lease()
+    assert slots.try_acquire(busy)
+    assert slots.enqueue(gone, lambda: False, inf)
+    assert slots.enqueue(waiting, partial(woken.append, "waiting"), inf)
+    slots.release(busy)
+    assert (woken, slots.leases, slots.counts()) == (["waiting"], {waiting}, (1, 0))

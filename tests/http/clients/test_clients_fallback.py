@@ -38,6 +38,24 @@ def test_a_function_gets_the_request(server: Server, name: str) -> None:
     assert request.method == "GET"
 
 
+@EVERY_CLIENT
+def test_of_a_chain_only_the_functions_that_need_it_get_the_request(server: Server, name: str) -> None:
+    seen: list[object] = []
+
+    def first(error: Exception, request: Any) -> Any:
+        seen.append(str(request.url))
+        raise error
+
+    def second(error: Exception) -> Any:
+        seen.append(type(error))
+        raise error
+
+    url = server.url("rst")
+    with client(name, Fallback(first, second) | Retry(attempts=1)) as http:
+        error = http.get(url).error
+    assert seen == [url, type(error)]
+
+
 def two(error: Exception, one: object, two: object) -> None:
     """Take an argument too many."""
 

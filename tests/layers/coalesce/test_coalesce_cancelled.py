@@ -13,6 +13,7 @@ import trio
 
 from redouble import Coalesce, Fallback, Retry, Timeout, deadline, errors
 from redouble._internal.callables import UsageError
+from redouble._layers.results.flight import Flight
 from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.bulkhead_callers import until
@@ -299,6 +300,20 @@ def test_a_limit_that_cuts_nothing_ends_no_wait_and_hides_no_error(place: str) -
 
     in_virtual_time(place, main)
     assert (len(calls), got) == (1, [10, 10])
+
+
+def test_an_error_of_a_blocking_call_whose_deadline_has_passed_is_not_shared() -> None:
+    coalesce, flights = Coalesce(), list[Flight]()
+
+    def work() -> None:
+        flights.extend(coalesce._table_of(work).values())
+        clock.advance(3)
+        raise Boom
+
+    for limited in (False, True):
+        with virtual_time() as clock, pytest.raises(Boom), deadline(2 if limited else 60):
+            coalesce(work)()
+    assert [flight.landed for flight in flights] == [True, False]
 
 
 def test_a_blocking_waiter_waits_no_longer_than_its_deadline() -> None:

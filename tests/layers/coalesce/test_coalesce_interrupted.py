@@ -15,7 +15,7 @@ from redouble import Coalesce
 from redouble._layers.results import coalesce as _coalesce
 from redouble._layers.results import flight as _flight
 from tests.support.bulkhead_callers import until
-from tests.support.fakes import Boom
+from tests.support.fakes import Boom, in_colour
 from tests.support.interruption import SignalHandler, ctrl_c
 from tests.support.layers.coalesced_calls import Service
 
@@ -162,6 +162,51 @@ def test_an_entry_of_an_ended_call_is_dropped_by_the_next() -> None:
     fetch()
     assert len(calls) == 1
     assert coalesce.snapshot() == IDLE
+
+
+class EndingFlight(_flight.Flight):
+    """A call in flight that ends while another call begins to wait for it."""
+
+    class Waiters(dict[Any, Any]):
+        """Waiters of a flight that ends when the first is added."""
+
+        def __init__(self, flight: _flight.Flight) -> None:
+            super().__init__()
+            self._flight = flight
+
+        def __setitem__(self, waiter: Any, wake: Any) -> None:
+            super().__setitem__(waiter, wake)
+            flight = self._flight
+            flight.value, flight.landed, flight.ended = "in flight", True, True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiters = EndingFlight.Waiters(self)
+
+
+@pytest.mark.parametrize("colour", ["sync", "asyncio", "trio"])
+@pytest.mark.parametrize("ended", [False, True])
+def test_no_call_waits_for_one_that_has_just_ended(colour: str, ended: bool) -> None:
+    """It shares the result; if the call had ended before, it makes its own."""
+
+    def work() -> str:
+        return "own"
+
+    async def awork() -> str:
+        return "own"
+
+    coalesce, got = Coalesce(), list[str]()
+    for_sync, for_async = coalesce(work), coalesce(awork)
+    flight = EndingFlight()
+    flight.ended = ended
+    coalesce._table_of(work if colour == "sync" else awork)[()] = flight
+
+    async def waiting() -> None:
+        got.append(await for_async())
+
+    in_colour(colour, lambda: got.append(for_sync()), waiting)
+    assert got == ["own" if ended else "in flight"]
+    assert not flight.waiters
 
 
 @pytest.mark.parametrize("mode", ["generator exit", "collected"])

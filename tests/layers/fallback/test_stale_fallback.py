@@ -282,6 +282,15 @@ def test_a_reconfigured_layer_keeps_its_results(colour: str) -> None:
     assert not layer.can_reconfigure(Fallback.stale(60, key=str))
 
 
+def test_a_reload_forgets_results_that_are_too_old_then() -> None:
+    layer = Fallback.stale(60)
+    with virtual_time() as clock:
+        layer.call(abs, 1)
+        clock.advance(10)
+        layer.reconfigure(Fallback.stale(5))
+    assert layer.snapshot()["cached"] == 0
+
+
 @pytest.mark.parametrize("most", [1, 2])
 def test_a_signal_handler_may_make_a_call_at_any_point_of_another(most: int) -> None:
     """It stores a result and forgets others, in the middle of the same operation."""

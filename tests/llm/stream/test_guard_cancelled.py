@@ -19,8 +19,6 @@ from tests.support.llm.chunk_sources import SHAPES, SILENT, CloseFails, Feed, Sh
 from tests.support.llm.guarded_streams import BLOCKING, POLICY, in_place, model
 from tests.support.streams import HOOKS
 
-pytestmark = pytest.mark.usefixtures(untraced.__name__)
-
 LOOPS = pytest.mark.parametrize("loop", ["asyncio", "trio"])
 EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES)
 LOST = ConnectionResetError
@@ -166,6 +164,7 @@ def test_cancellation_settles_the_usage(loop: str, shape: Shape, chunks: int) ->
 @pytest.mark.parametrize("place", [*BLOCKING, "asyncio", "trio"])
 @EVERY_SHAPE
 @pytest.mark.parametrize("way", ["break", "error", "close", "drop"])
+@pytest.mark.usefixtures(untraced.__name__)
 def test_a_reader_that_leaves_closes_the_source(place: str, shape: Shape, way: str) -> None:
     feed = Feed(["a", "b", "end"], shape=shape)
     spend = Spend(tokens=100)
