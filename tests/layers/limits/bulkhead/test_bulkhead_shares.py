@@ -104,17 +104,11 @@ class Service:
         fn, afn, items, aitems = gate(self.call), gate(self.acall), gate(self.items), gate(self.aitems)
 
         async def waiting() -> list[dict[str, float]]:
-            return [await fn_result async for fn_result in _one(afn(*args))] + [
-                item async for item in aitems(*args)
-            ]
+            return [await afn(*args), *[item async for item in aitems(*args)]]
 
         seen: list[dict[str, float]] = in_colour(colour, lambda: [fn(*args), *items(*args)], waiting)
         assert self.used() == {}
         return seen
-
-
-async def _one(made: Any) -> AsyncGenerator[Any]:
-    yield made
 
 
 def test_the_class_of_the_context(colour: str) -> None:
