@@ -337,6 +337,23 @@ def test_of_nested_blocks_the_inner_one_is_found_first() -> None:
     assert names.index("inner") < names.index("outer")
 
 
+def test_what_is_known_of_the_code_of_callers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_stack, "MOST_CODES", 2)
+
+    def inner() -> list[str]:
+        for attempt in Retry(timeout=LONG, name="inner"):
+            with attempt:
+                return [call.name for call in call_stack.calls_on_stack(sys._getframe())]
+        return []
+
+    names: list[set[str]] = []
+    for outer in Retry(timeout=LONG, name="outer"):
+        with outer:
+            names += [set(inner()) for _ in range(3)]
+    assert names == [{"inner", "outer"}] * 3
+    assert len(call_stack._codes) <= 2
+
+
 def test_a_frame_whose_variables_cannot_be_read_is_passed_by() -> None:
     class Namespace(dict[str, Any]):
         def values(self) -> Any:

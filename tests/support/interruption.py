@@ -63,8 +63,8 @@ def _opcodes(code: CodeType) -> dict[int, str]:
 def _following(code: CodeType) -> dict[int, int]:
     """Return the offset of the opcode that follows, for each one after which Python checks for signals.
 
-    Python raises the error of a handler as if the opcode in front of that one had raised it, also after a jump.
-    So those are omitted where another `try` begins, or one ends.
+    Python raises the error of a handler as if the opcode in front of that one had raised it, also after a
+    jump. So those are omitted where another `try` begins, or one ends.
     """
     names, tries = _opcodes(code), _tries(code)
     following = {

@@ -21,7 +21,8 @@ import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
-from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
+from opcode import opmap
+from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType
 from typing import Any, Protocol, TypeAlias
 
 from redouble._internal.codegen import is_own
@@ -162,6 +163,23 @@ def holds_call(name: str, file: str, read: FrameReader) -> None:
     _readers.setdefault(name, []).append((file, read))
 
 
+WITH = opmap.get("BEFORE_WITH")  # None from Python 3.14 on, where other statements have the same opcode
+MOST_CODES = 4096
+_codes: dict[int, tuple[CodeType, bool]] = {}  # by identity, because the hash of code takes long
+
+
+def _may_have_block(code: CodeType) -> bool:
+    """Return True for code of the caller's that has a `with`."""
+    known = _codes.get(id(code))
+    if known is None or known[0] is not code:
+        has_with = WITH is None or WITH in code.co_code[::2]
+        known = (code, has_with and not is_own(code))
+        if len(_codes) >= MOST_CODES:
+            _codes.clear()
+        _codes[id(code)] = known
+    return known[1]
+
+
 def calls_on_stack(frame: FrameType | None) -> Iterator[EnclosingCall]:
     """Yield the calls that enclose a frame, or begin in it, innermost first.
 
@@ -175,8 +193,8 @@ def calls_on_stack(frame: FrameType | None) -> Iterator[EnclosingCall]:
             for file, read in readers:
                 if code.co_filename.startswith(file) and (call := read(frame)) is not None:
                     yield call
-        # Only the variables of functions that may have a `with` are read: it needs a table of exceptions.
-        if read_blocks is not None and code.co_exceptiontable and not is_own(code):
+        # Only the variables of functions that have a `with`, which needs a table of exceptions, are read.
+        if read_blocks is not None and code.co_exceptiontable and _may_have_block(code):
             yield from read_blocks(frame)
         frame = frame.f_back
 

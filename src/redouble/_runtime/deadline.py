@@ -73,6 +73,8 @@ def deadline_left() -> float:
     """
     if ACTIVE_DEADLINE.get() is None:
         return inf
+    if ACTIVE_DEADLINE.get() is None:
+        return inf
     return min((moment.left() for moment in deadlines()), default=inf)
 
 
@@ -129,7 +131,10 @@ def is_limited() -> bool:
 
 def enclosing_calls(frame: FrameType | None) -> Iterator[EnclosingCall]:
     """Yield the calls that enclose the running frame: of its task, innermost first, then the inherited."""
-    return chain(calls_of_task(frame), chain.from_iterable(moment.calls() for moment in deadlines()))
+    calls = calls_of_task(frame)
+    if ACTIVE_DEADLINE.get() is None:
+        return calls
+    return chain(calls, chain.from_iterable(moment.calls() for moment in deadlines()))
 
 
 def inherited_calls(frame: FrameType | None, clock: Callable[[], float]) -> list[InheritedCall]:
