@@ -73,8 +73,6 @@ def deadline_left() -> float:
     """
     if ACTIVE_DEADLINE.get() is None:
         return inf
-    if ACTIVE_DEADLINE.get() is None:
-        return inf
     return min((moment.left() for moment in deadlines()), default=inf)
 
 
